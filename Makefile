@@ -1,0 +1,49 @@
+# Everything runs in .venv, made by the standard library; each target does its own set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: setup demo test test-all bench golden catalog docs format clean
+setup: $(READY)
+
+# torch comes first and by itself: any other order may pull its CUDA build.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt torch
+	$(BIN)/pip install -q -c constraints.txt -e '.[lstm,dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/mark demo --out out/demo
+
+test: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-all: setup
+	$(BIN)/pytest -n 2
+
+bench: setup
+	$(BIN)/python -m scripts.bench
+
+golden: setup
+	$(BIN)/python -m scripts.golden
+
+docs: setup
+	$(BIN)/python -m scripts.docs
+
+# Rewrites the shipped prices and profiles from their sources (MARK_DATA names the folder that holds them).
+catalog: setup
+	$(BIN)/python -m scripts.build_catalog
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) out

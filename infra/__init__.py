@@ -1,0 +1,1 @@
+"""The CDK app. Empty until the rollout comes."""

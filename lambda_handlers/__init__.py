@@ -1,0 +1,1 @@
+"""AWS Lambda handlers, one file a trigger. Empty until the rollout comes."""

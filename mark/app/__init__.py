@@ -1,0 +1,1 @@
+"""The only place where shells meet cores: settings, wiring, command line."""

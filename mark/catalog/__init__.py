@@ -1,0 +1,1 @@
+"""Prices and profiles as dated files, and the offerings made of them."""

@@ -1,0 +1,1 @@
+"""Pure: which request where, in which batch. Hot decisions take scalars and arrays, never objects."""

@@ -1,0 +1,51 @@
+"""The cost words: what was used, and what a run or a day cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.fleet import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceUsage:
+    """One stretch of an instance in state running, `[started_at, ended_at)`, billed per second.
+
+    `surplus_vcpu_s` are vCPU seconds beyond the credits of an unlimited burstable instance.
+    """
+
+    instance: str
+    offering: str
+    role: Role
+    started_at: float
+    ended_at: float
+    surplus_vcpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaUsage:
+    """What Lambda did: invocations (warm-up pings counted), cold starts among them, billed GiB seconds."""
+
+    requests: int
+    cold_starts: int
+    gib_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostUsd:
+    """The cost words of every report. `serving` = instances + standby + lambda; `total` adds the overhead."""
+
+    instances: float
+    standby: float
+    lambda_: float
+    overhead: float
+
+    @property
+    def serving(self) -> float:
+        """What serving requests cost."""
+        return self.instances + self.standby + self.lambda_
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.serving + self.overhead

@@ -1,0 +1,102 @@
+"""Load: what arrived, and what is expected to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.errors import Misconfigured
+
+UNIT_S = 60.0
+"""P_u, the prediction unit (MArk section 4.2)."""
+WINDOW_S = 5.0
+"""P_s, the sample window whose maximum a unit keeps (MArk section 4.2)."""
+HORIZON = 60
+"""P_w, how many units a forecast spans (MArk section 4.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandUnit:
+    """Arrivals of one unit that has ended: their count, and the mean and the largest 5 s rate."""
+
+    start_at: float
+    count: int
+    mean_rps: float
+    max_rps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Arrivals seen, oldest first, one value per unit of `unit_s`; `end_at` closes the last unit.
+
+    mean_rps, max_rps: length units, requests/s (max_rps over windows of 5 s).
+    """
+
+    end_at: float
+    mean_rps: tuple[float, ...]
+    max_rps: tuple[float, ...]
+    unit_s: float = UNIT_S
+
+    def __post_init__(self) -> None:
+        if len(self.mean_rps) != len(self.max_rps):
+            raise Misconfigured("demand needs one mean and one maximum per unit")
+
+    def __len__(self) -> int:
+        return len(self.mean_rps)
+
+    def followed_by(self, unit: DemandUnit, keep: int) -> Demand:
+        """The same demand with one more unit, the oldest dropped beyond `keep`."""
+        return Demand(
+            end_at=unit.start_at + self.unit_s,
+            mean_rps=(*self.mean_rps, unit.mean_rps)[-keep:],
+            max_rps=(*self.max_rps, unit.max_rps)[-keep:],
+            unit_s=self.unit_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Rates expected in the units from `start_at` on.
+
+    mean_rps, max_rps: shape (horizon, quantiles), requests/s; quantiles: the levels, rising. A point forecast
+    has the one level 0.5.
+    """
+
+    start_at: float
+    mean_rps: tuple[tuple[float, ...], ...]
+    max_rps: tuple[tuple[float, ...], ...]
+    quantiles: tuple[float, ...] = (0.5,)
+    unit_s: float = UNIT_S
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.mean_rps) != len(self.max_rps):
+            raise Misconfigured("a forecast needs means and maxima over the same horizon")
+
+    def __len__(self) -> int:
+        return len(self.max_rps)
+
+    def max_at(self, quantile: float) -> tuple[float, ...]:
+        """The maxima at the smallest level >= `quantile` (the largest level where there is none)."""
+        return tuple(row[self._column(quantile)] for row in self.max_rps)
+
+    def mean_at(self, quantile: float) -> tuple[float, ...]:
+        """The means at the smallest level >= `quantile` (the largest level where there is none)."""
+        return tuple(row[self._column(quantile)] for row in self.mean_rps)
+
+    def _column(self, quantile: float) -> int:
+        for column, level in enumerate(self.quantiles):
+            if level >= quantile:
+                return column
+        return len(self.quantiles) - 1
+
+
+def point_forecast(
+    start_at: float, *, mean_rps: tuple[float, ...], max_rps: tuple[float, ...], source: str
+) -> Forecast:
+    """A forecast without quantiles; negative values are raised to 0. mean_rps, max_rps: length horizon."""
+    return Forecast(
+        start_at=start_at,
+        mean_rps=tuple((max(0.0, float(value)),) for value in mean_rps),
+        max_rps=tuple((max(0.0, float(value)),) for value in max_rps),
+        source=source,
+    )

@@ -1,0 +1,38 @@
+"""Errors, named by what the caller owes (see docs/architecture.md, "Errors")."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MarkError(Exception):
+    """Root of all expected failures; its text is one line that says what to do."""
+
+
+class RetryLater(MarkError):
+    """Throttled or unreachable: repeat the same call with backoff, a bounded number of times."""
+
+
+class NoCapacity(MarkError):
+    """An offering cannot be had now: mark it unavailable with an expiry and plan again."""
+
+
+class AlreadyDone(MarkError):
+    """Launched or gone before: treat as done."""
+
+
+class PlanInfeasible(MarkError):
+    """No fleet meets the objective: keep the last plan, burst, alert."""
+
+
+class Misconfigured(MarkError):
+    """Nobody can fix it at run time: refuse to start."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> Misconfigured:
+    """The error for a name that does not exist, with the nearest one that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    return Misconfigured(f"unknown {kind} {name!r}; {hint}")

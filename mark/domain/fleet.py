@@ -1,0 +1,65 @@
+"""The fleet as it is observed; planned and requested instances are the controller's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class InstanceState(StrEnum):
+    """pending -> ready -> draining -> gone; a standby also ready -> stopped -> pending."""
+
+    PENDING = "pending"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+    GONE = "gone"
+
+
+class Role(StrEnum):
+    """Serving instances follow the plan; standbys are stopped until they are woken."""
+
+    SERVING = "serving"
+    STANDBY = "standby"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One instance as observed.
+
+    `token` is that of the order which launched it, `offering` its offering's name. `interrupt_at` is when a
+    spot notice says it will be taken away; `credits` the CPU credits it has left.
+    """
+
+    id: str
+    offering: str
+    state: InstanceState
+    role: Role = Role.SERVING
+    token: str = ""
+    launched_at: float = 0.0
+    interrupt_at: float | None = None
+    credits: float | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Serving or about to, and nobody has said that it will go."""
+        return self.interrupt_at is None and self.state in (InstanceState.PENDING, InstanceState.READY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetView:
+    """All instances that are not gone, ordered by id."""
+
+    instances: tuple[Instance, ...] = ()
+
+    def __iter__(self) -> Iterator[Instance]:
+        return iter(self.instances)
+
+    def __len__(self) -> int:
+        return len(self.instances)
+
+    def staying(self) -> Counter[str]:
+        """Serving instances per offering that are pending or ready and not about to be interrupted."""
+        return Counter(i.offering for i in self.instances if i.role is Role.SERVING and i.stays)

@@ -1,0 +1,51 @@
+"""What is promised: the latency objective and what the model needs from a machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mark.domain.errors import Misconfigured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """Satisfied when at least `target` of the requests answer within `latency_s`.
+
+    `latency_s` is MArk's RT_max and `target` its SL_min (section 4.1). `mean_latency_s` is MArk's l, the mean
+    latency that a plan may reach at most (section 4.3); half of `latency_s` when it is not given.
+    """
+
+    latency_s: float
+    target: float
+    mean_latency_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.latency_s) and self.latency_s > 0):
+            raise Misconfigured(f"objective latency must be above 0 s, not {self.latency_s}")
+        if not 0 < self.target <= 1:
+            raise Misconfigured(f"objective target must be in (0, 1], not {self.target}")
+        if self.mean_latency_s == 0.0:
+            object.__setattr__(self, "mean_latency_s", self.latency_s / 2)
+        if not 0 < self.mean_latency_s <= self.latency_s:
+            raise Misconfigured(f"mean latency must be in (0, {self.latency_s}] s, not {self.mean_latency_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """A model to serve and what it needs from a machine.
+
+    `accelerators` names the accelerators it can use; `cpu` says whether it also runs without one.
+    `payload_mib` is the size of one request with its answer; `redispatch` says whether a request that was in
+    flight on a lost instance may run again elsewhere.
+    """
+
+    name: str
+    slo: Slo
+    memory_gib: float = 0.5
+    architectures: tuple[str, ...] = ("amd64",)
+    accelerators: tuple[str, ...] = ()
+    cpu: bool = True
+    payload_mib: float = 0.2
+    redispatch: bool = True
+    source: str = ""

@@ -1,0 +1,137 @@
+"""What can be rented: instance types, offerings of them, and Lambda."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mark.domain.errors import Misconfigured
+from mark.domain.profile import Profile, Provenance
+
+
+class Market(StrEnum):
+    """How an instance is bought."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstCredits:
+    """CPU credits of a burstable type (EC2 user guide). One credit is one vCPU at full speed for one minute.
+
+    `launch_credits` come with every start (T2, 100 credited starts a day, account and region); `unlimited`
+    bills what is used beyond the balance at `surplus_usd_per_vcpu_hour` instead of slowing to `baseline`.
+    """
+
+    vcpus: int
+    earn_per_hour: float
+    max_balance: float
+    baseline: float
+    launch_credits: float = 0.0
+    keeps_when_stopped: bool = False
+    unlimited: bool = False
+    surplus_usd_per_vcpu_hour: float = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """Facts of an EC2 instance type. `spot_interruption_rate` is the share interrupted in a month."""
+
+    name: str
+    vcpus: int
+    memory_gib: float
+    architecture: str
+    accelerator: str = ""
+    accelerator_count: int = 0
+    on_demand_usd_per_hour: float
+    spot_usd_per_hour: float | None = None
+    spot_interruption_rate: float | None = None
+    credits: BurstCredits | None = None
+
+    @property
+    def spot_hazard_per_hour(self) -> float:
+        """Hourly interruption hazard of one instance: -ln(1 - monthly share) / 730."""
+        share = self.spot_interruption_rate or 0.0
+        return -math.log(1 - share) / 730.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPolicy:
+    """N_batch and W_batch (MArk section 4.3): items in a batch, and how long the first may wait for it."""
+
+    max_batch: int
+    max_wait_s: float
+
+    def __post_init__(self) -> None:
+        if self.max_batch < 1 or self.max_wait_s < 0:
+            raise Misconfigured(f"bad batch policy: {self.max_batch} items, {self.max_wait_s} s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offering:
+    """Instance type x market x zone with what it costs and what it carries.
+
+    `capacity_rps` is the rate at which it is always busy under `batch` (its utilisation cap is the plan's
+    affair); `launch_usd` is what a launch costs before the first answer (billed while it boots for `boot_s`).
+    """
+
+    instance_type: InstanceType
+    market: Market
+    usd_per_hour: float
+    profile: Profile
+    batch: BatchPolicy
+    capacity_rps: float
+    boot_s: float
+    launch_usd: float
+    zone: str = "any"
+
+    def __post_init__(self) -> None:
+        for label, value in (("price", self.usd_per_hour), ("capacity", self.capacity_rps)):
+            if not (math.isfinite(value) and value > 0):
+                raise Misconfigured(f"{label} of {self.instance_type.name} must be above 0, not {value}")
+
+    @property
+    def name(self) -> str:
+        """`c5.large:spot`, with the zone behind it where one is fixed."""
+        base = f"{self.instance_type.name}:{self.market.value}"
+        return base if self.zone == "any" else f"{base}:{self.zone}"
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds that a full batch takes."""
+        return self.profile.latency_s(self.batch.max_batch)
+
+    @property
+    def hazard_per_hour(self) -> float:
+        """Interruptions per instance and hour; 0 on demand."""
+        return self.instance_type.spot_hazard_per_hour if self.market is Market.SPOT else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaOffering:
+    """Lambda for one model: its own latency, prices and limits. Cold starts are billed for `cold_start_s`."""
+
+    latency_s: float
+    provenance: Provenance
+    memory_gib: float = 3.0
+    usd_per_request: float = 0.20e-6
+    usd_per_gib_s: float = 1.66667e-5
+    cold_start_s: float = 2.9
+    idle_min_s: float = 45 * 60.0
+    idle_max_s: float = 60 * 60.0
+    concurrency: int = 1000
+    burst: int = 1000
+    burst_window_s: float = 10.0
+    payload_mib: float = 6.0
+
+    @property
+    def usd_per_warm_request(self) -> float:
+        """Price of one request that meets a warm environment."""
+        return self.usd_per_request + self.memory_gib * self.latency_s * self.usd_per_gib_s
+
+    @property
+    def usd_per_cold_start(self) -> float:
+        """What a cold start adds to its request (MArk section 4.5: 1 USD = 7,000 starts at 3 GB)."""
+        return self.memory_gib * self.cold_start_s * self.usd_per_gib_s

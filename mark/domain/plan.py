@@ -1,0 +1,79 @@
+"""A plan: how many of which offering, at what cost, and why not the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.demand import Demand, Forecast
+from mark.domain.objective import Slo
+from mark.domain.offering import LambdaOffering, Offering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excuse:
+    """Why an offering was not taken."""
+
+    offering: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCount:
+    """So many of an offering: `kept` of them exist or are on their way, the others are to be launched.
+
+    `usable_rps` is what one of them is planned to carry, after its utilisation cap.
+    """
+
+    offering: str
+    count: int
+    kept: int
+    usable_rps: float
+    usd_per_hour: float
+    launch_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The fleet wanted from `at` on (one lead tau ahead of the decision).
+
+    `required_rps` is the rate that the fleet must carry then, `capacity_rps` what it carries; what is short
+    of it is `spill_rps`, left to Lambda or to nobody.
+    """
+
+    at: float
+    counts: tuple[PlannedCount, ...]
+    required_rps: float
+    capacity_rps: float
+    spill_rps: float = 0.0
+    excuses: tuple[Excuse, ...] = ()
+    reason: str = ""
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Rent of the planned fleet."""
+        return sum(item.count * item.usd_per_hour for item in self.counts)
+
+    @property
+    def launch_usd(self) -> float:
+        """What the launches cost before their first answer."""
+        return sum((item.count - item.kept) * item.launch_usd for item in self.counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """All that a planner may look at. `running` counts pending, ready and requested instances per offering.
+
+    `history` and `forecast` are aligned: the forecast starts where the history ends. `ready_history`
+    gives the ready serving instances at the end of each of the last units, oldest first: what an autoscaler
+    divides its metric by.
+    """
+
+    now: float
+    history: Demand
+    forecast: Forecast
+    offerings: tuple[Offering, ...]
+    running: tuple[tuple[str, int], ...]
+    slo: Slo
+    overflow: LambdaOffering | None = None
+    lead_units: int = 5
+    ready_history: tuple[int, ...] = ()

@@ -1,0 +1,47 @@
+"""How long the cloud takes: the pinned times of every figure in this project."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+P95_SIGMAS = 1.6448536269514722
+"""The standard normal's 95 % point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LognormalTime:
+    """A duration in seconds, lognormal with this median and 95 % point."""
+
+    median_s: float
+    p95_s: float
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the logarithm."""
+        return math.log(self.p95_s / self.median_s) / P95_SIGMAS
+
+    @property
+    def mean_s(self) -> float:
+        """Its mean."""
+        return self.median_s * math.exp(self.sigma**2 / 2)
+
+    def at(self, normal: float) -> float:
+        """The duration at `normal` standard deviations of its logarithm."""
+        return self.median_s * math.exp(self.sigma * normal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudTimes:
+    """Launch and wake times (launch to serving), of which `pending` is not billed, and the spot notice."""
+
+    launch: LognormalTime = LognormalTime(median_s=150.0, p95_s=270.0)
+    wake: LognormalTime = LognormalTime(median_s=75.0, p95_s=110.0)
+    pending_min_s: float = 10.0
+    pending_max_s: float = 20.0
+    spot_notice_s: float = 120.0
+
+    @property
+    def pending_s(self) -> float:
+        """Mean unbilled time of a launch."""
+        return (self.pending_min_s + self.pending_max_s) / 2

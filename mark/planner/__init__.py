@@ -1,0 +1,1 @@
+"""Pure: which instances, and why not the others."""

@@ -1,0 +1,1 @@
+"""What a run cost and kept, as a table and as one self-contained page."""

@@ -1,0 +1,126 @@
+"""What a replay hands over: counts, latencies, costs, and the series that its plots are drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.domain.costs import CostUsd
+from mark.domain.objective import Slo
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Where the requests ended; the five add up to the requests that arrived."""
+
+    instance: int
+    standby: int
+    lambda_: int
+    shed: int
+    in_flight: int
+
+    @property
+    def total(self) -> int:
+        """All requests."""
+        return self.instance + self.standby + self.lambda_ + self.shed + self.in_flight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Latency of what was answered, seconds.
+
+    ccdf_s, ccdf_share: length points, a latency and the share of the answers that were slower.
+    """
+
+    mean_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    ccdf_s: Floats
+    ccdf_share: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondSeries:
+    """Per second of the run, by second of arrival. Each: length seconds.
+
+    missed counts late and shed requests; latency_sum_s adds the latencies of those answered.
+    """
+
+    arrivals: Ints
+    answered: Ints
+    missed: Ints
+    to_lambda: Ints
+    latency_sum_s: Floats
+    latency_max_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinuteSeries:
+    """Per minute of the run, at its start.
+
+    ready: shape (minutes, offerings), serving instances and woken standbys that are ready, columns as
+    `offerings`; capacity_rps: shape (minutes, offerings), the same times their capacity; forecast_max_rps:
+    length minutes, the maximum forecast for that minute one lead before it (NaN where there was none).
+    """
+
+    offerings: tuple[str, ...]
+    ready: Ints
+    capacity_rps: Floats
+    forecast_max_rps: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillLine:
+    """One line of the bill; `component` is instances, standby, lambda or overhead."""
+
+    component: str
+    item: str
+    quantity: float
+    unit: str
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """One policy on one workload."""
+
+    policy: str
+    market: str
+    model: str
+    trace: str
+    seed: int
+    start_at: float
+    duration_s: float
+    slo: Slo
+    served: Served
+    attained: float
+    latency: Latency
+    cost: CostUsd
+    bill: tuple[BillLine, ...]
+    cold_starts: int
+    lambda_invocations: int
+    assumed_profiles: tuple[str, ...]
+    launches: int
+    refusals: int
+    interruptions: int
+    wakes: int
+    wall_s: float
+    seconds: SecondSeries
+    minutes: MinuteSeries
+    notes: tuple[str, ...] = ()
+
+    @property
+    def requests(self) -> int:
+        """Arrivals of the run."""
+        return self.served.total
+
+    @property
+    def cold_start_rate(self) -> float:
+        """Cold starts per Lambda invocation; 0 without any."""
+        return self.cold_starts / self.lambda_invocations if self.lambda_invocations else 0.0

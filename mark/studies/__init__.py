@@ -1,0 +1,1 @@
+"""The papers' experiments, our numbers beside the published ones."""

@@ -1,0 +1,1 @@
+"""Models to serve, each with its card and profile. Empty until the live service comes."""

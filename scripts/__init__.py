@@ -1,0 +1,1 @@
+"""Commands of the project's developers, run by `make`."""
