@@ -32,6 +32,17 @@ class LambdaUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BillLine:
+    """One line of the bill; `component` is instances, standby, lambda or overhead."""
+
+    component: str
+    item: str
+    quantity: float
+    unit: str
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostUsd:
     """The cost words of every report. `serving` = instances + standby + lambda; `total` adds the overhead."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.domain.costs import CostUsd
+from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 
 Floats = NDArray[np.float64]
@@ -73,17 +73,6 @@ class MinuteSeries:
     ready: Ints
     capacity_rps: Floats
     forecast_max_rps: Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BillLine:
-    """One line of the bill; `component` is instances, standby, lambda or overhead."""
-
-    component: str
-    item: str
-    quantity: float
-    unit: str
-    usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

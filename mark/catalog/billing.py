@@ -1,0 +1,179 @@
+"""The bill: what was used, times what it costs. Pure; every price that is not in the snapshot stands here.
+
+An instance is billed per second while it is in state running (booting and draining included, pending and
+stopped not), rounded up to whole seconds, for 60 s at least each time it starts. A stopped standby pays for its
+disk. Lambda bills each invocation and its GiB seconds. The overhead is what stands around a fleet of ours:
+gateways, load balancer, store, controllers, and the disks of what runs. A spot instance that EC2 takes back
+within its first hour is free of charge; we bill it all the same, which errs on the dear side.
+
+`bill_*` return lines, `*_usd` return their sum, `cost_of` adds lines to the cost words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.fleet import Role
+from mark.domain.offering import LambdaOffering
+
+SECONDS_PER_HOUR = 3600.0
+MINIMUM_BILLED_S = 60
+"""EC2 Linux: per second, one minute at least per start (EC2 on-demand pricing; MArk section 3)."""
+ROUNDING_S = 1e-6
+"""Float noise in a duration that must not round up to another second."""
+SURPLUS_USD_PER_VCPU_HOUR = 0.05
+"""CPU credits beyond the balance in unlimited mode, T2, T3 and T3a, Linux (EC2 on-demand pricing)."""
+
+GP3_USD_PER_GIB_MONTH = 0.08
+"""EBS gp3 storage, us-east-1 (EBS pricing)."""
+HOURS_PER_MONTH = 730.0
+"""What AWS prices mean by a month."""
+ROOT_DISK_GIB = 20.0
+"""Root disk of an instance: system, serving stack and model. A rule of ours, not a measurement."""
+
+GATEWAY_RPS_PER_CORE = 20_000.0
+"""Under a third of the 68,100 requests/s a core that the gateway's prototype was measured at on 2 kB JSON."""
+GATEWAY_MINIMUM = 2
+"""Two, so that one may be lost."""
+GATEWAY_USD_PER_HOUR = 0.034
+"""c6g.medium, one core, us-east-1 on demand (price snapshot)."""
+BALANCER_USD_PER_HOUR = 0.0225
+"""Network load balancer, us-east-1 (Elastic Load Balancing pricing)."""
+BALANCER_USD_PER_LCU_HOUR = 0.006
+"""Its capacity unit (Elastic Load Balancing pricing)."""
+BALANCER_GIB_PER_LCU_HOUR = 1.0
+"""What a unit passes on in an hour over TCP; with kept-alive connections the bytes are what counts."""
+STORE_USD_PER_HOUR = 0.032
+"""ElastiCache cache.t4g.small, Redis OSS, us-east-1 on demand (ElastiCache pricing)."""
+CONTROLLER_COUNT = 2
+"""One acts, one waits for the lease."""
+CONTROLLER_USD_PER_HOUR = 0.0168
+"""t4g.small, us-east-1 on demand (price snapshot)."""
+
+_COMPONENT = {Role.SERVING: "instances", Role.STANDBY: "standby"}
+
+
+def billed_s(usage: InstanceUsage) -> int:
+    """Whole seconds billed for one stretch in state running: rounded up, 60 at least."""
+    duration_s = usage.ended_at - usage.started_at
+    if not (math.isfinite(duration_s) and duration_s >= 0):
+        raise Misconfigured(f"instance {usage.instance} ended before it started: {duration_s} s")
+    return max(MINIMUM_BILLED_S, math.ceil(duration_s - ROUNDING_S))
+
+
+def bill_instances(
+    usages: Sequence[InstanceUsage],
+    usd_per_hour: Mapping[str, float],
+    *,
+    price_factor: float = 1.0,
+    surplus_usd_per_vcpu_hour: Mapping[str, float] | None = None,
+) -> tuple[BillLine, ...]:
+    """Lines of instance hours, and of surplus vCPU hours, by role and offering, in that order.
+
+    `usd_per_hour` is by offering name; `price_factor` is a managed service's premium on it. Surplus credits
+    cost `surplus_usd_per_vcpu_hour` of the offering, 0.05 where it is not given.
+    """
+    surplus_prices = surplus_usd_per_vcpu_hour or {}
+    running_s: defaultdict[tuple[str, str], int] = defaultdict(int)
+    surplus_s: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for usage in usages:
+        if usage.offering not in usd_per_hour:
+            raise unknown("offering", usage.offering, usd_per_hour)
+        key = (_COMPONENT[usage.role], usage.offering)
+        running_s[key] += billed_s(usage)
+        surplus_s[key] += usage.surplus_vcpu_s
+    lines: list[BillLine] = []
+    for (component, offering), seconds in sorted(running_s.items()):
+        price = usd_per_hour[offering] * price_factor
+        lines.append(_line(component, offering, seconds / SECONDS_PER_HOUR, "instance-hours", price))
+        surplus_hours = surplus_s[component, offering] / SECONDS_PER_HOUR
+        if surplus_hours > 0:
+            surplus_price = surplus_prices.get(offering, SURPLUS_USD_PER_VCPU_HOUR)
+            item = f"{offering} surplus credits"
+            lines.append(_line(component, item, surplus_hours, "vCPU-hours", surplus_price))
+    return tuple(lines)
+
+
+def bill_lambda(usage: LambdaUsage, offering: LambdaOffering) -> tuple[BillLine, ...]:
+    """Invocations and GiB seconds; the cold starts' durations are inside `usage.gib_s`."""
+    return (
+        _line("lambda", "invocations", usage.requests, "requests", offering.usd_per_request),
+        _line("lambda", "duration", usage.gib_s, "GiB-s", offering.usd_per_gib_s),
+    )
+
+
+def lambda_usd(usage: LambdaUsage, offering: LambdaOffering) -> float:
+    """What Lambda costs: duration x memory + requests."""
+    return sum(line.usd for line in bill_lambda(usage, offering))
+
+
+def disk_usd(gib: float, seconds: float) -> float:
+    """A gp3 disk of `gib` kept for `seconds`."""
+    return gib * seconds / SECONDS_PER_HOUR / HOURS_PER_MONTH * GP3_USD_PER_GIB_MONTH
+
+
+def bill_disks(*, asleep_s: float, running_s: float, gib: float = ROOT_DISK_GIB) -> tuple[BillLine, ...]:
+    """Root disks: instance seconds `asleep_s` are the standbys', `running_s` are overhead."""
+    wanted = (("standby", "disks asleep", asleep_s), ("overhead", "disks", running_s))
+    return tuple(
+        BillLine(
+            component=component,
+            item=item,
+            quantity=gib * seconds / SECONDS_PER_HOUR / HOURS_PER_MONTH,
+            unit="GiB-months",
+            usd=disk_usd(gib, seconds),
+        )
+        for component, item, seconds in wanted
+        if seconds > 0
+    )
+
+
+def gateway_count(peak_rps: float) -> int:
+    """One-core gateways for a peak: by the requests/s that a core was measured to pass on, two at least."""
+    return max(GATEWAY_MINIMUM, math.ceil(peak_rps / GATEWAY_RPS_PER_CORE))
+
+
+def bill_overhead(
+    peak_rps: float, duration_s: float, *, requests: int = 0, payload_mib: float = 0.0
+) -> tuple[BillLine, ...]:
+    """Gateways for the peak all the time, load balancer with the bytes of `requests`, store, controllers.
+
+    `payload_mib` is the size of a request with its answer. Traffic between zones is not counted.
+    """
+    hours = duration_s / SECONDS_PER_HOUR
+    lcu_hours = requests * payload_mib / 1024 / BALANCER_GIB_PER_LCU_HOUR
+    gateway_hours = gateway_count(peak_rps) * hours
+    controller_hours = CONTROLLER_COUNT * hours
+    return (
+        _line("overhead", "gateways", gateway_hours, "instance-hours", GATEWAY_USD_PER_HOUR),
+        _line("overhead", "load balancer", hours, "hours", BALANCER_USD_PER_HOUR),
+        _line("overhead", "load balancer traffic", lcu_hours, "LCU-hours", BALANCER_USD_PER_LCU_HOUR),
+        _line("overhead", "store", hours, "node-hours", STORE_USD_PER_HOUR),
+        _line("overhead", "controllers", controller_hours, "instance-hours", CONTROLLER_USD_PER_HOUR),
+    )
+
+
+def overhead_usd(peak_rps: float, duration_s: float, *, requests: int = 0, payload_mib: float = 0.0) -> float:
+    """The sum of `bill_overhead`."""
+    lines = bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=payload_mib)
+    return sum(line.usd for line in lines)
+
+
+def cost_of(lines: Iterable[BillLine]) -> CostUsd:
+    """The cost words of a bill."""
+    usd: defaultdict[str, float] = defaultdict(float)
+    for line in lines:
+        usd[line.component] += line.usd
+    cost = CostUsd(
+        instances=usd["instances"], standby=usd["standby"], lambda_=usd["lambda"], overhead=usd["overhead"]
+    )
+    assert len(usd) == 4, f"a bill line of no known component: {sorted(usd)}"
+    return cost
+
+
+def _line(component: str, item: str, quantity: float, unit: str, price_usd: float) -> BillLine:
+    return BillLine(component=component, item=item, quantity=quantity, unit=unit, usd=quantity * price_usd)
