@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -61,13 +61,15 @@ class Forecaster(Protocol):
 class ForecasterSetup:
     """What a forecaster's factory is given: the history to learn from, a seed, a place for what it learned.
 
-    `truth` is the load to come, known in a replay only and None to all forecasters but an oracle.
+    `truth` is the load to come, known in a replay only and None to all forecasters but an oracle. `progress` is
+    called while something long runs, with its label and the share of it that is done, in [0, 1].
     """
 
     history: Demand
     seed: int
     cache_dir: Path | None = None
     truth: Demand | None = None
+    progress: Callable[[str, float], None] | None = None
 
 
 class ForecasterFactory(Protocol):

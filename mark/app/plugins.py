@@ -1,0 +1,130 @@
+"""Forecasters by name: an entry point, `module:attribute`, or `path/file.py:Name`.
+
+Ours and a user's own come in the same way, so this is the only place that knows where a forecaster lives. A
+file is loaded by its path; the working directory is never put before the installed packages, where a stray
+`json.py` would replace the standard library's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from mark.domain.errors import MarkError, Misconfigured, unknown
+from mark.ports import Forecaster, ForecasterFactory, ForecasterSetup
+
+FORECASTERS = "mark.forecasters"
+"""The entry-point group; see pyproject.toml."""
+INSTALLED_BY = {"torch": "mark-serving[lstm]"}
+"""Modules that an extra of this distribution brings."""
+
+
+def forecaster_names() -> tuple[str, ...]:
+    """The names that need no `module:attribute`, sorted."""
+    return tuple(sorted({entry.name for entry in entry_points(group=FORECASTERS)}))
+
+
+def load_forecaster(name: str) -> ForecasterFactory:
+    """The factory behind a forecaster's name.
+
+    Errors: Misconfigured, in one line, where the name is unknown, the module or file does not load, or what it
+    names is missing or cannot be called.
+    """
+    try:
+        found = _resolve(name)
+    except MarkError:
+        raise
+    except Exception as error:  # foreign code may raise anything when it is imported; the cause is chained
+        raise _refusal(name, error) from error
+    if not callable(found):
+        raise Misconfigured(f"forecaster {name!r} is no class or function but a {type(found).__name__}")
+    return cast("ForecasterFactory", found)
+
+
+def build_forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
+    """The forecaster of that name, made from `setup` (an LSTM trains here).
+
+    Errors: Misconfigured as in `load_forecaster`, and where the factory fails or what it makes has no `forecast`.
+    """
+    factory = load_forecaster(name)
+    try:
+        forecaster = factory(setup)
+    except MarkError:
+        raise
+    except Exception as error:  # as above
+        raise _refusal(name, error) from error
+    if not callable(getattr(forecaster, "forecast", None)):
+        raise Misconfigured(
+            f"forecaster {name!r} made a {type(forecaster).__name__} without a method forecast(history, horizon)"
+        )
+    return forecaster
+
+
+def _resolve(name: str) -> object:
+    where, colon, attribute = name.rpartition(":")
+    if not colon:
+        return _entry_point(name).load()
+    if not where or not attribute:
+        raise Misconfigured(f"forecaster {name!r} must read module:attribute or path/file.py:Name")
+    module = _file_module(Path(where).expanduser()) if where.endswith(".py") else _named_module(where)
+    try:
+        return attrgetter(attribute)(module)
+    except AttributeError as error:
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise unknown(f"forecaster in {where}", attribute, known) from error
+
+
+def _entry_point(name: str) -> EntryPoint:
+    # The same distribution may be found twice (installed, and in its source tree): the first by value counts.
+    entries = sorted(entry_points(group=FORECASTERS, name=name), key=lambda entry: entry.value)
+    if entries:
+        return entries[0]
+    if name.endswith(".py"):
+        raise Misconfigured(f"forecaster {name!r} lacks a name: write {name}:ClassName")
+    raise unknown("forecaster", name, forecaster_names())
+
+
+def _named_module(where: str) -> ModuleType:
+    try:
+        return importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
+            raise
+        raise Misconfigured(
+            f"forecaster module {where!r} is not installed; a file is given by its path, path/file.py:Name"
+        ) from error
+
+
+def _file_module(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise Misconfigured(f"forecaster file {path} does not exist")
+    # The name is made from the whole path, so that two files called model.py are two modules.
+    module_name = f"mark_plugin_{path.stem}_{hashlib.sha256(bytes(path.resolve())).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise Misconfigured(f"forecaster file {path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pickles look their module up by name
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+def _refusal(name: str, error: Exception) -> Misconfigured:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        if package in INSTALLED_BY:
+            return Misconfigured(f"{name} needs {package}: pip install '{INSTALLED_BY[package]}'")
+        return Misconfigured(f"{name} needs the module {error.name}, which is not installed")
+    text = " ".join(str(error).split()) or "no message"
+    return Misconfigured(f"forecaster {name!r} does not load: {type(error).__name__}: {text}")
