@@ -1,0 +1,25 @@
+"""Named random streams: one seed for a run, one independent stream per component.
+
+A stream depends on the seed and its own name alone, so a component that is added, removed or asked twice
+changes no other component's draws.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from mark.domain.errors import Misconfigured
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """The generator of the component `name` under `seed` (>= 0), the same on every machine.
+
+    Python's own `hash` of a string differs from process to process, so the spawn key is the name's SHA-256.
+    """
+    if seed < 0:
+        raise Misconfigured(f"a seed must be 0 or more, not {seed}")
+    digest = hashlib.sha256(name.encode()).digest()
+    key = tuple(int.from_bytes(digest[at : at + 4], "little") for at in range(0, 16, 4))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
