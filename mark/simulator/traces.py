@@ -1,0 +1,269 @@
+"""A trace: the load that is replayed, as rates in equal bins or as raw arrivals.
+
+A trace's clock counts seconds from the start of its first bin; `start_at` is where the source put that start
+(epoch seconds in an access log, mostly 0 elsewhere). All `_s` arguments and `arrivals_s` are on that clock.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.domain.errors import Misconfigured
+from mark.simulator.trace_formats import Text, detect, read_text
+
+Floats = NDArray[np.float64]
+
+BIN_TOLERANCE = 0.01
+"""A printed timestamp may miss its bin's start by this share of the bin (57 s samples, rounded centiseconds)."""
+WHOLE_TOLERANCE = 1e-6
+MAX_BINS = 200_000_000
+"""Six years of seconds, 1.6 GB: more is a timestamp in other units."""
+MAX_RPS = 1e9
+ARRIVALS_BIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """Contiguous equal bins of load.
+
+    rates_rps: shape (bins,), read-only. whole_counts: the bins last at most one second and hold whole counts,
+    which a replay takes exactly. arrivals_s: shape (arrivals,), rising, read-only, for traces of raw arrivals.
+    notes: what was filled, moved or cut, one sentence each.
+    """
+
+    name: str
+    start_at: float
+    bin_s: float
+    rates_rps: Floats
+    whole_counts: bool
+    arrivals_s: Floats | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.bin_s) and self.bin_s > 0):
+            raise Misconfigured(f"trace {self.name}: bins must last more than 0 s, not {self.bin_s}")
+        if len(self.rates_rps) == 0:
+            raise Misconfigured(f"trace {self.name} is empty; give it at least one bin")
+        low, high = float(np.min(self.rates_rps)), float(np.max(self.rates_rps))
+        if not (low >= 0 and high <= MAX_RPS):  # also refuses NaN
+            raise Misconfigured(f"trace {self.name}: rates must be 0 to {MAX_RPS:g} rps, not {low:g} to {high:g}")
+        for label in ("rates_rps", "arrivals_s"):
+            values = getattr(self, label)
+            if values is not None:
+                view = np.asarray(values, dtype=np.float64).view()
+                view.flags.writeable = False
+                object.__setattr__(self, label, view)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the first bin's start to the last one's end."""
+        return len(self.rates_rps) * self.bin_s
+
+    @property
+    def mean_rps(self) -> float:
+        """Mean over the whole trace."""
+        return float(self.rates_rps.mean())
+
+    def span(self, start_s: float = 0.0, duration_s: float | None = None) -> tuple[float, float, tuple[str, ...]]:
+        """Start and end of the part asked for, in seconds on the trace's clock, and a note where it was cut."""
+        length_s = self.duration_s
+        if not (math.isfinite(start_s) and start_s >= 0):
+            raise Misconfigured(f"a start must be 0 s or more, not {start_s:g}")
+        if start_s >= length_s:
+            raise Misconfigured(
+                f"trace {self.name} is {length_s:.10g} s long; a start at {start_s:.10g} s is beyond its end"
+            )
+        if duration_s is None:
+            return start_s, length_s, ()
+        if not duration_s > 0:
+            raise Misconfigured(f"a duration must be above 0 s, not {duration_s:g}")
+        if start_s + duration_s > length_s:
+            left_s = length_s - start_s
+            note = f"the trace ends {left_s:.10g} s after the start: the {duration_s:.10g} s asked for were cut"
+            return start_s, length_s, (note,)
+        return start_s, start_s + duration_s, ()
+
+    def window(self, start_s: float = 0.0, duration_s: float | None = None) -> Trace:
+        """The bins that the span touches, as a trace of their own."""
+        from_s, to_s, notes = self.span(start_s, duration_s)
+        first = math.floor(from_s / self.bin_s + WHOLE_TOLERANCE)
+        last = min(len(self.rates_rps), max(first + 1, math.ceil(to_s / self.bin_s - WHOLE_TOLERANCE)))
+        edges_s = first * self.bin_s, last * self.bin_s
+        if abs(edges_s[0] - from_s) + abs(edges_s[1] - to_s) > WHOLE_TOLERANCE:
+            notes = (*notes, f"the window was widened to whole bins of {self.bin_s:g} s")
+        arrivals_s = self.arrivals_s
+        if arrivals_s is not None:
+            low, high = np.searchsorted(arrivals_s, edges_s)
+            arrivals_s = arrivals_s[low:high] - edges_s[0]
+        return replace(
+            self,
+            start_at=self.start_at + edges_s[0],
+            rates_rps=self.rates_rps[first:last],
+            arrivals_s=arrivals_s,
+            notes=(*self.notes, *notes),
+        )
+
+    def mean_between(self, from_s: float, to_s: float) -> float:
+        """Mean rate of [from_s, to_s), a bin cut by an edge counted for its part."""
+        edges_s = np.arange(len(self.rates_rps) + 1) * self.bin_s
+        inside_s = np.diff(np.clip(edges_s, from_s, to_s))
+        return float(np.dot(self.rates_rps, inside_s) / (to_s - from_s))
+
+    def scaled(self, mean_rps: float, start_s: float = 0.0, duration_s: float | None = None) -> Trace:
+        """The whole trace times the factor that makes the mean over the replayed part `mean_rps`.
+
+        Scaled counts are means, no longer counts, and raw arrivals become rates: a replay then draws Poisson.
+        """
+        if not (math.isfinite(mean_rps) and mean_rps > 0):
+            raise Misconfigured(f"a mean rate must be above 0 rps, not {mean_rps:g}")
+        from_s, to_s, _ = self.span(start_s, duration_s)
+        mean = self.mean_between(from_s, to_s)
+        if mean == 0:
+            raise Misconfigured(f"trace {self.name} is 0 rps from {from_s:g} to {to_s:g} s: no factor scales it")
+        if mean == mean_rps:
+            return self
+        note = f"rates times {mean_rps / mean:.6g}, for a mean of {mean_rps:g} rps over the replay"
+        return replace(
+            self,
+            rates_rps=self.rates_rps * (mean_rps / mean),
+            whole_counts=False,
+            arrivals_s=None,
+            notes=(*self.notes, note),
+        )
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in a file of any format of `docs/traces.md`, gzip or not.
+
+    Raises `Misconfigured`, one line with file and line, for all that is wrong with it.
+    """
+    text, read = detect(path, read_text(path))
+    values = read(text)
+    name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
+    if values.ndim == 1:
+        return trace_of_arrivals(name, values)
+    return _trace_of_bins(name, text, values[:, 0], values[:, 1])
+
+
+def holds_whole_counts(rates_rps: Floats, bin_s: float) -> bool:
+    """Whether the bins last at most one second and their rates are whole counts. rates_rps: shape (bins,)."""
+    if bin_s > 1:
+        return False
+    counts = rates_rps * bin_s
+    return bool((np.abs(counts - np.rint(counts)) <= WHOLE_TOLERANCE * np.maximum(1.0, counts)).all())
+
+
+def trace_of_arrivals(name: str, instants: Floats) -> Trace:
+    """The trace of raw arrivals, its clock starting at the whole second of the first.
+
+    instants: shape (arrivals,), seconds, rising, at least one.
+    """
+    start_at = math.floor(instants[0])
+    arrivals_s = instants - start_at
+    bins = math.floor(arrivals_s[-1]) + 1
+    _check_length(name, bins, float(arrivals_s[-1]))
+    counts = np.bincount(arrivals_s.astype(np.int64), minlength=bins)
+    return Trace(
+        name=name,
+        start_at=float(start_at),
+        bin_s=ARRIVALS_BIN_S,
+        rates_rps=counts.astype(np.float64),
+        whole_counts=True,
+        arrivals_s=arrivals_s,
+    )
+
+
+def _check_length(name: str, bins: int, length_s: float) -> None:
+    if bins > MAX_BINS:
+        raise Misconfigured(
+            f"trace {name} spans {length_s / 86400:.0f} days in {bins} bins; give its times in seconds, not ms"
+        )
+
+
+def _trace_of_bins(name: str, text: Text, times: Floats, rates_rps: Floats) -> Trace:
+    """times, rates_rps: shape (rows,). Missing bins become 0 rps, with a note."""
+    if len(times) < 2:
+        raise text.wrong(text.line_of(0), "one row does not tell how long a bin is; give at least two")
+    steps = np.diff(times)
+    bin_s = float(np.median(steps))
+    if np.abs(steps - bin_s).max() > BIN_TOLERANCE * bin_s:
+        return _with_gaps(name, text, times, rates_rps)
+    bin_s = round(float(times[-1] - times[0]) / len(steps), 9) or bin_s
+    return Trace(
+        name=name,
+        start_at=float(times[0]),
+        bin_s=bin_s,
+        rates_rps=rates_rps.copy(),
+        whole_counts=holds_whole_counts(rates_rps, bin_s),
+    )
+
+
+def _with_gaps(name: str, text: Text, times: Floats, rates_rps: Floats) -> Trace:
+    steps = np.diff(times)
+    bin_s = float(np.median(steps))
+    bins = np.rint(steps / bin_s)
+    odd = (bins < 1) | (np.abs(steps / bin_s - bins) > BIN_TOLERANCE)
+    if odd.any():
+        row = int(np.argmax(odd)) + 1
+        raise text.wrong(
+            text.line_of(row),
+            f"{steps[row - 1]:.10g} s after the row before, in bins of {bin_s:.10g} s; use bins of equal width",
+        )
+    _check_length(name, int(bins.sum()) + 1, float(times[-1] - times[0]))
+    at = np.concatenate(([0], np.cumsum(bins))).astype(np.int64)
+    filled = np.zeros(at[-1] + 1)
+    filled[at] = rates_rps
+    line = text.line_of(int(np.argmax(bins > 1)) + 1)
+    return Trace(
+        name=name,
+        start_at=float(times[0]),
+        bin_s=bin_s,
+        rates_rps=filled,
+        whole_counts=holds_whole_counts(filled, bin_s),
+        notes=(f"{len(filled) - len(times)} missing bins became 0 rps, the first before line {line}",),
+    )
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """The rates as `timestamp_s,rate_rps`, gzip where the name ends in .gz; whole or not at all.
+
+    A full disk, or a folder that is missing, is one line and leaves what stood there before.
+    """
+    starts = np.round(trace.start_at + np.arange(len(trace.rates_rps)) * trace.bin_s, 6)
+    rows = zip(_printed(starts), _printed(trace.rates_rps), strict=True)
+    content = "".join(["timestamp_s,rate_rps\n", *(f"{start},{rate}\n" for start, rate in rows)]).encode()
+    if path.suffix == ".gz":
+        packed = io.BytesIO()
+        # No name and no time inside: the same trace gives the same bytes.
+        with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, filename="", mtime=0) as file:
+            file.write(content)
+        content = packed.getvalue()
+    try:
+        _replace_file(path, content)
+    except OSError as error:
+        raise Misconfigured(f"{path} cannot be written: {error.strerror}; make room or name another") from error
+
+
+def _printed(values: Floats) -> list[str]:
+    """The shortest text that reads back as the same number. values: shape (n,)."""
+    return [str(int(value)) if value.is_integer() else repr(value) for value in values.tolist()]
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
