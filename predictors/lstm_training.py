@@ -104,7 +104,7 @@ def _fit(
         if loss < best_loss:
             best_loss = loss
             best = {name: value.clone() for name, value in network.state_dict().items()}
-        if waited > settings.patience:
+        if waited >= settings.patience:
             break
     network.load_state_dict(best)
     if progress is not None:

