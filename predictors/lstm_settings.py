@@ -14,8 +14,8 @@ WINDOW = 60
 class LstmSettings:
     """Hyper-parameters. `held_out` is the share of the history, its end, that decides when training stops.
 
-    Chosen among eight by the error on day 3 of the Twitter trace after days 1-2, and on the last two of ten days of
-    worldcup98 (rows 33270-47670); twice the state or the rate gained nothing that held on both. Training stops
+    Chosen among nine by the error on day 3 of the Twitter trace after days 1-2, and on the last two of ten days
+    of worldcup98 (rows 33270-47670); twice the state or the rate gained nothing that held on both. Training stops
     after `patience` epochs in a row that did not lower the held-out error.
     """
 
