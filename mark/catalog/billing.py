@@ -54,6 +54,7 @@ CONTROLLER_COUNT = 2
 CONTROLLER_USD_PER_HOUR = 0.0168
 """t4g.small, us-east-1 on demand (price snapshot)."""
 
+COMPONENTS = ("instances", "standby", "lambda", "overhead")
 _COMPONENT = {Role.SERVING: "instances", Role.STANDBY: "standby"}
 
 
@@ -165,14 +166,14 @@ def overhead_usd(peak_rps: float, duration_s: float, *, requests: int = 0, paylo
 
 def cost_of(lines: Iterable[BillLine]) -> CostUsd:
     """The cost words of a bill."""
-    usd: defaultdict[str, float] = defaultdict(float)
+    usd = dict.fromkeys(COMPONENTS, 0.0)
     for line in lines:
+        if line.component not in usd:
+            raise unknown("bill component", line.component, COMPONENTS)
         usd[line.component] += line.usd
-    cost = CostUsd(
+    return CostUsd(
         instances=usd["instances"], standby=usd["standby"], lambda_=usd["lambda"], overhead=usd["overhead"]
     )
-    assert len(usd) == 4, f"a bill line of no known component: {sorted(usd)}"
-    return cost
 
 
 def _line(component: str, item: str, quantity: float, unit: str, price_usd: float) -> BillLine:

@@ -1,0 +1,170 @@
+"""Prices, models and profiles, read from the files shipped beside this module or from the user's own.
+
+Shipped files are `data/prices_<region>_<date>.json`, `data/models.json` and `data/profiles/<name>.json`. A
+profile set starts from `<model>.json`; further files are added by name in the order in which they are named,
+and a later profile of a type replaces an earlier one. Files called `assumed-...` are never read unless named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from mark.catalog.schema import LAMBDA, ModelFile, PriceFile, parse_file, parse_profiles
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.objective import ModelSpec
+from mark.domain.offering import InstanceType
+from mark.domain.profile import Evidence, Profile
+
+ASSUMED_PREFIX = "assumed-"
+"""Shipped profile files that somebody must name: their numbers follow from a formula."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSnapshot:
+    """Instance types of one region with their prices on a day, sorted by name."""
+
+    region: str
+    date: str
+    source: str
+    types: tuple[InstanceType, ...]
+
+    def instance_type(self, name: str) -> InstanceType:
+        """The type of that name; an unknown one raises Misconfigured with the nearest name."""
+        for item in self.types:
+            if item.name == name:
+                return item
+        raise unknown("instance type", name, (item.name for item in self.types))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSet:
+    """Profiles of one model, by instance type, sorted; `warnings` name points to doubt."""
+
+    model: str
+    profiles: tuple[Profile, ...]
+    warnings: tuple[str, ...] = ()
+
+    def of(self, instance_type: str) -> Profile:
+        """The profile on that type; Misconfigured says what is missing and what is there."""
+        for profile in self.profiles:
+            if profile.instance_type == instance_type:
+                return profile
+        there = ", ".join(self.instance_types) or "no type"
+        raise Misconfigured(
+            f"no profile of {self.model} on {instance_type}: measure one, or name a profile file or an assumed "
+            f"set that has it (profiled: {there})"
+        )
+
+    @property
+    def lambda_(self) -> Profile | None:
+        """The profile on Lambda, if there is one."""
+        return next((p for p in self.profiles if p.instance_type == LAMBDA), None)
+
+    @property
+    def instance_types(self) -> tuple[str, ...]:
+        """The profiled instance types, without Lambda."""
+        return tuple(p.instance_type for p in self.profiles if p.instance_type != LAMBDA)
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """The profiles that are assumed, each with its formula: what every report must say."""
+        return tuple(
+            f"{p.model} on {p.instance_type}: {p.provenance.formula}"
+            for p in self.profiles
+            if p.provenance.evidence is Evidence.ASSUMED
+        )
+
+
+def load_prices(path: Path | None = None) -> PriceSnapshot:
+    """The prices in `path`, or the newest shipped snapshot."""
+    shipped = sorted(
+        (item for item in _data().iterdir() if item.name.startswith("prices_")), key=lambda item: item.name
+    )
+    source = path or shipped[-1]
+    file = parse_file(_text(source), PriceFile, str(path or source.name))
+    return PriceSnapshot(
+        region=file.region,
+        date=file.date,
+        source="; ".join(f"{column}: {said}" for column, said in file.sources.items()),
+        types=tuple(sorted((entry.to_domain() for entry in file.types), key=lambda item: item.name)),
+    )
+
+
+def load_models(path: Path | None = None) -> dict[str, ModelSpec]:
+    """The models in `path`, or the shipped ones, by name."""
+    source = path or _data() / "models.json"
+    file = parse_file(_text(source), ModelFile, str(path or "models.json"))
+    return {entry.name: entry.to_domain() for entry in file.models}
+
+
+def model(name: str) -> ModelSpec:
+    """The shipped model of that name; an unknown one raises Misconfigured with the nearest name."""
+    known = load_models()
+    if name not in known:
+        raise unknown("model", name, known)
+    return known[name]
+
+
+def shipped_sets() -> tuple[str, ...]:
+    """Names of the shipped profile files, models and assumed sets, sorted."""
+    return tuple(sorted(item.name.removesuffix(".json") for item in _profiles().iterdir() if item.is_file()))
+
+
+def load_profiles(model: str, extra: Sequence[Path | str] = ()) -> ProfileSet:
+    """The profiles of `model`: the shipped ones, then those of the files or shipped sets named in `extra`.
+
+    A named profile replaces one of the same type that was there before. Profiles of other models in a named file
+    are left out; a file without any for `model` is a warning. Only the variant `base` is looked at.
+    """
+    by_type: dict[str, Profile] = {}
+    warnings: list[str] = []
+    shipped = [name for name in shipped_sets() if not name.startswith(ASSUMED_PREFIX)]
+    for named in [*([model] if model in shipped else []), *extra]:
+        found = [p for p in _read_profiles(named) if p.model == model and p.variant == "base"]
+        if not found:
+            warnings.append(f"{named} has no profile of {model}")
+        by_type |= {profile.instance_type: profile for profile in found}
+    if not by_type:
+        raise unknown("model", model, shipped)
+    profiles = tuple(profile for _, profile in sorted(by_type.items()))
+    for profile in profiles:
+        warnings.extend(_dip_warnings(profile))
+    return ProfileSet(model=model, profiles=profiles, warnings=tuple(warnings))
+
+
+def _read_profiles(named: Path | str) -> tuple[Profile, ...]:
+    if isinstance(named, str) and named in shipped_sets():
+        return parse_profiles(_text(_profiles() / f"{named}.json"), f"{named}.json")
+    path = Path(named)
+    if isinstance(named, str) and not path.suffix and not path.exists():
+        raise unknown("profile set", named, shipped_sets())
+    return parse_profiles(_text(path), str(path))
+
+
+def _dip_warnings(profile: Profile) -> list[str]:
+    where = f"{profile.model} on {profile.instance_type}"
+    return [
+        f"{where}: a batch of {point.batch} takes {point.latency_s * 1000:.4g} ms, "
+        f"over 5 % less than a smaller one; plans use {profile.latency_s(point.batch) * 1000:.4g} ms"
+        for point in profile.dips()
+    ]
+
+
+def _data() -> Traversable:
+    return files("mark.catalog") / "data"
+
+
+def _profiles() -> Traversable:
+    return _data() / "profiles"
+
+
+def _text(source: Path | Traversable) -> str:
+    try:
+        return source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise Misconfigured(f"{source}: cannot be read: {reason}") from error

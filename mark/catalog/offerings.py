@@ -1,0 +1,171 @@
+"""Offerings: what can be rented for a model, and an Excuse for each type that cannot serve it.
+
+A type serves when somebody profiled the model on it, it holds the model, the market sells it, and the tuner
+finds a batch that keeps the objective. Burstable types serve only when they are named: they run at full speed
+for about half an hour (MArk section 4.5), which is what a standby needs and a fleet cannot live on.
+"""
+
+from __future__ import annotations
+
+from mark.catalog.load import PriceSnapshot, ProfileSet
+from mark.domain.errors import Misconfigured
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering
+from mark.domain.plan import Excuse
+from mark.domain.profile import Profile
+from mark.domain.times import CloudTimes
+from mark.planner.batching import tune_batching
+
+PINNED_TIMES = CloudTimes()
+"""The launch and wake times of every figure in this project."""
+LAMBDA_MEMORY_GIB = 10.0
+"""The largest Lambda function (Lambda quotas: 10,240 MB)."""
+LAMBDA_PROFILED_GIB = 3.0
+"""The function that MArk measured (Table 2)."""
+LAMBDA_PAYLOAD_MIB = 6.0
+"""Request or answer of a synchronous invocation (Lambda quotas: 6 MB)."""
+SECONDS_PER_HOUR = 3600.0
+
+
+def make_offerings(
+    model: ModelSpec,
+    *,
+    slo: Slo,
+    prices: PriceSnapshot,
+    profiles: ProfileSet,
+    market: Market,
+    types: tuple[str, ...] = (),
+    times: CloudTimes = PINNED_TIMES,
+) -> tuple[tuple[Offering, ...], tuple[Excuse, ...]]:
+    """Offerings of the profiled types, or of those named in `types`, and why the others serve nothing.
+
+    Both are sorted by name. A named type must exist and be profiled: Misconfigured says which is not.
+    """
+    for name in types:
+        prices.instance_type(name)
+        profiles.of(name)
+    priced = {item.name: item for item in prices.types}
+    offerings: list[Offering] = []
+    excuses: list[Excuse] = []
+    for name in sorted(set(types or profiles.instance_types)):
+        if name not in priced:
+            reason: str | None = f"no price in the snapshot of {prices.region}, {prices.date}"
+        elif priced[name].credits and name not in types:
+            reason = "burstable: stands by only"
+        else:
+            reason = _unfit(model, priced[name], market)
+        found = reason or _offer(slo, priced[name], profile=profiles.of(name), market=market, times=times)
+        if isinstance(found, Offering):
+            offerings.append(found)
+        else:
+            excuses.append(Excuse(offering=f"{name}:{market.value}", reason=found))
+    return tuple(offerings), tuple(excuses)
+
+
+def standby_offering(
+    model: ModelSpec,
+    *,
+    slo: Slo,
+    prices: PriceSnapshot,
+    profiles: ProfileSet,
+    instance_type: str,
+    times: CloudTimes = PINNED_TIMES,
+) -> Offering:
+    """An on-demand offering that wakes from stopped; a type that cannot serve the model is Misconfigured."""
+    item = prices.instance_type(instance_type)
+    reason = _unfit(model, item, Market.ON_DEMAND)
+    found = reason or _offer(
+        slo,
+        item,
+        profile=profiles.of(instance_type),
+        market=Market.ON_DEMAND,
+        times=times,
+        boot_s=times.wake.median_s,
+    )
+    if isinstance(found, Offering):
+        return found
+    raise Misconfigured(f"{instance_type} cannot stand by for {model.name}: {found}; name another type")
+
+
+def make_lambda(model: ModelSpec, profiles: ProfileSet, slo: Slo) -> tuple[LambdaOffering | None, Excuse | None]:
+    """Lambda for the model, or None; the Excuse says why not, or that it answers beyond the objective.
+
+    A Lambda too slow for the objective stays an offering: it answers what nobody else can, late.
+    """
+    profile = profiles.lambda_
+    if model.memory_gib > LAMBDA_MEMORY_GIB:
+        reason = f"needs {model.memory_gib:g} GiB of memory, Lambda has {LAMBDA_MEMORY_GIB:g} at most"
+    elif model.payload_mib > LAMBDA_PAYLOAD_MIB:
+        reason = f"a request has {model.payload_mib:g} MiB, Lambda takes {LAMBDA_PAYLOAD_MIB:g} at most"
+    elif not model.cpu:
+        reason = "needs an accelerator, Lambda has none"
+    elif profile is None:
+        reason = f"no profile of {model.name} on lambda"
+    else:
+        offering = LambdaOffering(
+            latency_s=profile.latency_s(1),
+            provenance=profile.provenance,
+            memory_gib=max(LAMBDA_PROFILED_GIB, model.memory_gib),
+            payload_mib=LAMBDA_PAYLOAD_MIB,
+        )
+        return offering, overflow_excuse(offering, slo)
+    return None, Excuse(offering="lambda", reason=reason)
+
+
+def overflow_excuse(offering: LambdaOffering, slo: Slo) -> Excuse | None:
+    """Says that Lambda answers beyond the objective; None when it is in time."""
+    if offering.latency_s <= slo.latency_s:
+        return None
+    return Excuse(
+        offering="lambda",
+        reason=f"takes {offering.latency_s * 1000:.4g} ms, beyond the objective of {slo.latency_s * 1000:.4g} ms: "
+        "what overflows is late",
+    )
+
+
+def _unfit(model: ModelSpec, item: InstanceType, market: Market) -> str | None:
+    """Why the type cannot hold the model or be bought there; None when it can."""
+    if model.memory_gib > item.memory_gib:
+        return f"{item.memory_gib:g} GiB of memory, the model needs {model.memory_gib:g}"
+    if item.architecture not in model.architectures:
+        return f"{item.architecture}, the model runs on {' and '.join(model.architectures)}"
+    if item.accelerator and item.accelerator not in model.accelerators:
+        return f"the model does not use a {item.accelerator}"
+    if not item.accelerator and not model.cpu:
+        return "no accelerator, the model needs one"
+    if market is Market.SPOT and item.spot_usd_per_hour is None:
+        return "no spot price in the snapshot"
+    return None
+
+
+def _offer(
+    slo: Slo,
+    item: InstanceType,
+    *,
+    profile: Profile,
+    market: Market,
+    times: CloudTimes,
+    boot_s: float | None = None,
+) -> Offering | str:
+    """The offering under its tuned batch, or why no batch keeps the objective."""
+    tuned = tune_batching(profile, slo.latency_s)
+    if tuned is None:
+        first = profile.points[0]
+        return (
+            f"no batch keeps the objective of {slo.latency_s * 1000:.4g} ms: "
+            f"the smallest, of {first.batch}, takes {first.latency_s * 1000:.4g} ms"
+        )
+    price = item.spot_usd_per_hour if market is Market.SPOT else item.on_demand_usd_per_hour
+    if price is None:
+        return "no spot price in the snapshot"
+    ready_s = times.launch.median_s if boot_s is None else boot_s
+    return Offering(
+        instance_type=item,
+        market=market,
+        usd_per_hour=price,
+        profile=profile,
+        batch=tuned.batch,
+        capacity_rps=tuned.capacity_rps,
+        boot_s=ready_s,
+        launch_usd=price / SECONDS_PER_HOUR * max(0.0, ready_s - times.pending_s),
+    )

@@ -1,0 +1,277 @@
+"""The files of the catalogue: prices, models and latency profiles, one schema each, JSON, units in the keys.
+
+A profile file is what `mark profile` writes and what a config names beside the shipped ones:
+
+    {"format": "mark-profiles/1",
+     "profiles": [
+       {"model": "inception-v3", "instance_type": "c5.large", "evidence": "published",
+        "source": "who says so", "date": "2019", "machine": "", "formula": "", "variant": "base",
+        "latency_ms_by_batch": {"1": 211.268, "2": 330.5}}]}
+
+`evidence` is measured, published or assumed; an assumed profile must state its `formula`. Batches rise. The
+instance type `lambda` is Lambda, one request at a time. Latencies keep six decimals of a millisecond. Unknown
+keys are refused, and so is a key that stands twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import BurstCredits, InstanceType
+from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+
+LAMBDA = "lambda"
+"""The instance type that stands for Lambda in a profile."""
+PROFILE_FORMAT = "mark-profiles/1"
+_MS_PER_S = 1000.0
+_MS_DECIMALS = 6
+
+Positive = Annotated[float, Field(gt=0)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class CreditsEntry(_Entry):
+    """CPU credits of a burstable type, as the EC2 user guide's credit table states them."""
+
+    earn_credits_per_hour: Positive
+    max_credits: Positive
+    baseline_percent: Annotated[float, Field(gt=0, le=100)]
+    launch_credits_per_vcpu: Annotated[float, Field(ge=0)]
+    keeps_when_stopped: bool
+    unlimited: bool
+    surplus_usd_per_vcpu_hour: Positive
+
+
+class PriceEntry(_Entry):
+    """One instance type. Prices are USD per hour, Linux."""
+
+    instance_type: Name
+    vcpus: Annotated[int, Field(gt=0)]
+    memory_gib: Positive
+    architecture: Literal["amd64", "arm64"]
+    on_demand_usd_per_hour: Positive
+    spot_usd_per_hour: Positive | None = None
+    spot_interruption_percent_per_month: Annotated[float, Field(ge=0, lt=100)] | None = None
+    accelerator: str = ""
+    accelerator_count: Annotated[int, Field(ge=0)] = 0
+    credits: CreditsEntry | None = None
+
+    @model_validator(mode="after")
+    def _spot_is_not_dearer(self) -> Self:
+        if self.spot_usd_per_hour is not None and self.spot_usd_per_hour > self.on_demand_usd_per_hour:
+            raise ValueError(f"{self.instance_type}: spot price above on-demand price")
+        if bool(self.accelerator) != bool(self.accelerator_count):
+            raise ValueError(f"{self.instance_type}: an accelerator needs its count")
+        return self
+
+    def to_domain(self) -> InstanceType:
+        """The domain's word for it."""
+        percent = self.spot_interruption_percent_per_month
+        return InstanceType(
+            name=self.instance_type,
+            vcpus=self.vcpus,
+            memory_gib=self.memory_gib,
+            architecture=self.architecture,
+            accelerator=self.accelerator,
+            accelerator_count=self.accelerator_count,
+            on_demand_usd_per_hour=self.on_demand_usd_per_hour,
+            spot_usd_per_hour=self.spot_usd_per_hour,
+            spot_interruption_rate=None if percent is None else percent / 100,
+            credits=None if self.credits is None else _credits(self.credits, self.vcpus),
+        )
+
+
+class PriceFile(_Entry):
+    """A dated snapshot of one region. `sources` says where each column comes from."""
+
+    format: Literal["mark-prices/1"]
+    region: Name
+    date: Name
+    sources: dict[str, str] = Field(min_length=1)
+    types: list[PriceEntry] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _each_type_once(self) -> Self:
+        _refuse_twice("instance type", [entry.instance_type for entry in self.types])
+        return self
+
+
+class ModelEntry(_Entry):
+    """A model: objective and needs. Each rule that is not a quoted number stands beside it in words."""
+
+    name: Name
+    latency_ms: Positive
+    target_percent: Annotated[float, Field(gt=0, le=100)]
+    objective_source: Name
+    memory_gib: Positive
+    memory_source: Name
+    payload_mib: Positive
+    payload_source: Name
+    architectures: tuple[Literal["amd64", "arm64"], ...] = Field(min_length=1)
+    accelerators: tuple[str, ...]
+    cpu: bool
+    redispatch: bool
+
+    def to_domain(self) -> ModelSpec:
+        """The domain's word for it."""
+        return ModelSpec(
+            name=self.name,
+            slo=Slo(latency_s=self.latency_ms / _MS_PER_S, target=self.target_percent / 100),
+            memory_gib=self.memory_gib,
+            architectures=self.architectures,
+            accelerators=self.accelerators,
+            cpu=self.cpu,
+            payload_mib=self.payload_mib,
+            redispatch=self.redispatch,
+            source=f"objective: {self.objective_source}; memory: {self.memory_source}; "
+            f"payload: {self.payload_source}",
+        )
+
+
+class ModelFile(_Entry):
+    """Models by name."""
+
+    format: Literal["mark-models/1"]
+    models: list[ModelEntry] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _each_model_once(self) -> Self:
+        _refuse_twice("model", [entry.name for entry in self.models])
+        return self
+
+
+class ProfileEntry(_Entry):
+    """Latency by batch size of one model (and variant) on one instance type, milliseconds."""
+
+    model: Name
+    instance_type: Name
+    variant: Name = "base"
+    evidence: Evidence
+    source: Name
+    date: str = ""
+    machine: str = ""
+    formula: str = ""
+    latency_ms_by_batch: dict[int, Positive] = Field(min_length=1)
+
+    def to_domain(self) -> Profile:
+        """The domain's word for it; raises Misconfigured where batches do not rise or a formula is missing."""
+        return Profile(
+            model=self.model,
+            instance_type=self.instance_type,
+            variant=self.variant,
+            points=tuple(
+                LatencyPoint(batch=batch, latency_s=ms / _MS_PER_S)
+                for batch, ms in self.latency_ms_by_batch.items()
+            ),
+            provenance=Provenance(
+                evidence=self.evidence,
+                source=self.source,
+                date=self.date,
+                machine=self.machine,
+                formula=self.formula,
+            ),
+        )
+
+    @classmethod
+    def from_domain(cls, profile: Profile) -> Self:
+        """The file's words for a profile."""
+        known = profile.provenance
+        return cls(
+            model=profile.model,
+            instance_type=profile.instance_type,
+            variant=profile.variant,
+            evidence=known.evidence,
+            source=known.source,
+            date=known.date,
+            machine=known.machine,
+            formula=known.formula,
+            latency_ms_by_batch={
+                point.batch: round(point.latency_s * _MS_PER_S, _MS_DECIMALS) for point in profile.points
+            },
+        )
+
+
+class ProfileFile(_Entry):
+    """Profiles, in any order; a model, variant and type stand once."""
+
+    format: Literal["mark-profiles/1"]
+    profiles: list[ProfileEntry] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _each_profile_once(self) -> Self:
+        names = [f"{entry.model} ({entry.variant}) on {entry.instance_type}" for entry in self.profiles]
+        _refuse_twice("profile", names)
+        return self
+
+
+File = TypeVar("File", PriceFile, ModelFile, ProfileFile)
+
+
+def parse_file(text: str, schema: type[File], where: str) -> File:
+    """A catalogue file from its text; `where` names it in the one line of the error."""
+    try:
+        raw = json.loads(text, object_pairs_hook=_refuse_double_keys)
+        return schema.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        raise Misconfigured(f"{where}: {f'{path}: ' if path else ''}{first['msg']}") from error
+    except (ValueError, RecursionError) as error:
+        raise Misconfigured(f"{where}: not readable as JSON: {error}") from error
+
+
+def parse_profiles(text: str, where: str) -> tuple[Profile, ...]:
+    """The profiles of a file, in its order."""
+    file = parse_file(text, ProfileFile, where)
+    try:
+        return tuple(entry.to_domain() for entry in file.profiles)
+    except MarkError as error:
+        raise Misconfigured(f"{where}: {error}") from error
+
+
+def format_profiles(profiles: Iterable[Profile]) -> str:
+    """The text of a profile file, one profile to a paragraph, its points on one line."""
+    paragraphs = []
+    for profile in profiles:
+        entry = ProfileEntry.from_domain(profile).model_dump(mode="json", exclude_defaults=True)
+        paragraphs.append("    {" + _joined_lines(entry, indent=5) + "}")
+    return f'{{"format": "{PROFILE_FORMAT}",\n  "profiles": [\n' + ",\n".join(paragraphs) + "]}\n"
+
+
+def _joined_lines(entry: dict[str, object], *, indent: int) -> str:
+    pairs = (f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items())
+    return (",\n" + " " * indent).join(pairs)
+
+
+def _credits(entry: CreditsEntry, vcpus: int) -> BurstCredits:
+    return BurstCredits(
+        vcpus=vcpus,
+        earn_per_hour=entry.earn_credits_per_hour,
+        max_balance=entry.max_credits,
+        baseline=entry.baseline_percent / 100,
+        launch_credits=entry.launch_credits_per_vcpu * vcpus,
+        keeps_when_stopped=entry.keeps_when_stopped,
+        unlimited=entry.unlimited,
+        surplus_usd_per_vcpu_hour=entry.surplus_usd_per_vcpu_hour,
+    )
+
+
+def _refuse_twice(kind: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{kind} {name} stands twice")
+
+
+def _refuse_double_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    _refuse_twice("key", [key for key, _ in pairs])
+    return dict(pairs)
