@@ -1,0 +1,166 @@
+"""The report as one page that needs nothing else: no script, no style sheet, no image beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from mark.domain.errors import Misconfigured
+from mark.report.comparison import (
+    ComparedRun,
+    comparison_notes,
+    cost_ratio,
+    headline,
+    reference_run,
+    run_labels,
+)
+from mark.report.documents import simulate_document
+from mark.report.wording import duration_words, milliseconds, percent, ratio, served_percent, usd
+
+REPORT_NAME = "report.html"
+DOCUMENT_NAME = "runs.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Section:
+    """One run as the template prints it."""
+
+    label: str
+    run: ComparedRun
+    anchor: str
+    is_reference: bool
+    cells: dict[str, str]
+    served: tuple[str, ...]
+    load: Markup
+
+
+def render_report(
+    runs: Sequence[ComparedRun], *, title: str, command: str, assumptions: Sequence[str] = ()
+) -> str:
+    """The page as text. `command` repeats the runs; `assumptions` join the runs' own notes.
+
+    Raises Misconfigured when nothing ran.
+    """
+    # matplotlib takes a second to import and only a page needs it
+    from mark.report import plots  # noqa: PLC0415
+
+    reference = reference_run(runs)
+    labelled = tuple(zip(run_labels(runs), runs, strict=True))
+    offerings, end_rps = plots.named_offerings(runs), plots.top_rps(runs)
+    sections = [
+        _Section(
+            label=label,
+            run=run,
+            anchor=f"run-{number}",
+            is_reference=run is reference,
+            cells=_cells(run, reference),
+            served=tuple(f"{share:.1f} %" for share in served_percent(run.result.served)),
+            load=_trusted(
+                plots.load_figure(label, run, offerings=offerings, end_rps=end_rps, prefix=f"load{number}")
+            ),
+        )
+        for number, (label, run) in enumerate(labelled)
+    ]
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            title=title,
+            headline=headline(runs),
+            facts=_facts(runs),
+            sections=sections,
+            reference=next(section.label for section in sections if section.is_reference),
+            costs=_trusted(plots.cost_figure(labelled, prefix="cost")),
+            latency=_trusted(plots.latency_figure(labelled, prefix="latency")),
+            missed=_trusted(plots.missed_figure(labelled, prefix="missed")),
+            notes=tuple(dict.fromkeys((*comparison_notes(runs), *assumptions))),
+            command=command,
+        )
+    )
+
+
+def write_report(
+    out_dir: Path, runs: Sequence[ComparedRun], *, title: str, command: str, assumptions: Sequence[str] = ()
+) -> Path:
+    """Writes `runs.json`, then `report.html`, each whole or not at all; returns the page's path.
+
+    The figures come first, so that a page which cannot be drawn or stored loses nothing already computed.
+    Raises Misconfigured with one line when the folder cannot be written.
+    """
+    document = json.dumps(simulate_document(runs), indent=2, allow_nan=False) + "\n"
+    _write_whole(out_dir / DOCUMENT_NAME, document)
+    page = render_report(runs, title=title, command=command, assumptions=assumptions)
+    _write_whole(out_dir / REPORT_NAME, page)
+    return out_dir / REPORT_NAME
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Through a file beside it, so that a reader never meets half a page; the old one stays on failure."""
+    draft: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        Path(draft).chmod(0o644)  # mkstemp's 0600 would hide a report on a shared folder
+        Path(draft).replace(path)
+    except OSError as error:
+        if draft is not None:
+            Path(draft).unlink(missing_ok=True)
+        raise Misconfigured(
+            f"cannot write {path}: {error.strerror or error}; free space there or name another --out folder"
+        ) from error
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("mark.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(usd=usd)
+    return environment
+
+
+def _trusted(svg: str) -> Markup:
+    """Our own figure: its texts were escaped when it was written as XML."""
+    return Markup(svg)  # noqa: S704
+
+
+def _cells(run: ComparedRun, reference: ComparedRun) -> dict[str, str]:
+    result, latency = run.result, run.result.latency
+    return {
+        "total": usd(result.cost.total),
+        "times": ratio(cost_ratio(run, reference)),
+        "over_bound": ratio(run.cost_over_bound),
+        "attained": percent(result.attained, digits=2),
+        "target": percent(result.slo.target),
+        "p50": milliseconds(latency.p50_s),
+        "p95": milliseconds(latency.p95_s),
+        "p99": milliseconds(latency.p99_s),
+        "cold": percent(result.cold_start_rate, digits=2) if result.lambda_invocations else "",
+    }
+
+
+def _facts(runs: Sequence[ComparedRun]) -> tuple[tuple[str, str], ...]:
+    """What all runs share, named once; what differs between them stands in their names."""
+    results = [run.result for run in runs]
+    columns = {
+        "Model": [r.model for r in results],
+        "Market": [r.market for r in results],
+        "Objective": [f"{percent(r.slo.target)} within {duration_words(r.slo.latency_s)}" for r in results],
+        "Trace": [r.trace for r in results],
+        "Length": [duration_words(r.duration_s) for r in results],
+        "Requests": [f"{r.requests:,}" for r in results],
+        "Seed": [str(r.seed) for r in results],
+    }
+    return tuple((name, ", ".join(dict.fromkeys(values))) for name, values in columns.items())

@@ -1,0 +1,96 @@
+"""A matplotlib figure as a small inline SVG that takes its colours and its font from the page around it.
+
+Figures are drawn in marker colours; here each marker becomes a CSS variable, so that the page's light, dark and
+print themes reach into the plots. Ids get a prefix, because all figures share one document.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+INK, MUTED, GRID, SURFACE = "#010203", "#040506", "#070809", "#0a0b0c"
+"""Text and axes, secondary text, grid lines, the page behind the plot."""
+SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00", "#6a51a3")
+"""Okabe and Ito's colour-blind safe palette without its black and yellow, which one of the themes would hide."""
+OTHER = "#8a8f98"
+"""What has no colour of its own."""
+
+CSS_NAME = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--grid",
+    SURFACE: "--surface",
+    OTHER: "--other",
+    **{colour: f"--series-{number}" for number, colour in enumerate(SERIES, start=1)},
+}
+_NUMBER = re.compile(r"-?\d+\.\d+")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)")
+_FONT = re.compile(r"'DejaVu Sans'[^;]*")
+_PLAIN_ATTRIBUTES = ("d", "x", "y", "width", "height", "points", "transform", "style")
+
+
+@contextmanager
+def drawing_rules(salt: str) -> Iterator[None]:
+    """Settings that a figure needs while it is made and written; undone afterwards.
+
+    Text stays text, `$` in a name is a dollar sign, and ids depend on `salt` alone: the same run, the same page.
+    """
+    rules: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": salt,
+        "text.parse_math": False,
+        "font.family": ["DejaVu Sans"],
+        "font.size": 9.0,
+        "hatch.linewidth": 0.6,
+        "axes.unicode_minus": False,
+        "path.simplify": False,
+    }
+    with mpl.rc_context(rules):
+        yield
+
+
+def inline_svg(figure: Figure, *, prefix: str, description: str) -> str:
+    """The figure as an `<svg>` element; `prefix` must be its own in the page, `description` is read out."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    root = ET.fromstring(buffer.getvalue())  # noqa: S314 - our own output of a moment ago
+    for parent in root.iter():
+        for child in list(parent):
+            if _local(child.tag) in ("metadata", "style"):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = _local(element.tag)
+        element.attrib = {
+            _local(name): _adapted(_local(name), value, prefix) for name, value in element.attrib.items()
+        }
+    del root.attrib["width"], root.attrib["height"]
+    root.attrib.update({"role": "img", "aria-label": description})
+    return ET.tostring(root, encoding="unicode")
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _adapted(name: str, value: str, prefix: str) -> str:
+    """One attribute, shortened, themed and with ids of its own."""
+    if name == "id":
+        return f"{prefix}-{value}"
+    if name == "href":
+        return value.replace("#", f"#{prefix}-", 1)
+    if name in _PLAIN_ATTRIBUTES:
+        value = _NUMBER.sub(lambda match: f"{float(match[0]):.2f}".rstrip("0").rstrip("."), value)
+        value = _FONT.sub("var(--font)", value)
+        for colour, variable in CSS_NAME.items():
+            value = value.replace(colour, f"var({variable})")
+    if name == "d":
+        value = " ".join(value.split())
+    return _REFERENCE.sub(rf"url(#{prefix}-\1)", value)

@@ -1,0 +1,81 @@
+"""Figures as people read them. What is worth printing, and how many digits of it."""
+
+from __future__ import annotations
+
+import math
+
+from mark.simulator.results import Served
+
+MISSING = "-"
+"""Stands where there is no figure."""
+
+
+def usd(amount: float) -> str:
+    """`1,234.50`; below one dollar three significant digits, because a cent hides everything there."""
+    if not math.isfinite(amount):
+        return MISSING
+    if amount != 0 and abs(amount) < 1:
+        digits = min(8, 2 - math.floor(math.log10(abs(amount))))
+        return f"{amount:.{max(2, digits)}f}"
+    return f"{amount:,.2f}"
+
+
+def percent(share: float, *, digits: int | None = None) -> str:
+    """`98.94 %`, rounded down: a share just below the target must never read as the target.
+
+    Without `digits` as few as are needed, at most four (for targets: `98 %`, `99.95 %`).
+    """
+    if not math.isfinite(share):
+        return MISSING
+    if digits is None:
+        return f"{round(share * 100, 4):g} %"
+    scale = 10.0**digits
+    # 1e-9: a share like 0.29 is 28.999999999999996 in hundredths and would lose a digit
+    return f"{math.floor(share * 100 * scale + 1e-9) / scale:.{digits}f} %"
+
+
+def ratio(times: float | None, *, digits: int = 2) -> str:
+    """`2.14x`."""
+    if times is None or not math.isfinite(times):
+        return MISSING
+    return f"{times:,.{digits}f}x"
+
+
+def count_words(count: int) -> str:
+    """`5.6 M`, `12.3 k`, `812`."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if count >= size:
+            unit = 1e3 if letter == "k" else size
+            return f"{count / unit:,.1f} {letter}"
+    return f"{count:,}"
+
+
+def duration_words(seconds: float) -> str:
+    """`600 ms`, `1.5 s`, `15 min`, `24 h`, `7 d`: the largest unit that keeps it short."""
+    if not math.isfinite(seconds):
+        return MISSING
+    if seconds < 1:
+        return f"{seconds * 1000:.4g} ms"
+    for size, unit in ((2 * 86400.0, "d"), (2 * 3600.0, "h"), (120.0, "min")):
+        if seconds >= size:
+            return f"{seconds / {'d': 86400.0, 'h': 3600.0, 'min': 60.0}[unit]:.4g} {unit}"
+    return f"{seconds:.4g} s"
+
+
+def milliseconds(seconds: float) -> str:
+    """`1,204`, whole milliseconds; below 10 ms one decimal."""
+    if not math.isfinite(seconds):
+        return MISSING
+    value = seconds * 1000
+    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
+
+
+def served_percent(served: Served) -> tuple[float, float, float, float]:
+    """Shares of the requests in percent: by instances, by standbys, by Lambda, shed."""
+    total = max(1, served.total)
+    return (
+        100 * served.instance / total,
+        100 * served.standby / total,
+        100 * served.lambda_ / total,
+        100 * served.shed / total,
+    )

@@ -1,0 +1,118 @@
+"""Names, ratios, notes and the headline; the terminal's table."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from mark.domain.costs import CostUsd
+from mark.domain.errors import Misconfigured
+from mark.report.comparison import ComparedRun, comparison_notes, cost_ratio, headline, reference_run, run_labels
+from mark.report.explain import ExplainedTick, explain_document, explain_text
+from mark.report.table import comparison_table
+from mark.report.wording import count_words, duration_words, percent, usd
+from tests.report.fakes import POLICIES, fake_run
+
+
+def costing(policy: str, usd_total: float, **changed: object) -> ComparedRun:
+    cost = CostUsd(instances=usd_total, standby=0.0, lambda_=0.0, overhead=0.0)
+    return fake_run(policy, duration_s=120, cost=cost, **changed)
+
+
+def printed(renderable: object, width: int = 100) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(renderable)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_reference_is_mark_else_the_cheapest() -> None:
+    mark, cheap, dear = costing("mark", 9.0), costing("reactive", 2.0), costing("sagemaker", 18.0)
+    assert reference_run([dear, mark, cheap]) is mark
+    assert reference_run([dear, cheap]) is cheap
+    assert cost_ratio(dear, mark) == 2.0
+    assert cost_ratio(dear, costing("mark", 0.0)) is None
+    with pytest.raises(Misconfigured, match="no run finished"):
+        reference_run([])
+
+
+def test_headline_says_cost_share_and_rival() -> None:
+    runs = [costing("mark", 54.2, attained=0.98997), costing("sagemaker", 113.82, attained=0.985)]
+    requests = count_words(runs[0].result.requests)
+    assert headline(runs) == (
+        f"mark: 54.20 USD for {requests} requests, 98.9 % within 600 ms; sagemaker would have cost 2.1x."
+    )
+
+
+def test_headline_says_when_the_objective_is_missed() -> None:
+    runs = [costing("mark", 1.0, attained=0.97999), costing("sagemaker", 2.0, attained=0.5)]
+    assert "97.9 % within 600 ms, below the objective of 98 %" in headline(runs)
+    assert headline(runs).endswith("sagemaker would have cost 2.0x and kept only 50.0 %.")
+
+
+def test_labels_tell_runs_apart() -> None:
+    runs = [fake_run(duration_s=60), fake_run(duration_s=60, market="spot"), fake_run(duration_s=60)]
+    assert run_labels(runs) == ("mark (on-demand)", "mark (spot)", "mark (on-demand) #2")
+
+
+def test_notes_name_assumed_profiles_and_the_run_they_belong_to() -> None:
+    runs = [
+        fake_run(duration_s=60, notes=("shared", "own")),
+        fake_run("reactive", duration_s=60, notes=("shared",), assumed_profiles=()),
+    ]
+    first, *others = comparison_notes(runs)
+    assert "t2.xlarge from t3.xlarge" in first
+    assert others == ["shared", "mark: own"]
+
+
+def test_table_fits_100_columns_and_marks_a_miss_in_words() -> None:
+    runs = [fake_run(name, duration_s=120) for name in POLICIES]
+    runs[3] = dataclasses.replace(runs[3], result=dataclasses.replace(runs[3].result, attained=0.97999))
+    text = printed(comparison_table(runs))
+    assert max(map(len, text.splitlines())) <= 100
+    assert "97.99 < 98 %" in text
+    assert all(name in text for name in POLICIES)
+    assert "…" not in text
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"),
+    [(0.979999, 1, "97.9 %"), (0.98, 1, "98.0 %"), (0.29, 0, "29 %"), (0.9995, None, "99.95 %")],
+)
+def test_percent_rounds_down(share: float, digits: int | None, text: str) -> None:
+    assert percent(share, digits=digits) == text
+
+
+def test_figures_as_words() -> None:
+    assert [usd(value) for value in (1234.5, 0.01234, 0.0, float("nan"))] == ["1,234.50", "0.0123", "0.00", "-"]
+    assert [count_words(value) for value in (812, 12_345, 5_600_000)] == ["812", "12.3 k", "5.6 M"]
+    assert [duration_words(value) for value in (0.6, 1.5, 900, 86_400, 604_800)] == [
+        "600 ms", "1.5 s", "15 min", "24 h", "7 d",
+    ]  # fmt: skip
+
+
+def test_explain_prints_and_documents_a_tick() -> None:
+    tick = ExplainedTick(
+        at_s=24_725.0,
+        seen="61 rps [peak]",
+        forecast="72 rps",
+        plan="30 c5.large",
+        orders=("launch 2: short by 4 rps",),
+    )
+    idle = dataclasses.replace(tick, orders=(), notes=("forecast failed",))
+    text = printed(explain_text([tick, idle]))
+    for part in (
+        "minute 412 (06:52:05",
+        "61 rps [peak]",
+        "72 rps",
+        "30 c5.large",
+        "short by 4 rps",
+        "as planned",
+        "forecast failed",
+    ):
+        assert part in text
+    assert explain_document([tick])["ticks"] == [
+        {"at_s": 24_725.0, "minute": 412, "seen": "61 rps [peak]", "forecast": "72 rps", "plan": "30 c5.large",
+         "orders": ["launch 2: short by 4 rps"], "notes": []}
+    ]  # fmt: skip
+    assert "no tick" in printed(explain_text([]))

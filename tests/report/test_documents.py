@@ -1,0 +1,67 @@
+"""The JSON of `mark simulate`: its keys, its sums, and no figure that JSON does not know."""
+
+import dataclasses
+import json
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.report.comparison import ComparedRun
+from mark.report.documents import simulate_document
+from mark.simulator.results import Served
+from tests.report.fakes import fake_run
+
+KEYS = {
+    "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd", "bound_usd", "floor_usd",
+    "cost_over_bound", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles", "launches",
+    "interruptions", "wall_s",
+}  # fmt: skip
+COUNTS = st.integers(min_value=0, max_value=10**9)
+RUN = fake_run(duration_s=300)
+
+
+def test_run_has_the_documented_keys() -> None:
+    (run,) = simulate_document([RUN])["runs"]
+    assert set(run) == KEYS | {"notes", "wakes", "refusals"}
+    assert set(run["cost_usd"]) == {"instances", "standby", "lambda", "serving", "overhead", "total"}
+    assert set(run["slo"]) == {"latency_ms", "target", "attained"}
+    assert set(run["latency_ms"]) == {"mean", "p50", "p95", "p99"}
+    assert (run["slo"]["latency_ms"], run["slo"]["target"]) == (600.0, 0.98)
+
+
+def test_costs_add_up() -> None:
+    cost = simulate_document([RUN])["runs"][0]["cost_usd"]
+    assert math.isclose(cost["serving"], cost["instances"] + cost["standby"] + cost["lambda"])
+    assert math.isclose(cost["total"], cost["serving"] + cost["overhead"])
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
+def test_requests_are_the_sum_of_served(
+    instance: int, standby: int, by_lambda: int, shed: int, flight: int
+) -> None:
+    served = Served(instance=instance, standby=standby, lambda_=by_lambda, shed=shed, in_flight=flight)
+    changed = dataclasses.replace(RUN, result=dataclasses.replace(RUN.result, served=served))
+    (run,) = simulate_document([changed])["runs"]
+    assert set(run["served"]) == {"instance", "standby", "lambda", "shed", "in_flight"}
+    assert run["requests"] == sum(run["served"].values())
+
+
+@given(st.sampled_from([math.nan, math.inf, -math.inf]))
+def test_what_is_not_a_number_is_null(value: float) -> None:
+    result = dataclasses.replace(
+        RUN.result, attained=value, latency=dataclasses.replace(RUN.result.latency, p99_s=value)
+    )
+    document = simulate_document([ComparedRun(result=result, bound_usd=value, floor_usd=None)])
+    text = json.dumps(document, allow_nan=False)
+    (run,) = json.loads(text)["runs"]
+    assert run["slo"]["attained"] is None
+    assert run["latency_ms"]["p99"] is None
+    assert (run["bound_usd"], run["floor_usd"], run["cost_over_bound"]) == (None, None, None)
+
+
+def test_cost_over_bound_is_serving_over_bound() -> None:
+    serving = RUN.result.cost.serving
+    assert ComparedRun(result=RUN.result, bound_usd=serving / 2).cost_over_bound == 2.0
+    assert ComparedRun(result=RUN.result, bound_usd=0.0).cost_over_bound is None
+    assert ComparedRun(result=RUN.result).cost_over_bound is None

@@ -1,0 +1,181 @@
+"""The page: needs nothing beside it, escapes what it is given, is written whole, and shows something."""
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from mark.domain.errors import Misconfigured
+from mark.report import page
+from mark.report.page import render_report, write_report
+from mark.simulator.results import MinuteSeries, SecondSeries
+from tests.report.fakes import POLICIES, fake_run
+
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+CHROMIUM = shutil.which("chromium", path="/usr/bin")
+
+
+class Outline(HTMLParser):
+    """Open tags, ids and attributes; complains about a tag that is closed in the wrong order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+
+def rendered(**changed: object) -> str:
+    runs = [fake_run(name, duration_s=900, **changed) for name in POLICIES[:3]]
+    return render_report(runs, title="a day", command="mark simulate --seed 7", assumptions=["prices of 2025"])
+
+
+def outline(text: str) -> Outline:
+    parser = Outline()
+    parser.feed(text)
+    assert parser.stack == []
+    return parser
+
+
+def test_page_is_self_contained() -> None:
+    text = rendered()
+    found = outline(text)
+    assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
+    assert found.tags.count("svg") == 6
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "@import" not in text
+    assert set(re.findall(r"url\((.)", text)) <= {"#"}
+
+
+def test_ids_are_unique_and_references_meet_one() -> None:
+    text = rendered()
+    ids = outline(text).ids
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', text)) != set()
+    for pair in re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', text):
+        assert "".join(pair) in ids
+
+
+def test_page_holds_bill_command_notes_and_headline() -> None:
+    text = rendered()
+    for part in (
+        "mark simulate --seed 7",
+        "prices of 2025",
+        "c5.2xlarge:on-demand",
+        "t2.xlarge from t3.xlarge",
+        "would have cost",
+    ):
+        assert part in text
+
+
+def test_names_are_escaped_everywhere() -> None:
+    evil = "<script>alert('$x_1$')</script>"
+    minutes = fake_run(duration_s=900).result.minutes
+    minutes = dataclasses.replace(minutes, offerings=(evil, *minutes.offerings[1:]))
+    runs = [fake_run(evil, duration_s=900, trace=evil, minutes=minutes, notes=(evil,), model=evil)]
+    text = render_report(runs, title=evil, command=evil, assumptions=[evil])
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "script" not in outline(text).tags
+
+
+def test_same_runs_give_the_same_page() -> None:
+    assert rendered() == rendered()
+
+
+def test_a_miss_is_written_out() -> None:
+    assert "97.99 % &lt; 98 %" in rendered(attained=0.97999)
+
+
+def test_empty_run_and_week_are_drawn() -> None:
+    nothing = np.zeros(0, dtype=np.int64)
+    empty = fake_run(
+        duration_s=900,
+        seconds=SecondSeries(arrivals=nothing, answered=nothing, missed=nothing, to_lambda=nothing,
+                             latency_sum_s=np.zeros(0), latency_max_s=np.zeros(0)),
+        minutes=MinuteSeries(offerings=(), ready=np.zeros((0, 0), dtype=np.int64), capacity_rps=np.zeros((0, 0)),
+                             forecast_max_rps=np.zeros(0)),
+    )  # fmt: skip
+    week = fake_run(duration_s=7 * 86_400)
+    text = render_report([empty, week], title="t", command="c")
+    assert "days since the start" in text
+    assert len(text) < 1_000_000
+
+
+def test_page_of_seven_policies_over_a_day_stays_below_3_mb(tmp_path: Path) -> None:
+    runs = [fake_run(name, duration_s=86_400) for name in (*POLICIES, "hedged")]
+    written = write_report(tmp_path, runs, title="t", command="c")
+    assert written.stat().st_size < 3_000_000
+
+
+def test_report_and_document_are_written_whole(tmp_path: Path) -> None:
+    written = write_report(tmp_path / "new", [fake_run(duration_s=120)], title="t", command="c")
+    assert written == tmp_path / "new" / "report.html"
+    assert sorted(path.name for path in written.parent.iterdir()) == ["report.html", "runs.json"]
+    assert json.loads((written.parent / "runs.json").read_text())["runs"][0]["policy"] == "mark"
+
+
+def test_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Misconfigured) as caught:
+        write_report(tmp_path / "file", [fake_run(duration_s=60)], title="t", command="c")
+    assert "\n" not in str(caught.value)
+    assert "--out" in str(caught.value)
+
+
+def test_full_disk_keeps_the_old_report_and_the_new_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "report.html").write_text("old")
+    replace = Path.replace
+
+    def full(self: Path, target: Path) -> Path:
+        if target.name == page.REPORT_NAME:
+            raise OSError(28, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(Misconfigured, match="No space left on device"):
+        write_report(tmp_path, [fake_run(duration_s=60)], title="t", command="c")
+    assert (tmp_path / "report.html").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "runs.json"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_browser_shows_the_page(tmp_path: Path, width: int) -> None:
+    written = write_report(tmp_path, [fake_run(n, duration_s=900) for n in POLICIES[:2]], title="t", command="c")
+    shot = tmp_path / "shot.png"
+    subprocess.run(  # noqa: S603 - our own page in a known browser
+        [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+         f"--screenshot={shot}", f"--window-size={width},1600", written.as_uri()],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    pixels = np.round(imread(shot)[:, :, :3] * 255).astype(np.int64)
+    assert pixels.shape[:2] == (1600, width)
+    colours = np.unique(pixels.reshape(-1, 3), axis=0)
+    assert len(colours) > 200
+    # content down the page, not only at its top: most bands of 100 px hold ink
+    inked = [np.ptp(pixels[top : top + 100].reshape(-1, 3), axis=0).max() > 100 for top in range(0, 1600, 100)]
+    assert sum(inked) >= 12
