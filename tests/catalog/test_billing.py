@@ -1,0 +1,158 @@
+"""Bills against sums done by hand."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.catalog import billing
+from mark.catalog.load import load_prices
+from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import Role
+from mark.domain.offering import LambdaOffering
+from mark.domain.profile import Evidence, Provenance
+
+C5 = "c5.large:on-demand"
+T3 = "t3.medium:on-demand"
+PRICES = {C5: 0.085, T3: 0.0416}
+
+
+def usage(seconds, *, offering=C5, role=Role.SERVING, start=0.0, surplus_vcpu_s=0.0):
+    return InstanceUsage(
+        instance="i-1",
+        offering=offering,
+        role=role,
+        started_at=start,
+        ended_at=start + seconds,
+        surplus_vcpu_s=surplus_vcpu_s,
+    )
+
+
+def on_lambda(latency_s=0.38):
+    return LambdaOffering(
+        latency_s=latency_s, provenance=Provenance(evidence=Evidence.PUBLISHED, source="MArk, Table 2")
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "billed"), [(0.0, 60), (10.0, 60), (60.0, 60), (60.5, 61), (3600.0, 3600), (3600.0000001, 3600)]
+)
+def test_seconds_round_up_and_a_start_costs_a_minute(seconds, billed):
+    assert billing.billed_s(usage(seconds)) == billed
+
+
+def test_a_fleet_of_two_offerings_and_a_standby():
+    # c5.large: 7200 + 60 (a start of 10 s) = 7260 s; t3.medium standby: 1800 s.
+    lines = billing.bill_instances([usage(7200), usage(10), usage(1800, offering=T3, role=Role.STANDBY)], PRICES)
+    assert [(line.component, line.item, line.unit) for line in lines] == [
+        ("instances", C5, "instance-hours"),
+        ("standby", T3, "instance-hours"),
+    ]
+    assert lines[0].quantity == pytest.approx(2.0166667)
+    assert lines[0].usd == pytest.approx(0.1714167)
+    assert lines[1].usd == pytest.approx(0.0208)
+
+
+def test_surplus_credits_are_a_line_of_their_own():
+    # Two vCPUs half an hour beyond the credits: one vCPU hour, 0.05 USD; 0.04 where the type says so.
+    burst = [usage(3600, offering=T3, role=Role.STANDBY, surplus_vcpu_s=3600.0)]
+    lines = billing.bill_instances(burst, PRICES)
+    assert [line.item for line in lines] == [T3, f"{T3} surplus credits"]
+    assert lines[1].usd == pytest.approx(0.05)
+    cheaper = billing.bill_instances(burst, PRICES, surplus_usd_per_vcpu_hour={T3: 0.04})
+    assert cheaper[1].usd == pytest.approx(0.04)
+
+
+def test_a_managed_service_asks_its_premium_on_the_rent():
+    lines = billing.bill_instances([usage(3600)], PRICES, price_factor=1.4)
+    assert lines[0].usd == pytest.approx(0.119)
+
+
+def test_an_offering_without_price_is_named():
+    with pytest.raises(
+        Misconfigured, match=r"unknown offering 'c5.larg:on-demand'; did you mean 'c5.large:on-demand'"
+    ):
+        billing.bill_instances([usage(1, offering="c5.larg:on-demand")], PRICES)
+
+
+def test_a_stretch_that_ends_before_it_starts_is_refused():
+    with pytest.raises(Misconfigured, match="ended before it started"):
+        billing.billed_s(usage(-1.0))
+
+
+def test_lambda_by_request_and_duration():
+    # One million warm requests of 0.38 s at 3 GiB: 0.20 + 1.14e6 GiB-s x 1.66667e-5 = 19.20 USD.
+    used = LambdaUsage(requests=1_000_000, cold_starts=0, gib_s=1_140_000.0)
+    assert billing.lambda_usd(used, on_lambda()) == pytest.approx(19.200038)
+
+
+def test_cold_starts_cost_their_duration():
+    # 7,000 starts of 2.9 s at 3 GiB: 60,900 GiB-s = 1.015 USD (MArk section 4.5: 1 USD), and 0.0014 for requests.
+    offering = on_lambda()
+    used = LambdaUsage(requests=7000, cold_starts=7000, gib_s=7000 * 2.9 * 3.0)
+    assert billing.lambda_usd(used, offering) == pytest.approx(1.0164020)
+    assert 7000 * offering.usd_per_cold_start == pytest.approx(1.0150020)
+
+
+def test_a_standby_asleep_pays_for_its_disk():
+    # 20 GiB a month of 730 h: 1.60 USD.
+    assert billing.disk_usd(20.0, 730 * 3600) == pytest.approx(1.6)
+    lines = billing.bill_disks(asleep_s=730 * 3600.0, running_s=365 * 3600.0)
+    assert [(line.component, line.usd) for line in lines] == [
+        ("standby", pytest.approx(1.6)),
+        ("overhead", pytest.approx(0.8)),
+    ]
+    assert billing.bill_disks(asleep_s=0.0, running_s=0.0) == ()
+
+
+def test_overhead_of_a_quiet_day():
+    # 24 h x (2 x 0.034 + 0.0225 + 0.032 + 2 x 0.0168) = 3.7464; 1,048,576 requests of 1/64 MiB = 16 GiB = 0.096.
+    assert billing.overhead_usd(65.0, 86400.0) == pytest.approx(3.7464)
+    busy = billing.overhead_usd(65.0, 86400.0, requests=2**20, payload_mib=1 / 64)
+    assert busy == pytest.approx(3.7464 + 0.096)
+
+
+@pytest.mark.parametrize(("peak_rps", "count"), [(0.0, 2), (40_000.0, 2), (40_001.0, 3), (100_000.0, 5)])
+def test_gateways_follow_the_peak(peak_rps, count):
+    assert billing.gateway_count(peak_rps) == count
+
+
+def test_overhead_prices_agree_with_the_snapshot():
+    prices = load_prices()
+    assert prices.instance_type("c6g.medium").on_demand_usd_per_hour == billing.GATEWAY_USD_PER_HOUR
+    assert prices.instance_type("t4g.small").on_demand_usd_per_hour == billing.CONTROLLER_USD_PER_HOUR
+
+
+def test_lines_add_up_to_the_cost_words():
+    lines = [
+        BillLine(component=name, item="x", quantity=1.0, unit="x", usd=usd)
+        for name, usd in [
+            ("instances", 1.0),
+            ("standby", 2.0),
+            ("lambda", 4.0),
+            ("overhead", 8.0),
+            ("standby", 16.0),
+        ]
+    ]
+    assert billing.cost_of(lines) == CostUsd(instances=1.0, standby=18.0, lambda_=4.0, overhead=8.0)
+    with pytest.raises(Misconfigured, match="bill component"):
+        billing.cost_of([BillLine(component="instance", item="x", quantity=1.0, unit="x", usd=1.0)])
+
+
+@given(
+    stretches=st.lists(
+        st.tuples(st.sampled_from([C5, T3]), st.floats(0, 1e6), st.sampled_from(Role)), max_size=20
+    ),
+    factor=st.floats(1.0, 2.0),
+)
+def test_a_bill_is_the_sum_of_its_stretches_in_any_order(stretches, factor):
+    used = [usage(seconds, offering=name, role=role) for name, seconds, role in stretches]
+    lines = billing.bill_instances(used, PRICES, price_factor=factor)
+    assert billing.bill_instances(used[::-1], PRICES, price_factor=factor) == lines
+    by_hand = sum(
+        max(60, math.ceil(item.ended_at - item.started_at - 1e-6)) / 3600 * PRICES[item.offering] * factor
+        for item in used
+    )
+    assert sum(line.usd for line in lines) == pytest.approx(by_hand)

@@ -1,0 +1,213 @@
+"""Profiles and models: what is shipped, what is assumed, and what a broken file says."""
+
+import csv
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.catalog.load import ASSUMED_PREFIX, load_models, load_profiles, model, shipped_sets
+from mark.catalog.schema import format_profiles, parse_profiles
+from mark.domain.errors import Misconfigured
+from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+
+ALL_MODELS = ("dien", "inception-v3", "lstm-ptb", "mtwnd", "nasnet", "ncf", "opennmt-ende", "rm2", "wnd")
+
+
+def profile(points, *, name="mine", instance_type="c5.large", evidence=Evidence.MEASURED, formula=""):
+    return Profile(
+        model=name,
+        instance_type=instance_type,
+        points=tuple(LatencyPoint(batch=batch, latency_s=ms / 1000) for batch, ms in points),
+        provenance=Provenance(evidence=evidence, source="a test", date="2026-01-01", formula=formula),
+    )
+
+
+def write(folder, *profiles):
+    path = folder / "mine.json"
+    path.write_text(format_profiles(profiles))
+    return path
+
+
+def data(name):
+    root = os.environ.get("MARK_DATA")
+    if not root:
+        pytest.skip("MARK_DATA is not set")
+    with (Path(root) / "profiles" / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_models_keep_their_objectives():
+    known = {name: (spec.slo.latency_s, spec.slo.target) for name, spec in load_models().items()}
+    assert tuple(sorted(known)) == ALL_MODELS
+    assert known["inception-v3"] == (0.6, 0.98)
+    assert known["nasnet"] == (1.0, 0.98)
+    assert known["lstm-ptb"] == (0.1, 0.98)
+    assert known["opennmt-ende"] == (1.4, 0.98)
+    kairos_ms = {"ncf": 5, "rm2": 350, "wnd": 25, "mtwnd": 25, "dien": 35}
+    assert {name: known[name] for name in kairos_ms} == {name: (ms / 1000, 0.99) for name, ms in kairos_ms.items()}
+
+
+def test_an_unknown_model_gets_the_nearest_name():
+    with pytest.raises(Misconfigured, match="did you mean 'inception-v3'"):
+        model("inception_v3")
+    with pytest.raises(Misconfigured, match="did you mean 'nasnet'"):
+        load_profiles("nasnett")
+
+
+def test_the_artifact_s_capacities():
+    for row in data("mark_artifact_capacity.csv"):
+        found = load_profiles(row["model"].replace("_", "-")).of(row["instance_type"])
+        batch = int(row["batch_size"])
+        assert [point.batch for point in found.points] == [batch]
+        assert found.provenance.evidence is Evidence.PUBLISHED
+        assert batch / found.latency_s(batch) == pytest.approx(int(row["requests_per_minute"]) / 60, rel=5e-5)
+
+
+def test_kairos_points_are_kept_as_measured():
+    rows = data("kairos_latency_profile.csv")
+    sets = {name: load_profiles(name) for name in {row["model"] for row in rows}}
+    points = {
+        (name, item.instance_type, point.batch): point.latency_s
+        for name, found in sets.items()
+        for item in found.profiles
+        for point in item.points
+    }
+    assert len(points) == len(rows) == 2000
+    for row in rows:
+        key = (row["model"], row["instance_type"], int(row["batch_size"]))
+        assert points[key] == pytest.approx(float(row["total_mean_ms"]) / 1000)
+    assert {p.provenance.evidence for found in sets.values() for p in found.profiles} == {Evidence.MEASURED}
+
+
+def test_burst_and_lambda_profiles_of_the_paper():
+    inception = load_profiles("inception-v3")
+    assert inception.of("t2.medium").latency_s(1) == pytest.approx(0.14037)
+    assert inception.lambda_.latency_s(1) == pytest.approx(0.38)
+    assert "lambda" not in inception.instance_types
+    assert load_profiles("opennmt-ende").lambda_.latency_s(1) == pytest.approx(3.1)
+    assert load_profiles("nasnet").lambda_ is None
+
+
+@pytest.mark.parametrize("name", ALL_MODELS)
+def test_nothing_assumed_unless_named(name):
+    found = load_profiles(name)
+    assert found.assumed == ()
+    assert all(p.provenance.evidence is not Evidence.ASSUMED for p in found.profiles)
+
+
+def test_assumed_sets_hold_nothing_else_and_say_their_formula():
+    assumed = [name for name in shipped_sets() if name.startswith(ASSUMED_PREFIX)]
+    assert assumed == ["assumed-batch-curve", "assumed-lambda", "assumed-t3"]
+    for name in assumed:
+        for served in ALL_MODELS:
+            base = load_profiles(served)
+            named = load_profiles(served, (name,))
+            added = set(named.profiles) - set(base.profiles)
+            assert len(named.assumed) == len(added)
+            assert (f"{name} has no profile of {served}" in named.warnings) == (not added)
+
+
+def test_assumed_numbers_follow_their_formulas():
+    inception, nasnet = load_profiles("inception-v3"), load_profiles("nasnet")
+    t3 = load_profiles("inception-v3", ("assumed-t3",))
+    assert t3.of("t3.medium").points == inception.of("t2.medium").points
+    ratio = inception.of("c5.large").latency_s(1) / inception.of("c5.xlarge").latency_s(1)
+    on_lambda = load_profiles("nasnet", ("assumed-lambda",)).lambda_
+    assert on_lambda.latency_s(1) == pytest.approx(nasnet.of("c5.xlarge").latency_s(1) * ratio * 1.8, rel=1e-5)
+    curve = load_profiles("inception-v3", ("assumed-batch-curve",)).of("p2.xlarge")
+    full_s = inception.of("p2.xlarge").latency_s(8)
+    expected = [(b, pytest.approx(full_s * (0.5 + 0.5 * b / 8), rel=1e-5)) for b in (1, 2, 4, 8)]
+    assert [(p.batch, p.latency_s) for p in curve.points] == expected
+
+
+def test_a_missing_profile_names_what_is_missing_and_what_is_there():
+    with pytest.raises(Misconfigured, match=r"no profile of lstm-ptb on c5\.large: .*\(profiled: c5\.xlarge\)"):
+        load_profiles("lstm-ptb").of("c5.large")
+
+
+def test_a_dip_is_a_warning_that_names_the_point(tmp_path):
+    path = write(tmp_path, profile([(1, 100.0), (2, 94.0), (4, 96.0)]))
+    found = load_profiles("mine", (path,))
+    assert len(found.warnings) == 1
+    assert "mine on c5.large: a batch of 2 takes 94 ms" in found.warnings[0]
+    assert "plans use 100 ms" in found.warnings[0]
+    assert found.of("c5.large").latency_s(2) == 0.1
+
+
+def test_a_named_file_adds_and_replaces(tmp_path):
+    path = write(
+        tmp_path,
+        profile([(1, 200.0)], name="inception-v3"),
+        profile([(1, 90.0)], name="inception-v3", instance_type="m5.large"),
+        profile([(1, 1.0)], name="nasnet"),
+    )
+    found = load_profiles("inception-v3", (str(path),))
+    assert found.of("c5.large").latency_s(1) == 0.2
+    assert found.of("m5.large").latency_s(1) == 0.09
+    assert found.of("c5.xlarge") == load_profiles("inception-v3").of("c5.xlarge")
+    assert found.warnings == ()
+
+
+def test_a_set_that_does_not_exist_gets_the_nearest_name():
+    with pytest.raises(Misconfigured, match="unknown profile set 'assumed-t4'; did you mean 'assumed-t3'"):
+        load_profiles("inception-v3", ("assumed-t4",))
+
+
+ENTRY = '"model": "m", "instance_type": "c5.large", "source": "s", '
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {"2": 1.0, "1": 1.0}', "batch sizes must rise"),
+        (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {"0": 1.0}', "batch sizes must rise"),
+        (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {"1": -1.0}', "greater than 0"),
+        (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {"1": NaN}', "finite"),
+        (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {"1": 1, "1": 2}', "key 1 stands twice"),
+        (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {}', "at least 1 item"),
+        (ENTRY + '"evidence": "assumed", "latency_ms_by_batch": {"1": 1.0}', "needs its formula"),
+        (ENTRY + '"evidence": "guessed", "latency_ms_by_batch": {"1": 1.0}', "evidence: .*'measured'"),
+        (ENTRY + '"evidence": "measured", "speed": 1, "latency_ms_by_batch": {"1": 1.0}', "speed: Extra inputs"),
+    ],
+)
+def test_a_broken_profile_is_one_line(tmp_path, entry, said):
+    path = tmp_path / "mine.json"
+    path.write_text(f'{{"format": "mark-profiles/1", "profiles": [{{{entry}}}]}}')
+    with pytest.raises(Misconfigured, match=said) as caught:
+        load_profiles("m", (path,))
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_profile_stands_once(tmp_path):
+    with pytest.raises(Misconfigured, match=r"mine \(base\) on c5\.large stands twice"):
+        load_profiles("mine", (write(tmp_path, profile([(1, 1.0)]), profile([(1, 2.0)])),))
+
+
+@pytest.mark.parametrize("name", shipped_sets())
+def test_shipped_files_survive_the_round_trip(name):
+    found = [p for served in ALL_MODELS for p in load_profiles(served, (name,)).profiles]
+    for served in ALL_MODELS:
+        mine = tuple(p for p in found if p.model == served)
+        assert parse_profiles(format_profiles(mine), "round trip") == mine
+
+
+latencies_ms = st.integers(1, 10**12).map(lambda nanoseconds: nanoseconds / 10**6)
+
+
+@given(
+    points=st.dictionaries(st.integers(1, 4096), latencies_ms, min_size=1, max_size=8),
+    source=st.text(min_size=1, max_size=20),
+    evidence=st.sampled_from(Evidence),
+)
+def test_any_profile_survives_the_round_trip(points, source, evidence):
+    made = Profile(
+        model="m",
+        instance_type="c5.large",
+        points=tuple(LatencyPoint(batch=batch, latency_s=ms / 1000) for batch, ms in sorted(points.items())),
+        provenance=Provenance(evidence=evidence, source=source, formula="f"),
+    )
+    assert parse_profiles(format_profiles([made]), "round trip") == (made,)
