@@ -61,7 +61,7 @@ def render_report(
             anchor=f"run-{number}",
             is_reference=run is reference,
             cells=_cells(run, reference),
-            served=tuple(f"{share:.1f} %" for share in served_percent(run.result.served)),
+            served=tuple(f"{share:.1f}" for share in served_percent(run.result.served)),
             load=_trusted(
                 plots.load_figure(label, run, offerings=offerings, end_rps=end_rps, prefix=f"load{number}")
             ),

@@ -30,7 +30,9 @@ from mark.simulator.results import Floats, MinuteSeries, RunResult
 
 WIDTH_IN = 10.0
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)), (0, (9, 3)))
-HATCHES = ("", "", "", "///", "\\\\\\", "...", "xx", "--")
+FORECAST = SERIES[5]
+OFFERINGS = tuple(colour for colour in SERIES if colour != FORECAST)
+HATCHES = ("", "", "", "///", "\\\\\\", "...", "xx")
 """From the fourth offering on a pattern helps the colour."""
 COMPONENTS = (("instances", "instances"), ("standby", "standby"), ("lambda_", "Lambda"), ("overhead", "overhead"))
 SMALLEST_SHARE = 1e-4
@@ -46,7 +48,7 @@ def named_offerings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
         for name, capacity in zip(minutes.offerings, minutes.capacity_rps.sum(axis=0), strict=True):
             carried[name] = carried.get(name, 0.0) + float(capacity)
     used = [name for name, capacity in carried.items() if capacity > 0]
-    return tuple(sorted(used, key=lambda name: (-carried[name], name))[: len(SERIES)])
+    return tuple(sorted(used, key=lambda name: (-carried[name], name))[: len(OFFERINGS)])
 
 
 def top_rps(runs: Sequence[ComparedRun]) -> float:
@@ -66,11 +68,11 @@ def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end
     with drawing_rules(prefix):
         figure, axes = _figure(3.3)
         legend = _draw_capacity(axes, result.minutes, offerings, end_s=result.duration_s)
-        legend += _draw_load(axes, result)
+        legend = _draw_load(axes, result) + legend
         _time_axis(axes, result.duration_s)
         axes.set_ylim(0, end_rps)
         axes.set_ylabel("requests per second", color=INK)
-        figure.legend(handles=legend, loc="outside upper left", ncols=4, **_legend_style())
+        figure.legend(handles=legend, loc="outside upper left", ncols=3, **_legend_style())
         return inline_svg(figure, prefix=prefix, description=f"Load, forecast and capacity of {label}")
 
 
@@ -87,7 +89,7 @@ def _draw_capacity(
             continue
         named = column < len(offerings)
         style: dict[str, Any] = {
-            "facecolor": SERIES[column] if named else OTHER,
+            "facecolor": OFFERINGS[column] if named else OTHER,
             "hatch": HATCHES[column] if named else "++",
             "edgecolor": SURFACE,
             "linewidth": 0.0,
@@ -109,8 +111,10 @@ def _draw_load(axes: Axes, result: RunResult) -> list[Patch | Line2D]:
     if np.isfinite(forecast.values).any():
         # a halo in the page's colour keeps the line visible on any capacity
         axes.step(forecast.from_s, forecast.values[:, 0], where="post", color=SURFACE, linewidth=2.2)
-        axes.step(forecast.from_s, forecast.values[:, 0], where="post", color=INK, linewidth=1.0)
-        legend.append(Line2D([], [], color=INK, linewidth=1.0, label="forecast, made one lead before"))
+        axes.step(forecast.from_s, forecast.values[:, 0], where="post", color=FORECAST, linewidth=1.2)
+        legend.append(
+            Line2D([], [], color=FORECAST, linewidth=1.6, label="forecast maximum, made one lead before")
+        )
     return legend
 
 

@@ -10,9 +10,11 @@ from mark.domain.demand import WINDOW_S
 from mark.simulator.results import Floats, Ints, Latency, MinuteSeries, SecondSeries
 
 MAX_POINTS = 720
-"""About two points a screen pixel of a 1200 px page, one each for the low and the high end."""
+"""Two minutes each over a day: more than one stretch for two pixels of a 1200 px page."""
 MAX_STEPS = 1440
 """A day of minutes is drawn as it is."""
+MAX_FORECASTS = 360
+"""Four minutes each over a day: a line with more corners hides the arrivals below it."""
 MAX_SHARES = 288
 """Stretches of the missed share: five minutes each over a day."""
 MAX_CCDF = 400
@@ -72,9 +74,9 @@ def capacity_steps(minutes: MinuteSeries, columns: tuple[str, ...], *, end_s: fl
 
 
 def forecast_steps(minutes: MinuteSeries, *, end_s: float) -> Steps:
-    """The forecast of each minute's maximum, one column; NaN where there was none."""
+    """The forecast of each minute's maximum, one column: the largest of a stretch, NaN where there was none."""
     values: Floats = minutes.forecast_max_rps.astype(np.float64)
-    per = max(1, -(-values.size // MAX_STEPS))
+    per = max(1, -(-values.size // MAX_FORECASTS))
     firsts = np.arange(0, values.size, per)
     # -inf stands in for NaN, so that a stretch keeps its largest forecast and an empty one stays empty
     filled = np.where(np.isfinite(values), values, -np.inf)

@@ -11,10 +11,10 @@ MISSING = "-"
 
 
 def usd(amount: float) -> str:
-    """`1,234.50`; below one dollar three significant digits, because a cent hides everything there."""
+    """`1,234.50`; below ten cents three significant digits, because a cent hides everything there."""
     if not math.isfinite(amount):
         return MISSING
-    if amount != 0 and abs(amount) < 1:
+    if amount != 0 and abs(amount) < 0.1:
         digits = min(8, 2 - math.floor(math.log10(abs(amount))))
         return f"{amount:.{max(2, digits)}f}"
     return f"{amount:,.2f}"
