@@ -1,0 +1,291 @@
+"""The cost of the best fleet with perfect knowledge of the trace: two linear programs.
+
+**Bound.** Fleets may be fractional and change every minute, launches cost their overhead and nothing else stands
+in the way; what a second's capacity does not carry goes to Lambda at its warm price, or, without Lambda, may not
+happen. `cost_over_bound` compares a run with it.
+
+    min  sum rent n[o,t] + launch u[o,t] + lambda spill[s],   u[o,t] >= n[o,t] - n[o,t-1],
+         spill[s] >= arrivals[s] - sum capacity[o] n[o,minute(s)]
+
+An offering that is dearer than another both in rent per rps and in launch cost per rps is dropped. That is exact:
+fleets are fractional, so the other one takes over its capacity, minute by minute, at no more cost. Where one
+offering is left (always, when all boot equally long) the program separates by level of capacity: a fleet's
+launches are its one-sided total variation, which by the coarea formula is the integral over all levels z of those
+of the switch [capacity > z]; rent and spill are such integrals too. Each level is a chain of two states, on or
+off, solved by dynamic programming. Levels further up are worth less at all times, so the optimal switches nest and
+form a fleet. With several offerings left HiGHS solves the program; per minute only the sorted rates of its seconds
+count, as segments whose saving is the number of seconds above.
+
+**Floor.** Below the cost of *every* run that attains its target: `floor_usd` relaxes further, each time in the
+safe direction; the reasons stand beside the terms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from mark.domain.errors import PlanInfeasible
+from mark.domain.objective import Slo
+from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.times import CloudTimes, LognormalTime
+
+MINUTE_S = 60
+CELL_S = 60
+"""Least cell of the floor: as long as a late request may wait, far above an objective, so that deferring work is
+worth little. On a day of bursty traffic cells of 10 s raise the floor by half a percent and take 70 times as long.
+"""
+ONE_PERCENT = -2.3263478740408408
+"""The standard normal's 1 % point: boots in the floor are as short as one in a hundred."""
+CREDITED_STARTS_A_DAY = 100
+"""T2 launch credits: so many starts a day, account and region (EC2 user guide)."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundInput:
+    """All that the bounds look at. arrivals: length seconds, requests that arrived in each second of the run.
+
+    An `overflow` slower than the objective counts as none. `standbys` are types that may stand by stopped (floor
+    only); `initial_free` spares the launches of the first fleet.
+    """
+
+    arrivals: Floats
+    offerings: tuple[Offering, ...]
+    overflow: LambdaOffering | None
+    slo: Slo
+    times: CloudTimes
+    standbys: tuple[Offering, ...] = ()
+    initial_free: bool = True
+
+    @property
+    def spill_usd(self) -> float:
+        """Least price of a request on Lambda; infinite where Lambda cannot keep the objective."""
+        able = self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
+        return self.overflow.usd_per_warm_request if self.overflow is not None and able else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """One unit of capacity, 1 request/s: its rent per second and what it costs to start."""
+
+    name: str
+    usd_per_s: float
+    start_usd: float
+
+
+def bound_usd(given: BoundInput) -> float:
+    """The bound, USD. Raises PlanInfeasible when there are arrivals and nothing to serve them."""
+    supplies = undominated(
+        [
+            Supply(
+                name=item.name,
+                usd_per_s=item.usd_per_hour / 3600.0 / item.capacity_rps,
+                start_usd=item.launch_usd / item.capacity_rps,
+            )
+            for item in given.offerings
+        ]
+    )
+    if not given.arrivals.any():
+        return 0.0
+    if not supplies:
+        return _all_on_lambda(given)
+    if len(supplies) == 1:
+        return bound_by_levels(given, supplies[0])
+    return bound_by_program(given, supplies)
+
+
+def undominated(supplies: list[Supply]) -> tuple[Supply, ...]:
+    """Those that no other one beats in both rent and start; of equals the first by name. Rent rises."""
+    kept: list[Supply] = []
+    for supply in sorted(supplies, key=lambda item: (item.usd_per_s, item.start_usd, item.name)):
+        if not kept or supply.start_usd < kept[-1].start_usd * (1 - 1e-12):
+            kept.append(supply)
+    return tuple(kept)
+
+
+def bound_by_levels(given: BoundInput, supply: Supply) -> float:
+    """The bound with one supply: a two-state dynamic program per level of capacity, all levels at once."""
+    levels = np.unique(given.arrivals[given.arrivals > 0])
+    widths = np.diff(levels, prepend=0.0)
+    on = np.full(len(levels), 0.0 if given.initial_free else supply.start_usd)
+    off = np.zeros(len(levels))
+    for start in range(0, len(given.arrivals), MINUTE_S):
+        seconds = np.sort(given.arrivals[start : start + MINUTE_S])
+        above = len(seconds) - np.searchsorted(seconds, levels, side="left")
+        spilled = np.where(above > 0, given.spill_usd, 0.0) * np.maximum(above, 1)
+        stay_on = on if start == 0 else np.minimum(on, off + supply.start_usd)
+        stay_off = off if start == 0 else np.minimum(on, off)
+        on, off = stay_on + supply.usd_per_s * len(seconds), stay_off + spilled
+    return float(widths @ np.minimum(on, off))
+
+
+def bound_by_program(given: BoundInput, supplies: tuple[Supply, ...]) -> float:
+    """The bound by HiGHS, for any number of supplies."""
+    free = math.isinf(given.spill_usd)
+    minutes = [given.arrivals[i : i + MINUTE_S] for i in range(0, len(given.arrivals), MINUTE_S)]
+    program = _Program()
+    fleets = _fleet(program, supplies, [len(minute) for minute in minutes], initial_free=given.initial_free)
+    for t, minute in enumerate(minutes):
+        carried = [(fleet[t], -1.0) for fleet in fleets]
+        if free:
+            program.at_most(carried, -float(minute.max()))
+            continue
+        levels, counts = np.unique(minute, return_counts=True)
+        above = np.cumsum(counts[::-1])[::-1]
+        segments = [
+            program.variable(-given.spill_usd * int(above[k]), upper=float(width))
+            for k, width in enumerate(np.diff(levels, prepend=0.0))
+        ]
+        program.at_most([(segment, 1.0) for segment in segments] + carried, 0.0)
+    return program.solve() + (0.0 if free else given.spill_usd * float(given.arrivals.sum()))
+
+
+def floor_usd(given: BoundInput) -> float:
+    """The floor, USD: no run that attains its target on these arrivals costs less.
+
+    Time is cut into cells of w = max(60 s, objective), counted from the end of the run. Let n be the *average*
+    number of ready instances in a cell. Then, against any real run:
+
+    - rent of ready instances is n x w exactly; the billed minute minimum, price factors, disks and all overhead
+      are left out (0);
+    - averages rise by no more in all than the fleet itself does, so launches are not overstated; a launch costs
+      the 1 % quantile of the boot without its longest unbilled part, a wake likewise; the first fleet is free;
+    - an instance gives its best profiled b / T_b (even over the objective), spread over the batch's run;
+    - an answer in time is worked on in its arrival's cell or in the next (w is no less than the objective), so
+      work of a cell may wait for the next one, all of it. What arrives in the last cell may stay in flight, even
+      late (late requests wait up to 60 s), and then counts nowhere;
+    - 1 - target of the requests may go unanswered for nothing; others go to Lambda at the warm price without cold
+      starts. Without Lambda that keeps the objective there are no others;
+    - standbys cost rent and wakes only. Credits: all of a day's credited starts and what is earned running,
+      spendable at any time; what an unlimited type uses beyond is billed.
+
+    Raises PlanInfeasible when nothing can serve the arrivals.
+    """
+    cell_s = max(CELL_S, math.ceil(given.slo.latency_s))
+    ends = range(len(given.arrivals), 0, -cell_s)
+    cells = [given.arrivals[max(0, end - cell_s) : end] for end in reversed(ends)]
+    lengths, arrived = [len(cell) for cell in cells], [float(cell.sum()) for cell in cells]
+    program = _Program()
+    supplies = undominated([_best_case(item, given.times, given.times.launch) for item in given.offerings])
+    fleets = _fleet(program, supplies, lengths, initial_free=True)
+    sleepers = [_standby_work(program, item, given, lengths) for item in given.standbys]
+    served: list[tuple[int, float]] = []
+    deferred: int | None = None
+    for t, count in enumerate(arrived):
+        now, later = program.variable(0.0, upper=count), program.variable(0.0, upper=count)
+        served += [(now, -1.0), (later, -1.0)]
+        program.at_most([(now, 1.0), (later, 1.0)], count)
+        work = [(now, 1.0)] + ([(deferred, 1.0)] if deferred is not None else [])
+        work += [(fleet[t], -float(lengths[t])) for fleet in fleets]
+        program.at_most(work + [(work_of[t], -1.0) for work_of in sleepers], 0.0)
+        deferred = later
+    owed = given.slo.target * sum(arrived)
+    if math.isfinite(given.spill_usd):
+        served.append((program.variable(given.spill_usd), -1.0))
+    program.at_most(served, -owed)
+    return max(0.0, program.solve())
+
+
+def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> Supply:
+    """An offering as the floor sees it: never worse than it is in a run, nor than the bound sees it."""
+    best_rps = max(
+        item.capacity_rps, *(point.batch / item.profile.latency_s(point.batch) for point in item.profile.points)
+    )
+    billed_s = max(0.0, start.at(ONE_PERCENT) - times.pending_max_s)
+    start_usd = item.usd_per_hour / 3600.0 * billed_s
+    if start is times.launch:
+        start_usd = min(item.launch_usd, start_usd)
+    return Supply(name=item.name, usd_per_s=item.usd_per_hour / 3600.0 / best_rps, start_usd=start_usd / best_rps)
+
+
+def _standby_work(program: _Program, item: Offering, given: BoundInput, lengths: list[int]) -> list[int]:
+    """Variables: requests that woken standbys of one type answer in each cell, within its credits."""
+    supply = _best_case(item, given.times, given.times.wake)
+    (fleet,) = _fleet(program, (supply,), lengths, initial_free=True)
+    work = [program.variable(0.0) for _ in lengths]
+    for t, length in enumerate(lengths):
+        program.at_most([(work[t], 1.0), (fleet[t], -float(length))], 0.0)
+    burst = item.instance_type.credits
+    if burst is None:
+        return work
+    best_rps = item.usd_per_hour / 3600.0 / supply.usd_per_s
+    per_request = burst.vcpus / 60.0 / best_rps  # one credit is a vCPU minute
+    earned_per_s = burst.earn_per_hour / 3600.0 / best_rps
+    days = math.ceil(len(given.arrivals) / 86400)
+    row = [(index, per_request) for index in work]
+    row += [(fleet[t], -earned_per_s * length) for t, length in enumerate(lengths)]
+    if burst.unlimited:
+        row.append((program.variable(burst.surplus_usd_per_vcpu_hour / 60.0), -1.0))
+    program.at_most(row, burst.launch_credits * CREDITED_STARTS_A_DAY * days)
+    return work
+
+
+def _all_on_lambda(given: BoundInput) -> float:
+    if math.isinf(given.spill_usd) and given.arrivals.any():
+        raise PlanInfeasible("no offering and no Lambda that keeps the objective: add one of them")
+    return given.spill_usd * float(given.arrivals.sum()) if given.arrivals.any() else 0.0
+
+
+def _fleet(
+    program: _Program, supplies: tuple[Supply, ...], lengths: list[int], *, initial_free: bool
+) -> list[list[int]]:
+    """Per supply the variables of its capacity, requests/s in each period; launches are priced inside."""
+    fleets = []
+    for supply in supplies:
+        size = [program.variable(supply.usd_per_s * length) for length in lengths]
+        if not initial_free:
+            program.at_most([(size[0], 1.0), (program.variable(supply.start_usd), -1.0)], 0.0)
+        for before, after in pairwise(size):
+            started = program.variable(supply.start_usd)
+            program.at_most([(after, 1.0), (before, -1.0), (started, -1.0)], 0.0)
+        fleets.append(size)
+    return fleets
+
+
+class _Program:
+    """A linear program in the making: variables from 0 to their upper bound, rows `sum a x <= b`."""
+
+    def __init__(self) -> None:
+        self._cost: list[float] = []
+        self._upper: list[float] = []
+        self._rows: list[int] = []
+        self._columns: list[int] = []
+        self._values: list[float] = []
+        self._limits: list[float] = []
+
+    def variable(self, cost: float, upper: float = math.inf) -> int:
+        self._cost.append(cost)
+        self._upper.append(upper)
+        return len(self._cost) - 1
+
+    def at_most(self, terms: list[tuple[int, float]], limit: float) -> None:
+        for column, value in terms:
+            self._rows.append(len(self._limits))
+            self._columns.append(column)
+            self._values.append(value)
+        self._limits.append(limit)
+
+    def solve(self) -> float:
+        """The least cost. Costs are scaled to about 1, where HiGHS' tolerances belong."""
+        scale = max(map(abs, self._cost), default=0.0) or 1.0
+        shape = (len(self._limits), len(self._cost))
+        solve_program: Any = linprog  # its stubs know dense matrices only
+        found = solve_program(
+            np.array(self._cost) / scale,
+            A_ub=coo_array((self._values, (self._rows, self._columns)), shape=shape).tocsr(),
+            b_ub=np.array(self._limits),
+            bounds=np.column_stack([np.zeros(len(self._upper)), self._upper]),
+            method="highs",
+        )
+        if found.status != 0:
+            raise PlanInfeasible(f"nothing can serve these arrivals: {found.message.splitlines()[0]}")
+        return float(found.fun) * scale

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mark.domain.errors import PlanInfeasible
+from mark.domain.objective import Slo
+from mark.domain.offering import BurstCredits, LambdaOffering, Offering
+from mark.domain.times import CloudTimes
+from mark.planner.bound import (
+    BoundInput,
+    Supply,
+    bound_by_levels,
+    bound_by_program,
+    bound_usd,
+    floor_usd,
+    undominated,
+)
+from tests.planner.builders import offering, overflow
+
+UNIT = offering("unit", rps=1.0, usd_per_hour=0.6, launch_usd=0.02)  # 0.01 USD a minute
+DEAR_LAMBDA = replace(overflow(), usd_per_request=0.0004)  # a second-long level costs 0.0004 a second on it
+
+
+def inputs(
+    minutes: list[list[int]],
+    offerings: tuple[Offering, ...] = (UNIT,),
+    spill_to: LambdaOffering | None = DEAR_LAMBDA,
+    target: float = 0.98,
+) -> BoundInput:
+    """Each minute repeats its rates; they must divide 60."""
+    arrivals = np.array([rate for row in minutes for rate in row * (60 // len(row))], dtype=np.float64)
+    slo = Slo(latency_s=0.6, target=target)
+    return BoundInput(arrivals=arrivals, offerings=offerings, overflow=spill_to, slo=slo, times=CloudTimes())
+
+
+def by_hand(minutes: list[list[int]], fleet: tuple[int, ...], spill_usd: float) -> float:
+    usd = sum(0.01 * count for count in fleet)
+    usd += sum(0.02 * max(0, after - before) for before, after in itertools.pairwise(fleet))
+    spilled = sum(
+        max(0, rate - count) * (60 // len(row)) for row, count in zip(minutes, fleet, strict=True) for rate in row
+    )
+    return usd + spilled * spill_usd
+
+
+small = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1, max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(small)
+def test_the_bound_is_the_best_of_all_fleets(minutes: list[list[int]]) -> None:
+    known = inputs(minutes)
+    fleets = itertools.product(range(4), repeat=len(minutes))
+    best = min(by_hand(minutes, fleet, known.spill_usd) for fleet in fleets)
+    assert bound_usd(known) == pytest.approx(best, rel=1e-9, abs=1e-12)
+
+
+types = st.lists(st.tuples(st.floats(0.5, 4.0), st.floats(0.1, 2.0), st.floats(0.0, 0.05)), min_size=1, max_size=3)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> BoundInput:
+    row = st.lists(st.integers(0, 9), min_size=3, max_size=3)
+    offerings = tuple(
+        offering(f"t{i}", rps=rps, usd_per_hour=price, launch_usd=launch)
+        for i, (rps, price, launch) in enumerate(draw(types))
+    )
+    spill_to = draw(st.sampled_from([None, overflow(), DEAR_LAMBDA]))
+    known = inputs(
+        draw(st.lists(row, min_size=1, max_size=5)),
+        offerings,
+        spill_to,
+        draw(st.sampled_from([0.5, 0.98, 1.0])),
+    )
+    return replace(known, arrivals=known.arrivals[: len(known.arrivals) - draw(st.sampled_from([0, 17]))])
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_dropping_dominated_offerings_and_levels_are_exact(known: BoundInput) -> None:
+    supplies = tuple(
+        Supply(
+            name=item.name,
+            usd_per_s=item.usd_per_hour / 3600 / item.capacity_rps,
+            start_usd=item.launch_usd / item.capacity_rps,
+        )
+        for item in known.offerings
+    )
+    if known.arrivals.any():
+        expected = bound_by_program(known, supplies)
+        assert bound_usd(known) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+        for free in (True, False):
+            single = replace(known, initial_free=free)
+            assert bound_by_levels(single, supplies[0]) == pytest.approx(
+                bound_by_program(single, supplies[:1]), rel=1e-6, abs=1e-9
+            )
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_the_floor_lies_below_the_bound(known: BoundInput) -> None:
+    assert floor_usd(known) <= bound_usd(known) * (1 + 1e-6) + 1e-9
+
+
+def test_undominated_keeps_the_trade_off() -> None:
+    cheap = Supply(name="cheap", usd_per_s=1.0, start_usd=3.0)
+    agile = Supply(name="agile", usd_per_s=2.0, start_usd=1.0)
+    worse = Supply(name="worse", usd_per_s=2.5, start_usd=2.0)
+    twin = Supply(name="twin", usd_per_s=1.0, start_usd=3.0)
+    assert undominated([worse, twin, agile, cheap]) == (cheap, agile)
+
+
+def test_a_steady_load_is_rent() -> None:
+    assert bound_usd(inputs([[3]] * 10)) == pytest.approx(10 * 3 * 0.01)
+
+
+def test_a_short_spike_goes_to_lambda() -> None:
+    known = inputs([[0], [0, 0, 0, 0, 0, 5], [0]])
+    assert bound_usd(known) == pytest.approx(5 * 10 * known.spill_usd)
+
+
+def test_without_lambda_every_second_is_carried() -> None:
+    known = inputs([[0]] * 4 + [[0, 0, 0, 0, 0, 5], [0]], spill_to=None)
+    assert bound_usd(known) == pytest.approx(5 * (0.01 + 0.02))
+    too_slow = inputs([[0]] * 4 + [[0, 0, 0, 0, 0, 5], [0]], spill_to=overflow(latency_s=0.7))
+    assert bound_usd(too_slow) == bound_usd(known)
+
+
+def test_the_first_fleet_is_free_only_when_said() -> None:
+    known = inputs([[3]] * 10)
+    assert bound_usd(replace(known, initial_free=False)) == pytest.approx(10 * 3 * 0.01 + 3 * 0.02)
+
+
+def test_nothing_arrives_nothing_costs() -> None:
+    assert bound_usd(inputs([[0]] * 3)) == 0.0
+    assert floor_usd(inputs([[0]] * 3)) == 0.0
+
+
+def test_lambda_alone() -> None:
+    known = inputs([[2]] * 3, offerings=())
+    assert bound_usd(known) == pytest.approx(360 * known.spill_usd)
+    # 2 % are free, and so are the 120 of the last minute, which may be in flight.
+    assert floor_usd(known) == pytest.approx((0.98 * 360 - 120) * known.spill_usd)
+
+
+def test_nothing_to_serve_with_is_an_error() -> None:
+    known = inputs([[2]] * 3, offerings=(), spill_to=None)
+    with pytest.raises(PlanInfeasible):
+        bound_usd(known)
+    with pytest.raises(PlanInfeasible):
+        floor_usd(known)
+
+
+def test_the_floor_of_a_steady_load() -> None:
+    # 40 minutes of 3/s, 98 % of them owed, the last minute's may stay in flight; one fleet throughout.
+    known = inputs([[3]] * 40, spill_to=None)
+    least = floor_usd(known)
+    owed_s = 0.98 * 40 * 60 * 3 - 180
+    assert least >= owed_s * 0.6 / 3600 * (1 - 1e-6)
+    assert least <= 40 * 3 * 0.01
+
+
+def test_the_floor_uses_the_best_profiled_batch() -> None:
+    batched = offering("unit", rps=1.0, usd_per_hour=0.6, launch_usd=0.02, points={1: 1.0, 4: 2.0})
+    assert floor_usd(inputs([[3]] * 20, (batched,))) < floor_usd(inputs([[3]] * 20)) * 0.6
+
+
+def standby(burst: BurstCredits | None) -> Offering:
+    cheap = offering("t2.medium", rps=1.0, usd_per_hour=0.3)
+    return replace(cheap, instance_type=replace(cheap.instance_type, credits=burst))
+
+
+def test_standbys_lower_the_floor_within_their_credits() -> None:
+    known = inputs([[3]] * 20)
+    without = floor_usd(known)
+    free_of_limits = floor_usd(replace(known, standbys=(standby(None),)))
+    nothing = BurstCredits(vcpus=2, earn_per_hour=24, max_balance=576, baseline=0.2)
+    # It earns 24 an hour where full speed takes 120: to do the work of one, five run at 0.3 USD each.
+    assert floor_usd(replace(known, standbys=(standby(nothing),))) == pytest.approx(without)
+    plenty = replace(nothing, launch_credits=60.0)
+    assert floor_usd(replace(known, standbys=(standby(plenty),))) == pytest.approx(free_of_limits)
+    assert free_of_limits == pytest.approx(without / 2)
+    some = replace(nothing, launch_credits=0.3)  # 30 credits a day: 15 instance minutes of the 57
+    limited = floor_usd(replace(known, standbys=(standby(some),)))
+    assert free_of_limits < limited < without
+    unlimited = floor_usd(replace(known, standbys=(standby(replace(nothing, unlimited=True)),)))
+    assert free_of_limits < unlimited < without  # 0.3 + 2 x 0.05 x 0.8 USD an hour
