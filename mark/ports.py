@@ -10,7 +10,6 @@ from typing import Protocol
 from mark.domain.demand import Demand, DemandUnit, Forecast
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Fact, Order, SloWindow
-from mark.domain.plan import Plan, PlanRequest
 
 
 class Clock(Protocol):
@@ -50,6 +49,10 @@ class DataPlane(Protocol):
         """Lambda environments believed to be warm."""
         ...
 
+    def recent_rps(self) -> tuple[float, ...]:
+        """Rates of the last windows of 5 s, at most twelve, oldest first."""
+        ...
+
 
 class Forecaster(Protocol):
     """Rates to come, from the rates that were. A user's own class needs no more than this."""
@@ -76,9 +79,3 @@ class ForecasterFactory(Protocol):
     """What a forecaster's name loads: an entry point of `mark.forecasters`, or `module:attribute`."""
 
     def __call__(self, setup: ForecasterSetup) -> Forecaster: ...
-
-
-class Planner(Protocol):
-    """Pure: which instances."""
-
-    def __call__(self, request: PlanRequest) -> Plan: ...

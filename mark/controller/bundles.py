@@ -1,0 +1,177 @@
+"""Policies: named bundles of planner, forecaster, dispatch, overflow, monitor and standbys.
+
+`mark` and `greedy-oracle` are the paper and no more; each baseline gets what the real thing has and no more
+(docs/decisions/0002-policies.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
+from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.objective import Slo
+from mark.domain.offering import LambdaOffering, Market, Offering
+from mark.planner.baselines import cheapest_type, peak_count, single_rps
+
+MONITOR_TYPE = "c5.large"
+"""T of the SLO monitor where it meets the objective (MArk section 4.4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyBundle:
+    """One policy, ready to run.
+
+    Prices are multiplied by `cpu_price_factor` or, for types with an accelerator, `gpu_price_factor`; `overhead`
+    says whether gateways, balancer, store and controllers are billed beside (a managed price contains them).
+    """
+
+    controller: ControllerPolicy
+    dispatch: DispatchPolicy
+    forecaster: str
+    cpu_price_factor: float = 1.0
+    gpu_price_factor: float = 1.0
+    overhead: bool = True
+
+    @property
+    def name(self) -> str:
+        """The policy's name."""
+        return self.controller.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingredients:
+    """What bundles are made of. `offerings` are of the asked market, `on_demand` the same types on demand.
+
+    The premium of a managed service is `managed_cpu_factor` and `managed_gpu_factor` (SageMaker's list, 2026).
+    """
+
+    slo: Slo
+    market: Market
+    offerings: tuple[Offering, ...]
+    on_demand: tuple[Offering, ...]
+    overflow: LambdaOffering | None
+    standby: StandbyPolicy | None
+    history: Demand
+    late: Late = Late.SERVE
+    managed_cpu_factor: float = 1.2
+    managed_gpu_factor: float = 1.4
+
+
+def _mark(given: Ingredients) -> PolicyBundle:
+    return PolicyBundle(
+        controller=ControllerPolicy(
+            name="mark",
+            planner="greedy",
+            slo=given.slo,
+            offerings=given.offerings,
+            fallbacks=given.on_demand if given.market is Market.SPOT else (),
+            overflow=given.overflow,
+            standby=given.standby if given.market is Market.SPOT else None,
+            monitor=MonitorPolicy(offering=_monitor_type(given)),
+        ),
+        dispatch=DispatchPolicy(
+            routing=Routing.WEIGHTED, bounced=Bounced.LAMBDA, admission_factor=1.0, late=given.late
+        ),
+        forecaster="lstm-vanilla",
+    )
+
+
+def _greedy_oracle(given: Ingredients) -> PolicyBundle:
+    bundle = _mark(given)
+    return replace(bundle, controller=replace(bundle.controller, name="greedy-oracle"), forecaster="oracle")
+
+
+def _autoscaled(given: Ingredients, name: str, planner: str) -> PolicyBundle:
+    """A baseline on one type and on demand, without Bouncer, overflow, monitor or standbys."""
+    return PolicyBundle(
+        controller=ControllerPolicy(
+            name=name,
+            planner=planner,
+            slo=given.slo,
+            offerings=(cheapest_type(given.on_demand, given.slo),),
+            cooldown_s=0.0,
+            keep_observed=False,
+            warm_lambda=False,
+        ),
+        dispatch=DispatchPolicy(routing=Routing.LEAST_OUTSTANDING, bounced=Bounced.NOWHERE, admission_factor=None),
+        forecaster="last-value",
+    )
+
+
+def _sagemaker(given: Ingredients) -> PolicyBundle:
+    return replace(
+        _autoscaled(given, "sagemaker", "target-tracking"),
+        cpu_price_factor=given.managed_cpu_factor,
+        gpu_price_factor=given.managed_gpu_factor,
+        overhead=False,
+    )
+
+
+def _reactive(given: Ingredients) -> PolicyBundle:
+    bundle = _autoscaled(given, "reactive", "two-windows")
+    return replace(bundle, controller=replace(bundle.controller, period_s=5.0))
+
+
+def _static_peak(given: Ingredients) -> PolicyBundle:
+    if not len(given.history):
+        raise Misconfigured("static-peak sizes for the highest minute before the run: give a --start-s above 0")
+    bundle = _autoscaled(given, "static-peak", "static")
+    count = peak_count(given.history, single_rps(bundle.controller.offerings[0]))
+    return replace(bundle, controller=replace(bundle.controller, static_count=count))
+
+
+def _lambda_only(given: Ingredients) -> PolicyBundle:
+    if given.overflow is None:
+        raise Misconfigured(
+            "lambda-only needs the model on Lambda: name a profile set that has it, such as assumed-lambda"
+        )
+    return PolicyBundle(
+        controller=ControllerPolicy(
+            name="lambda-only",
+            planner="nothing",
+            slo=given.slo,
+            offerings=(),
+            overflow=given.overflow,
+            warm_lambda=False,
+        ),
+        dispatch=DispatchPolicy(bounced=Bounced.LAMBDA, late=given.late),
+        forecaster="last-value",
+        overhead=False,
+    )
+
+
+_BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
+    "mark": _mark,
+    "greedy-oracle": _greedy_oracle,
+    "sagemaker": _sagemaker,
+    "reactive": _reactive,
+    "static-peak": _static_peak,
+    "lambda-only": _lambda_only,
+}
+
+
+def policy_names() -> tuple[str, ...]:
+    """All policies, ours first."""
+    return tuple(_BUNDLES)
+
+
+def make_bundle(name: str, given: Ingredients) -> PolicyBundle:
+    """The policy of that name. Misconfigured for an unknown one, or when something it needs is missing."""
+    if name not in _BUNDLES:
+        raise unknown("policy", name, _BUNDLES)
+    return _BUNDLES[name](given)
+
+
+def _monitor_type(given: Ingredients) -> str:
+    """T: c5.large, or the cheapest type per hour that meets the objective."""
+    able = [o for o in given.offerings if o.latency_s <= given.slo.latency_s]
+    for offering in able:
+        if offering.instance_type.name == MONITOR_TYPE:
+            return offering.name
+    if not able:
+        raise Misconfigured(f"no type answers within {given.slo.latency_s * 1000:g} ms; raise the objective")
+    return min(able, key=lambda o: (o.usd_per_hour, o.name)).name

@@ -1,0 +1,159 @@
+"""The journal: its lines, and the replay law that folding `step` over them reproduces every order.
+
+A journal opens with a Header (policy, catalogue, seed, the last hour of history) and goes on with one Entry per
+tick. Fleets are written as what changed since the entry before, everything else as it was seen. Where lines go is
+a sink's affair (`telemetry`); nothing here reads or writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from mark.controller.planning import KEEP_UNITS, plan_fleet, plan_request
+from mark.controller.policy import ControllerPolicy
+from mark.controller.state import Decision, Observation, State
+from mark.controller.step import step
+from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured, PlanInfeasible
+from mark.domain.fleet import FleetView, Instance
+from mark.domain.orders import Order
+from mark.domain.plan import Plan
+
+VERSION = 1
+Line = TypeVar("Line")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The first line. `history` is the last hour before the first tick."""
+
+    policy: ControllerPolicy
+    catalogue: str
+    seed: int
+    history: Demand
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One tick. `seen.fleet` is left empty: it is the fleet before, with `changed` put in and `gone` taken out."""
+
+    seen: Observation
+    changed: tuple[Instance, ...]
+    gone: tuple[str, ...]
+    orders: tuple[Order, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """One tick as it was: what was seen, and what was decided."""
+
+    seen: Observation
+    orders: tuple[Order, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """A tick at which folding gives something else than the journal holds."""
+
+    at: float
+    what: str
+    recorded: str
+    folded: str
+
+
+_HEADER = TypeAdapter(Header)
+_ENTRY = TypeAdapter(Entry)
+
+
+def header_line(header: Header) -> bytes:
+    """The first line of a journal."""
+    return _HEADER.dump_json(header)
+
+
+def entry_line(before: FleetView, seen: Observation, decision: Decision) -> bytes:
+    """The line of a tick; `before` is the fleet of the line above."""
+    old = {instance.id: instance for instance in before}
+    new = {instance.id for instance in seen.fleet}
+    entry = Entry(
+        seen=replace(seen, fleet=FleetView()),
+        changed=tuple(i for i in seen.fleet if old.get(i.id) != i),
+        gone=tuple(sorted(old.keys() - new)),
+        orders=decision.orders,
+        notes=decision.notes,
+    )
+    return _ENTRY.dump_json(entry)
+
+
+def read_journal(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
+    """The header and the ticks of a journal. Misconfigured names the line that cannot be read."""
+    numbered = enumerate(lines, start=1)
+    first = next(numbered, None)
+    if first is None:
+        raise Misconfigured("the journal is empty; run the simulation again with --out")
+    header = _parsed(_HEADER, first)
+    if header.version != VERSION:
+        raise Misconfigured(f"the journal has version {header.version}, this program reads {VERSION}")
+    return header, _ticks(numbered)
+
+
+def deviations(header: Header, ticks: Iterable[Tick]) -> Iterator[Deviation]:
+    """Fold `step` over a journal, plan again, and say where either differs from what was written."""
+    state, history = State(), header.history
+    for tick in ticks:
+        seen = tick.seen
+        if seen.demand is not None:
+            history = history.followed_by(seen.demand, KEEP_UNITS)
+        planned = _plan_again(state, seen, header.policy, history)
+        if planned != seen.plan:
+            yield Deviation(at=seen.now, what="plan", recorded=str(seen.plan), folded=str(planned))
+        decision = step(state, seen, header.policy)
+        if decision.orders != tick.orders:
+            yield Deviation(at=seen.now, what="orders", recorded=str(tick.orders), folded=str(decision.orders))
+        state = decision.state
+
+
+def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, history: Demand) -> Plan | None:
+    if seen.forecast is None:
+        return None
+    request = plan_request(
+        state,
+        policy,
+        now=seen.now,
+        fleet=seen.fleet,
+        facts=seen.facts,
+        history=history,
+        forecast=seen.forecast,
+        recent_rps=seen.recent_rps,
+    )
+    try:
+        return plan_fleet(request, policy)
+    except PlanInfeasible:
+        return None
+
+
+def _ticks(numbered: Iterator[tuple[int, bytes]]) -> Iterator[Tick]:
+    fleet: dict[str, Instance] = {}
+    for number, line in numbered:
+        entry = _parsed(_ENTRY, (number, line))
+        for instance in entry.changed:
+            fleet[instance.id] = instance
+        for name in entry.gone:
+            fleet.pop(name, None)
+        view = FleetView(instances=tuple(fleet[name] for name in sorted(fleet)))
+        yield Tick(seen=replace(entry.seen, fleet=view), orders=entry.orders, notes=entry.notes)
+
+
+def _parsed(adapter: TypeAdapter[Line], line: tuple[int, bytes]) -> Line:
+    number, text = line
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        where = error.errors()[0]
+        raise Misconfigured(f"line {number} of the journal cannot be read: {where['msg']}") from error

@@ -1,0 +1,92 @@
+"""Which planner a policy names, and what it is asked: the same request live, in a replay and from a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mark.controller.policy import ControllerPolicy
+from mark.controller.state import State
+from mark.controller.step import running_counts
+from mark.domain.demand import Demand, Forecast
+from mark.domain.errors import unknown
+from mark.domain.fleet import FleetView
+from mark.domain.offering import Offering
+from mark.domain.orders import Fact, LaunchRefused
+from mark.domain.plan import Plan, PlanRequest
+from mark.planner.baselines import plan_nothing, plan_static, plan_target_tracking, plan_two_windows
+from mark.planner.greedy import plan_greedy
+
+KEEP_UNITS = 60
+"""Units of history that a planner may look at, and that a journal opens with."""
+_PLANNERS: dict[str, Callable[[PlanRequest], Plan]] = {
+    "greedy": plan_greedy,
+    "nothing": plan_nothing,
+    "target-tracking": plan_target_tracking,
+    "two-windows": plan_two_windows,
+}
+
+
+def planner_names() -> tuple[str, ...]:
+    """All planners, sorted."""
+    return tuple(sorted((*_PLANNERS, "static")))
+
+
+def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
+    """The policy's planner, asked. Raises PlanInfeasible where no fleet meets the objective."""
+    if policy.planner == "static":
+        return plan_static(policy.static_count)(request)
+    if policy.planner not in _PLANNERS:
+        raise unknown("planner", policy.planner, planner_names())
+    return _PLANNERS[policy.planner](request)
+
+
+def plan_request(
+    state: State,
+    policy: ControllerPolicy,
+    *,
+    now: float,
+    fleet: FleetView,
+    facts: Sequence[Fact],
+    history: Demand,
+    forecast: Forecast,
+    recent_rps: tuple[float, ...] = (),
+) -> PlanRequest:
+    """What the planner is asked at `now`, before `step` has seen this tick."""
+    running = running_counts(state, fleet)
+    refused = {fact.offering for fact in facts if isinstance(fact, LaunchRefused)}
+    refused.update(name for name, until in state.unavailable if until > now)
+    return PlanRequest(
+        now=now,
+        history=tail(history, KEEP_UNITS),
+        forecast=forecast,
+        offerings=_candidates(policy, refused, {name for name, _ in running}),
+        running=running,
+        slo=policy.slo,
+        overflow=policy.overflow,
+        lead_units=policy.lead_units,
+        ready_history=state.ready_history,
+        recent_rps=recent_rps,
+    )
+
+
+def tail(history: Demand, units: int) -> Demand:
+    """The last `units` of a history."""
+    return Demand(
+        end_at=history.end_at,
+        mean_rps=history.mean_rps[-units:],
+        max_rps=history.max_rps[-units:],
+        unit_s=history.unit_s,
+    )
+
+
+def _candidates(policy: ControllerPolicy, refused: set[str], running: set[str]) -> tuple[Offering, ...]:
+    """Offerings to choose from: those not refused, and on-demand twins of the refused or already running."""
+    lacking = {o.instance_type.name for o in policy.offerings if o.name in refused}
+    twins = (
+        twin
+        for twin in policy.fallbacks
+        if (twin.instance_type.name in lacking and twin.name not in refused) or twin.name in running
+    )
+    # A refused offering still runs where it runs: what is there stays a candidate.
+    kept = (o for o in policy.offerings if o.name not in refused or o.name in running)
+    return (*kept, *twins)

@@ -1,0 +1,67 @@
+"""What the controller may do, as frozen values: the journal opens with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.objective import Slo
+from mark.domain.offering import LambdaOffering, Offering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyPolicy:
+    """Stopped instances that bridge spot interruptions (MArk section 4.5).
+
+    The pool is sized to carry `cover_share` of the planned capacity, `max_count` instances at most.
+    """
+
+    offering: Offering
+    cover_share: float = 0.5
+    max_count: int = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorPolicy:
+    """The SLO monitor (MArk section 4.4): after `breaches` missed windows in a row, launch one `offering`.
+
+    A window is `requests` requests or `seconds`, whichever fills first; then it is quiet for `cooldown_s`.
+    """
+
+    offering: str
+    requests: int = 1000
+    seconds: float = 60.0
+    breaches: int = 1
+    cooldown_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerPolicy:
+    """One policy's control plane.
+
+    `fallbacks` are on-demand twins, used while a spot offering is refused. `cooldown_s` is how long a smaller plan
+    must last before anything is drained; `keep_observed` also keeps what the last unit's load needed. A launch
+    that stays unseen for `request_timeout_s` is forgotten; a refused offering is left out for `unavailable_s`.
+    """
+
+    name: str
+    planner: str
+    slo: Slo
+    offerings: tuple[Offering, ...]
+    fallbacks: tuple[Offering, ...] = ()
+    overflow: LambdaOffering | None = None
+    standby: StandbyPolicy | None = None
+    monitor: MonitorPolicy | None = None
+    static_count: int = 0
+    period_s: float = 60.0
+    lead_units: int = 5
+    cooldown_s: float = 360.0
+    keep_observed: bool = True
+    warm_lambda: bool = True
+    request_timeout_s: float = 900.0
+    unavailable_s: float = 600.0
+    max_instances: int = 5000
+
+    def offering(self, name: str) -> Offering | None:
+        """The offering of that name, standbys and fallbacks included."""
+        known = (*self.offerings, *self.fallbacks, *((self.standby.offering,) if self.standby else ()))
+        return next((offering for offering in known if offering.name == name), None)

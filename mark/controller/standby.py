@@ -1,0 +1,108 @@
+"""Standbys (MArk section 4.5): stopped instances, woken when spot instances are about to be taken away.
+
+All transitions of a standby are ordered here: launched with role standby; stopped once it is ready for the first
+time; woken while the fleet bridges an interruption; stopped again when what was planned is ready; terminated when
+the pool is too large. `State.awake` names those that were woken, `State.bridging` says that a gap is open.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from mark.controller.policy import ControllerPolicy, StandbyPolicy
+from mark.controller.state import Observation, State, Tokens
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
+
+
+def keep_standbys(
+    state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
+) -> tuple[State, list[Order]]:
+    """Size the pool, wake for a gap, stop when it is closed."""
+    if policy.standby is None:
+        return state, []
+    pool = [i for i in seen.fleet if i.role is Role.STANDBY]
+    state, bridge = _bridge(state, seen, policy, policy.standby, pool, tokens)
+    orders = bridge + _rest(state, pool, tokens) + _size(state, policy.standby, pool, tokens)
+    return state, orders
+
+
+def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float:
+    """Planned capacity that no ready, staying instance carries, requests/s."""
+    if state.plan is None:
+        return 0.0
+    usable = {item.offering: item.usable_rps for item in state.plan.counts}
+    steady = [i for i in fleet if i.role is Role.SERVING and i.stays and i.state is InstanceState.READY]
+    there = 0.0
+    for instance in steady:
+        offering = policy.offering(instance.offering)
+        there += usable.get(instance.offering, offering.capacity_rps if offering else 0.0)
+    return max(0.0, min(state.plan.required_rps, state.plan.capacity_rps) - there)
+
+
+def _bridge(
+    state: State,
+    seen: Observation,
+    policy: ControllerPolicy,
+    standby: StandbyPolicy,
+    pool: list[Instance],
+    tokens: Tokens,
+) -> tuple[State, list[Order]]:
+    leaving = [i.id for i in seen.fleet if i.role is Role.SERVING and i.interrupt_at is not None]
+    awake = [i for i in pool if i.id in state.awake]
+    short = short_rps(state, seen.fleet, policy)
+    if not leaving and short <= 0.0:
+        closed = replace(state, bridging=False, awake=())
+        up = tuple(i.id for i in awake if i.state in (InstanceState.READY, InstanceState.PENDING))
+        if not up:
+            return closed, []
+        reason = "what was planned is ready again: standbys go back to sleep"
+        return closed, [StopStandby(token=tokens.take(), reason=reason, instances=up)]
+    if not (leaving or state.bridging):
+        return state, []
+    asleep = [i for i in pool if i.state is InstanceState.STOPPED]
+    asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
+    lacking = math.ceil(short / standby.offering.capacity_rps) - len(awake)
+    woken = tuple(i.id for i in asleep[: max(0, lacking)])
+    state = replace(state, bridging=True, awake=(*(i.id for i in awake), *woken))
+    if not woken:
+        return state, []
+    reason = (
+        f"{len(leaving)} instances are being taken away, {short:.1f} requests/s short: "
+        f"wake {len(woken)} of {len(asleep)} standbys"
+    )
+    return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
+
+
+def _rest(state: State, pool: list[Instance], tokens: Tokens) -> list[Order]:
+    """Stop those that are ready without having been woken: their first boot is over."""
+    ready = tuple(i.id for i in pool if i.state is InstanceState.READY and i.id not in state.awake)
+    if not ready or state.bridging:
+        return []
+    return [StopStandby(token=tokens.take(), reason="booted: stands by from now on", instances=ready)]
+
+
+def _size(state: State, standby: StandbyPolicy, pool: list[Instance], tokens: Tokens) -> list[Order]:
+    """Launch what the pool lacks, terminate what it has too many of once all recent plans agree."""
+    largest = max((w.capacity_rps for w in state.wanted), default=0.0)
+    wanted = min(standby.max_count, math.ceil(standby.cover_share * largest / standby.offering.capacity_rps))
+    coming = sum(r.count for r in state.requested if r.role is Role.STANDBY)
+    have = len(pool) + coming
+    if have < wanted:
+        reason = f"{standby.cover_share:.0%} of {largest:.0f} requests/s must be bridgeable: {wanted} standbys"
+        return [
+            Launch(
+                token=tokens.take(),
+                reason=reason,
+                offering=standby.offering.name,
+                count=wanted - have,
+                role=Role.STANDBY,
+            )
+        ]
+    spare = [i.id for i in pool if i.state is InstanceState.STOPPED and i.id not in state.awake]
+    surplus = tuple(sorted(spare, reverse=True)[: max(0, len(pool) - wanted)])
+    if not surplus:
+        return []
+    reason = f"{len(pool)} standbys, {wanted} are enough"
+    return [Terminate(token=tokens.take(), reason=reason, instances=surplus)]

@@ -1,0 +1,107 @@
+"""What the controller remembers between two ticks, what it sees at one, and what it decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.demand import DemandUnit, Forecast
+from mark.domain.fleet import FleetView, Role
+from mark.domain.orders import Fact, Order, SloWindow
+from mark.domain.plan import Plan
+
+Counts = tuple[tuple[str, int], ...]
+"""Instances per offering, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """A launch of `total` instances, ordered at `at`; `seen` of them have appeared and `refused` never will."""
+
+    token: str
+    offering: str
+    role: Role
+    total: int
+    at: float
+    seen: int = 0
+    refused: int = 0
+
+    @property
+    def count(self) -> int:
+        """Instances still waited for."""
+        return self.total - self.seen - self.refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """An instance that the SLO monitor asked for on top of the plan, until `until`."""
+
+    offering: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a plan wanted at `at`: the cool-down looks back over these."""
+
+    at: float
+    counts: Counts
+    capacity_rps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The controller's memory. Nothing here is derived from a clock or a generator."""
+
+    tick: int = 0
+    plan: Plan | None = None
+    wanted: tuple[Wanted, ...] = ()
+    requested: tuple[Requested, ...] = ()
+    unavailable: tuple[tuple[str, float], ...] = ()
+    extras: tuple[Extra, ...] = ()
+    breaches: int = 0
+    window_at: float = float("-inf")
+    quiet_until: float = float("-inf")
+    bridging: bool = False
+    awake: tuple[str, ...] = ()
+    ready_history: tuple[int, ...] = ()
+    last_unit: DemandUnit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """All that one tick saw. `forecast` and `plan` are None at a tick between two plans.
+
+    recent_rps: the last twelve 5 s windows, oldest first, where the planner looks at them.
+    """
+
+    now: float
+    fleet: FleetView
+    demand: DemandUnit | None = None
+    forecast: Forecast | None = None
+    plan: Plan | None = None
+    facts: tuple[Fact, ...] = ()
+    slo: SloWindow | None = None
+    lambda_warm: int = 0
+    recent_rps: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The state after the tick, the orders with their reasons, and remarks on what was left alone."""
+
+    state: State
+    orders: tuple[Order, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Tokens:
+    """Idempotency tokens of one tick: the same tick of the same history gives the same tokens."""
+
+    def __init__(self, tick: int) -> None:
+        self._tick = tick
+        self._next = 0
+
+    def take(self) -> str:
+        """The next token."""
+        self._next += 1
+        return f"t{self._tick}-{self._next}"

@@ -1,0 +1,208 @@
+"""The decision of one tick: state and observation in, orders with reasons out.
+
+Level-triggered: every tick compares what is wanted (the plan and the monitor's extras), what was requested and
+what is observed, and orders the difference; a lost call or a crash heals at the next tick. It scales up at once
+and down with patience: an instance is drained only when every plan of the cool-down could do without it, and the
+load just observed can too. Standbys are kept in `standby.py`, the objective is watched in `slo.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+from mark.controller.policy import ControllerPolicy
+from mark.controller.slo import watch
+from mark.controller.standby import keep_standbys, short_rps
+from mark.controller.state import Counts, Decision, Observation, Requested, State, Tokens, Wanted
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.orders import Drain, Launch, LaunchRefused, Order, WarmLambda
+
+READY_UNITS = 15
+"""How many units of ready instances are remembered: the longest look-back of an autoscaler."""
+
+
+def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
+    """One tick. Same state, observation and policy: same decision."""
+    state = _learn(state, seen, policy)
+    tokens = Tokens(state.tick)
+    if state.plan is None:
+        return Decision(state=state, notes=("no plan yet",))
+    state, watched = watch(state, seen, policy, tokens)
+    launches, notes = _launches(state, seen, policy, tokens, ordered=watched)
+    drains, kept = _drains(state, seen, policy, tokens)
+    state, standbys = keep_standbys(state, seen, policy, tokens)
+    warm = _warm_ups(state, seen, policy, tokens)
+    orders = (*watched, *launches, *drains, *standbys, *warm)
+    return Decision(state=_remember(state, seen, orders), orders=orders, notes=(*notes, *kept))
+
+
+def running_counts(state: State, fleet: FleetView) -> Counts:
+    """Serving instances per offering that are pending, ready or requested: the plan's free candidates."""
+    have = fleet.staying()
+    for item in state.requested:
+        if item.role is Role.SERVING:
+            have[item.offering] += item.count
+    return tuple(sorted(have.items()))
+
+
+def _learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
+    """Fold what was seen into the state: the plan, arrived and refused launches, expiries."""
+    unavailable = {name: until for name, until in state.unavailable if until > seen.now}
+    for fact in seen.facts:
+        if isinstance(fact, LaunchRefused):
+            unavailable[fact.offering] = seen.now + policy.unavailable_s
+    state = replace(
+        state,
+        tick=state.tick + 1,
+        requested=_still_requested(state, seen, policy),
+        unavailable=tuple(sorted(unavailable.items())),
+        extras=tuple(extra for extra in state.extras if extra.until > seen.now),
+    )
+    if seen.demand is not None:
+        ready = sum(1 for i in seen.fleet if i.role is Role.SERVING and i.state is InstanceState.READY)
+        state = replace(state, last_unit=seen.demand, ready_history=(*state.ready_history, ready)[-READY_UNITS:])
+    if seen.plan is None:
+        return state
+    counts = tuple(sorted((item.offering, item.count) for item in seen.plan.counts))
+    now_wanted = Wanted(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
+    recent = tuple(w for w in state.wanted if w.at > seen.now - policy.cooldown_s)
+    return replace(state, plan=seen.plan, wanted=(*recent, now_wanted))
+
+
+def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Requested, ...]:
+    """Launches whose instances have not all appeared, been refused, or been waited for too long."""
+    there = Counter(instance.token for instance in seen.fleet)
+    refused = Counter[str]()
+    for fact in seen.facts:
+        if isinstance(fact, LaunchRefused):
+            refused[fact.token] += fact.count
+    known = (
+        replace(item, seen=max(item.seen, there[item.token]), refused=item.refused + refused[item.token])
+        for item in state.requested
+        if item.at > seen.now - policy.request_timeout_s
+    )
+    return tuple(item for item in known if item.count > 0)
+
+
+def _wanted_now(state: State) -> Counter[str]:
+    counts = Counter(dict(state.wanted[-1].counts)) if state.wanted else Counter[str]()
+    counts.update(extra.offering for extra in state.extras)
+    return counts
+
+
+def _launches(
+    state: State,
+    seen: Observation,
+    policy: ControllerPolicy,
+    tokens: Tokens,
+    *,
+    ordered: list[Order],
+) -> tuple[list[Order], list[str]]:
+    """Launch what is wanted and neither there nor on its way."""
+    have = Counter(dict(running_counts(state, seen.fleet)))
+    have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
+    room = policy.max_instances - len(seen.fleet)
+    unavailable = dict(state.unavailable)
+    orders: list[Order] = []
+    notes: list[str] = []
+    for name, count in sorted(_wanted_now(state).items()):
+        missing = count - have[name]
+        if missing <= 0:
+            continue
+        if name in unavailable:
+            notes.append(f"{name} was refused: not asked for again before {unavailable[name]:.0f} s")
+            continue
+        if missing > room:
+            notes.append(f"{name}: {missing} wanted, but the limit is {policy.max_instances} instances")
+        missing = min(missing, room)
+        if missing <= 0:
+            continue
+        room -= missing
+        plan = state.plan
+        reason = f"{count} wanted, {have[name]} there or on their way" + (f"; {plan.reason}" if plan else "")
+        orders.append(Launch(token=tokens.take(), reason=reason, offering=name, count=missing))
+    return orders, notes
+
+
+def _drains(
+    state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
+) -> tuple[list[Order], list[str]]:
+    """Drain what no plan of the cool-down wanted and the load just seen does not need."""
+    floor = _wanted_now(state)
+    for past in state.wanted:
+        for name, count in past.counts:
+            floor[name] = max(floor[name], count)
+    staying: dict[str, list[Instance]] = {}
+    for instance in seen.fleet:
+        if instance.role is Role.SERVING and instance.stays:
+            staying.setdefault(instance.offering, []).append(instance)
+    orders: list[Order] = []
+    notes: list[str] = []
+    spare_rps = _spare_rps(state, staying, policy)
+    for name, instances in sorted(staying.items()):
+        surplus = len(instances) - floor[name]
+        if surplus <= 0:
+            continue
+        usable = _usable_rps(state, policy, name)
+        if policy.keep_observed and usable > 0:
+            surplus = min(surplus, math.floor(spare_rps / usable))
+        if surplus <= 0:
+            notes.append(f"kept {len(instances) - floor[name]} {name} more than planned: the load needs them")
+            continue
+        spare_rps -= surplus * usable
+        # Pending ones first (they serve nobody yet), then the youngest: the old base stays.
+        instances.sort(key=lambda i: (i.state is not InstanceState.PENDING, -i.launched_at, i.id))
+        reason = f"{len(instances)} there, {floor[name]} wanted by every plan of {policy.cooldown_s:g} s"
+        ids = tuple(i.id for i in instances[:surplus])
+        orders.append(Drain(token=tokens.take(), reason=reason, instances=ids))
+    return orders, notes
+
+
+def _spare_rps(state: State, staying: dict[str, list[Instance]], policy: ControllerPolicy) -> float:
+    """Capacity of the ready instances beyond the last unit's largest 5 s rate."""
+    seen_rps = state.last_unit.max_rps if state.last_unit else 0.0
+    there = sum(_usable_rps(state, policy, name) * len(group) for name, group in staying.items())
+    return max(0.0, there - seen_rps)
+
+
+def _usable_rps(state: State, policy: ControllerPolicy, name: str) -> float:
+    """What the plan counts on from one of these; its raw capacity if the plan holds none."""
+    if state.plan is not None:
+        for item in state.plan.counts:
+            if item.offering == name:
+                return item.usable_rps
+    offering = policy.offering(name)
+    return offering.capacity_rps if offering else 0.0
+
+
+def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> list[Order]:
+    """Warm Lambda when the load expected before the plan takes effect exceeds what is ready, or a gap is open."""
+    if not policy.warm_lambda or policy.overflow is None or state.plan is None:
+        return []
+    expected = 0.0
+    if seen.forecast is not None and len(seen.forecast):
+        soon = seen.forecast.max_at(0.5)[: policy.lead_units + 1]
+        ready = sum(
+            _usable_rps(state, policy, i.offering)
+            for i in seen.fleet
+            if i.role is Role.SERVING and i.stays and i.state is InstanceState.READY
+        )
+        expected = max(soon) - ready
+    gap = max(expected, short_rps(state, seen.fleet, policy) if state.bridging else 0.0)
+    wanted = min(policy.overflow.concurrency, math.ceil(gap * policy.overflow.latency_s))
+    if wanted <= seen.lambda_warm:
+        return []
+    reason = f"{gap:.1f} requests/s more than is ready are expected: {wanted} environments"
+    return [WarmLambda(token=tokens.take(), reason=reason, concurrency=wanted)]
+
+
+def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> State:
+    """Launches just ordered are requested until they are seen."""
+    asked = tuple(
+        Requested(token=o.token, offering=o.offering, role=o.role, total=o.count, at=seen.now)
+        for o in orders
+        if isinstance(o, Launch)
+    )
+    return replace(state, requested=(*state.requested, *asked))

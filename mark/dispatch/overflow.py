@@ -1,0 +1,55 @@
+"""Overflow to Lambda: when a bounced request goes there, and how many environments are believed warm.
+
+Nobody outside AWS sees the pool of environments. The sender knows how many of its own calls are in flight, and
+that an environment stays warm for at least 45 minutes: the largest number in flight within that time is what is
+believed warm. The belief is kept as the maximum per bucket of time, in arrays that the caller owns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+WARM_S = 45 * 60.0
+"""An idle environment is kept at least this long (MArk section 4.5: recycled after 45 to 60 minutes)."""
+BUCKETS = 30
+BUCKET_S = WARM_S / BUCKETS
+
+
+def note_in_flight(belief: Ints, now: float, in_flight: int) -> None:
+    """Remember that `in_flight` calls were under way.
+
+    belief: shape (2, BUCKETS), zeros at first; row 0 holds the bucket's number, row 1 its maximum.
+    """
+    stamp = int(now // BUCKET_S)
+    slot = stamp % BUCKETS
+    if belief[0, slot] != stamp:
+        belief[0, slot] = stamp
+        belief[1, slot] = 0
+    belief[1, slot] = max(belief[1, slot], in_flight)
+
+
+def believed_warm(belief: Ints, now: float) -> int:
+    """Environments believed warm: the largest number in flight within WARM_S. belief: shape (2, BUCKETS)."""
+    oldest = int(now // BUCKET_S) - BUCKETS
+    warm = 0
+    for slot in range(BUCKETS):
+        if belief[0, slot] > oldest and belief[1, slot] > warm:
+            warm = belief[1, slot]
+    return warm
+
+
+def lambda_finish_at(now: float, in_flight: int, warm: int, latency_s: float, cold_start_s: float) -> float:
+    """When Lambda is predicted to answer: a call beyond the warm environments starts cold."""
+    return now + latency_s if in_flight < warm else now + latency_s + cold_start_s
+
+
+def prefers_lambda(always: bool, lambda_at: float, instance_at: float, deadline_at: float) -> bool:
+    """Whether a bounced request goes to Lambda.
+
+    MArk as published always sends it (`always`). Otherwise it goes where it is in time; a request that is late
+    everywhere goes where it finishes first. `instance_at` is infinite when no instance can take it.
+    """
+    return always or lambda_at <= deadline_at or lambda_at <= instance_at

@@ -1,0 +1,75 @@
+"""Dispatch rules: which instance gets a request.
+
+Each picks a row of `servers`, an array of records of dtype SERVER that the caller owns (the gateway's view of the
+fleet, or the simulator's truth). `rows` lists the instances that accept requests in the order of their ids, so
+that ties go to the first. NONE says that nobody can take the request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.dispatch.bouncer import predicted_finish_at
+
+Ints = NDArray[np.int64]
+Servers = Any
+"""A record array of dtype SERVER; numpy's stubs cannot name its fields."""
+
+SERVER_FIELDS = {
+    "free_at": "f8",  # end of the batch in service, s
+    "gone_at": "f8",  # nothing may be predicted to finish later: it goes away
+    "alone_s": "f8",  # what a batch of one takes now
+    "full_s": "f8",  # what a batch of max_batch takes now
+    "weight": "f8",  # its capacity, requests/s
+    "current": "f8",  # the weighted rule's running credit
+    "waiting": "i8",  # requests queued behind the batch in service
+    "in_service": "i8",  # requests in the batch in service
+    "max_batch": "i8",  # N_batch
+}
+NONE = -1
+"""No row: a constant of its own, because compiled code has no optional integers."""
+
+
+def least_finish(now: float, rows: Ints, servers: Servers) -> int:
+    """The instance with the least predicted finish that is still there by then. rows: shape (accepting,)."""
+    best, best_at = NONE, np.inf
+    for row in rows:
+        server = servers[row]
+        at = predicted_finish_at(
+            now, server.free_at, server.waiting, server.max_batch, server.alone_s, server.full_s
+        )
+        if at < best_at and at <= server.gone_at:
+            best, best_at = row, at
+    return best
+
+
+def weighted(rows: Ints, servers: Servers) -> int:
+    """Smooth weighted round robin by capacity, as in MArk's front end; `current` is moved on.
+
+    Every row gains its weight, the largest is taken and loses the sum (nginx's algorithm): over any stretch each
+    row gets its share, spread as evenly as can be.
+    """
+    best, best_current, total = NONE, -np.inf, 0.0
+    for row in rows:
+        server = servers[row]
+        total += server.weight
+        server.current += server.weight
+        if server.current > best_current:
+            best, best_current = row, server.current
+    if best != NONE:
+        servers[best].current -= total
+    return best
+
+
+def least_outstanding(rows: Ints, servers: Servers) -> int:
+    """The instance with the fewest requests unanswered."""
+    best, fewest = NONE, 2**62
+    for row in rows:
+        server = servers[row]
+        outstanding = server.in_service + server.waiting
+        if outstanding < fewest:
+            best, fewest = row, outstanding
+    return best

@@ -1,0 +1,154 @@
+"""The arrays that the engine owns: how they are made, grown and summed up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mark.dispatch.overflow import BUCKETS
+from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.domain.objective import Slo
+from mark.domain.offering import LambdaOffering
+from mark.simulator import kernel
+from mark.simulator.results import Latency
+
+FIRST_SLOTS, FIRST_QUEUE = 32, 64
+LIVES = 4096
+"""Draws of a Lambda environment's idle life, used in turn."""
+_ROUTING = {
+    Routing.LEAST_FINISH: kernel.BY_FINISH,
+    Routing.WEIGHTED: kernel.BY_WEIGHT,
+    Routing.LEAST_OUTSTANDING: kernel.BY_OUTSTANDING,
+}
+_BOUNCED = {
+    Bounced.NOWHERE: kernel.TO_NOBODY,
+    Bounced.LAMBDA: kernel.TO_LAMBDA,
+    Bounced.LAMBDA_IF_SOONER: kernel.TO_SOONER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorWindow:
+    """The SLO monitor's window: so many requests or seconds, whichever fills first (MArk section 4.4)."""
+
+    requests: int = 1000
+    seconds: float = 60.0
+
+
+def rules(
+    slo: Slo,
+    dispatch: DispatchPolicy,
+    overflow: LambdaOffering | None,
+    start_at: float,
+    monitor: MonitorWindow,
+) -> kernel.Rules:
+    """The rules of a run as numbers."""
+    return kernel.Rules(
+        routing=_ROUTING[dispatch.routing],
+        bounced=_BOUNCED[dispatch.bounced],
+        bouncer=dispatch.admission_factor is not None,
+        factor=dispatch.admission_factor or 0.0,
+        shed_late=dispatch.late is Late.SHED,
+        give_up_s=dispatch.give_up_s,
+        objective_s=slo.latency_s,
+        target=slo.target,
+        start_at=start_at,
+        monitor_requests=monitor.requests,
+        monitor_s=monitor.seconds,
+        has_lambda=overflow is not None,
+        lambda_s=overflow.latency_s if overflow else 0.0,
+        cold_s=overflow.cold_start_s if overflow else 0.0,
+        concurrency=overflow.concurrency if overflow else 0,
+        burst=overflow.burst if overflow else 1,
+        burst_window_s=overflow.burst_window_s if overflow else 0.0,
+    )
+
+
+def records(dtype: np.dtype[np.void], count: int) -> kernel.Records:
+    """`count` records of zeros whose fields read as attributes."""
+    return np.zeros(count, dtype).view(np.recarray)
+
+
+def fleet(count: int, queue: int, max_batch: int) -> kernel.Fleet:
+    """Room for `count` instances, each with a ring of `queue` requests."""
+    return kernel.Fleet(
+        servers=records(kernel.SERVER, count),
+        queue=np.zeros((count, queue)),
+        batch_s=np.zeros((count, max_batch + 1)),
+    )
+
+
+def with_more_slots(old: kernel.Fleet) -> kernel.Fleet:
+    """Twice the slots."""
+    count = old.servers.size
+    servers = records(kernel.SERVER, 2 * count)
+    servers[:count] = old.servers
+    rows = ((0, count), (0, 0))
+    return kernel.Fleet(servers, np.pad(old.queue, rows), np.pad(old.batch_s, rows))
+
+
+def with_wider_batches(old: kernel.Fleet, max_batch: int) -> kernel.Fleet:
+    """Room for batches of up to `max_batch`."""
+    more = max_batch + 1 - old.batch_s.shape[1]
+    return old._replace(batch_s=np.pad(old.batch_s, ((0, 0), (0, more))))
+
+
+def with_longer_queues(old: kernel.Fleet) -> kernel.Fleet:
+    """Rings twice as long, unrolled so that each starts at its head."""
+    size = old.queue.shape[1]
+    places = (old.servers.head[:, None] + np.arange(size)[None, :]) % size
+    unrolled = np.take_along_axis(old.queue, places, axis=1)
+    old.servers.head = 0
+    return old._replace(queue=np.pad(unrolled, ((0, 0), (0, size))))
+
+
+def pool(made: kernel.Rules, overflow: LambdaOffering | None, rng: np.random.Generator) -> kernel.Pool:
+    """An empty pool of Lambda environments."""
+    room = max(1, made.concurrency)
+    low, high = (overflow.idle_min_s, overflow.idle_max_s) if overflow else (0.0, 1.0)
+    return kernel.Pool(
+        marks=records(kernel.POOL, 1),
+        idle_until=np.zeros(room),
+        rings=np.zeros((4, room)),
+        started_at=np.zeros(made.burst),
+        idle_life_s=rng.uniform(low, high, LIVES),
+        belief=np.zeros((2, BUCKETS), np.int64),
+    )
+
+
+def tally(start_at: float, duration_s: float) -> kernel.Tally:
+    """Nothing has happened yet."""
+    totals = records(kernel.TOTAL, 1)
+    totals.opened_at = start_at
+    totals.closed_at = -np.inf
+    return kernel.Tally(
+        seconds=records(kernel.SECOND, int(np.ceil(duration_s))),
+        histogram=np.zeros(kernel.HISTOGRAM_BINS, np.int64),
+        totals=totals,
+    )
+
+
+def summarise(made: kernel.Tally) -> Latency:
+    """Percentiles (upper edge of their bin), mean and the tail of the latencies counted in a tally."""
+    edges = np.concatenate(
+        (
+            np.arange(1, kernel.FINE_BINS + 1) * kernel.FINE_S,
+            kernel.FINE_BINS * kernel.FINE_S + np.arange(1, kernel.COARSE_BINS + 1) * kernel.COARSE_S,
+        )
+    )
+    answered = int(made.histogram.sum())
+    if answered == 0:
+        empty = np.empty(0)
+        return Latency(mean_s=0.0, p50_s=0.0, p95_s=0.0, p99_s=0.0, ccdf_s=empty, ccdf_share=empty)
+    below = np.cumsum(made.histogram)
+    p50, p95, p99 = (float(edges[np.searchsorted(below, q * answered)]) for q in (0.5, 0.95, 0.99))
+    used = np.flatnonzero(made.histogram)
+    return Latency(
+        mean_s=float(made.totals[0].latency_sum) / answered,
+        p50_s=p50,
+        p95_s=p95,
+        p99_s=p99,
+        ccdf_s=edges[used],
+        ccdf_share=1.0 - below[used] / answered,
+    )

@@ -1,0 +1,67 @@
+"""The engine, compiled: the one place where the simulator's kernel and the dispatch decisions meet numba.
+
+The decisions stay plain functions; `register_jitable`, called from here, lets compiled code call them as they
+are. Machine code is cached on disk under the hash of all sources that went into it, because numba by itself
+would not notice a change in a decision's module.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numba
+from numba.extending import register_jitable
+
+from mark.dispatch import batcher, bouncer, overflow, routing
+from mark.dispatch import credits as credit_rules
+from mark.simulator import kernel
+
+config: Any = numba.config
+_DECISIONS = (bouncer, batcher, credit_rules, overflow, routing)
+
+
+class Kernel(NamedTuple):
+    """Entry points of the kernel, compiled or plain; both give the same results."""
+
+    run: Callable[..., tuple[int, int]]
+    settle: Callable[..., None]
+    dispatch: Callable[..., bool]
+    start_environment: Callable[..., bool]
+
+
+def plain_kernel() -> Kernel:
+    """The kernel as Python runs it: the reference, some hundred times slower."""
+    return Kernel(kernel.run, kernel.settle, kernel.dispatch, kernel.start_environment)
+
+
+@functools.cache
+def compiled_kernel(cache_dir: Path) -> Kernel:
+    """The kernel as machine code; compiled on first use (some 10 s) and cached under `cache_dir`."""
+    modules = (*_DECISIONS, kernel)
+    for module in modules:
+        for function in _functions(module):
+            register_jitable(function)
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_dir / f"engine-{_fingerprint(modules)}")
+    try:
+        compiled: list[Any] = [numba.njit(cache=True)(function) for function in plain_kernel()]
+        return Kernel(*compiled)
+    finally:
+        config.CACHE_DIR = before
+
+
+def _functions(module: ModuleType) -> list[Callable[..., Any]]:
+    return [f for _, f in inspect.getmembers(module, inspect.isfunction) if f.__module__ == module.__name__]
+
+
+def _fingerprint(modules: tuple[ModuleType, ...]) -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for module in modules:
+        digest.update(inspect.getsource(module).encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,280 @@
+"""The data plane in virtual time: instances, queues and Lambda as arrays, run from event to event.
+
+The cloud adds and removes instances, the replay says how far to run; everything that happens to a request
+happens in `kernel.py`. Slots are reused and the arrays grow by doubling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.dispatch.overflow import believed_warm, note_in_flight
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.costs import LambdaUsage
+from mark.domain.demand import WINDOW_S
+from mark.domain.objective import Slo
+from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.orders import SloWindow
+from mark.simulator import arrays, kernel
+from mark.simulator.compiled import Kernel
+from mark.simulator.results import Latency, SecondSeries, Served
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+PING_S = 0.05
+"""A warm-up ping of a warm environment answers at once; billed for this long."""
+BLOCK_S = 3600.0
+"""Arrivals are fetched for this long at a time, so that a week never stands in memory."""
+
+
+class Engine:
+    """Requests from arrival to answer. `arrivals(from_s, to_s)` gives sorted arrival instants."""
+
+    def __init__(
+        self,
+        *,
+        kernel_: Kernel,
+        arrivals: Callable[[float, float], Floats],
+        slo: Slo,
+        dispatch: DispatchPolicy,
+        overflow: LambdaOffering | None,
+        start_at: float,
+        duration_s: float,
+        rng: np.random.Generator,
+        monitor: arrays.MonitorWindow,
+    ) -> None:
+        self._kernel = kernel_
+        self._arrivals = arrivals
+        self._overflow = overflow
+        self._start_at = start_at
+        self._now = start_at
+        self._rules = arrays.rules(slo, dispatch, overflow, start_at, monitor)
+        self._fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1)
+        self._pool = arrays.pool(self._rules, overflow, rng)
+        self._tally = arrays.tally(start_at, duration_s)
+        self._free = list(range(arrays.FIRST_SLOTS))
+        self._accepting: set[int] = set()
+        self._used: set[int] = set()
+        self._rows = self._every = np.empty(0, np.int64)
+        self._block = np.empty(0)
+        self._block_until = start_at
+        self._index = 0
+        self._cold_pings = 0
+        self._warm_pings = 0
+
+    def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
+        """A ready instance that accepts requests from now on; returns its slot."""
+        self._make_room(offering.batch.max_batch)
+        slot, fleet = self._free.pop(0), self._fleet
+        largest = offering.batch.max_batch
+        fleet.batch_s[slot, 1 : largest + 1] = [offering.profile.latency_s(b) for b in range(1, largest + 1)]
+        fleet.servers[slot] = 0
+        server = fleet.servers[slot]
+        server.max_batch, server.standby, server.weight = largest, standby, offering.capacity_rps
+        server.free_at, server.gone_at = self._now, np.inf
+        server.alone_s, server.full_s = fleet.batch_s[slot, 1], offering.latency_s
+        burst = offering.instance_type.credits
+        if burst:
+            server.burn_per_s = burst.vcpus / 60.0
+            server.balance, server.balance_at = balance, self._now
+            server.earn_per_s, server.max_balance = burst.earn_per_hour / 3600.0, burst.max_balance
+            server.slow = 1.0 if burst.unlimited else 1.0 / burst.baseline
+        self._used.add(slot)
+        self._accepting.add(slot)
+        self._relist()
+        return slot
+
+    def stop_accepting(self, slot: int) -> None:
+        """Give this instance no new requests."""
+        self._accepting.discard(slot)
+        self._relist()
+
+    def will_go(self, slot: int, at: float) -> None:
+        """This instance goes at `at`: admit only what it is predicted to finish before."""
+        self._fleet.servers[slot].gone_at = at
+
+    def drained_at(self, slot: int) -> float:
+        """When it will have answered what it holds (now or earlier when it holds nothing)."""
+        server = self._fleet.servers[slot]
+        if self.is_idle(slot):
+            return self._now
+        batches = -(-int(server.waiting) // int(server.max_batch))
+        return float(server.free_at + batches * server.full_s)
+
+    def is_idle(self, slot: int) -> bool:
+        """Whether it holds no request."""
+        server = self._fleet.servers[slot]
+        return bool(server.in_service + server.waiting == 0)
+
+    def credits(self, slot: int) -> float:
+        """CPU credits it has left."""
+        return float(self._fleet.servers[slot].balance)
+
+    def surplus_vcpu_s(self, slot: int) -> float:
+        """Seconds of vCPUs used beyond its credits since it was added (unlimited types)."""
+        return float(self._fleet.servers[slot].surplus * 60.0)
+
+    def remove(self, slot: int, *, redispatch: bool) -> None:
+        """The instance is gone; what it held is sent elsewhere, or shed where the model forbids that."""
+        server, queue = self._fleet.servers[slot], self._fleet.queue
+        held = int(server.in_service + server.waiting)
+        lost = queue[slot, (server.head + np.arange(held)) % queue.shape[1]]
+        server.in_service = server.waiting = 0
+        self._accepting.discard(slot)
+        self._used.discard(slot)
+        self._free.append(slot)
+        self._relist()
+        for arrived_at in lost:
+            if redispatch:
+                self._send(float(arrived_at))
+            else:
+                kernel.shed(float(arrived_at), self._rules, self._tally)
+
+    def run_until(self, until: float) -> float:
+        """Run to `until`, or to the instant at which the SLO monitor's window missed; returns where it is."""
+        while self._now < until:
+            if self._block_until <= self._now:
+                self._block = self._arrivals(self._block_until, self._block_until + BLOCK_S)
+                self._block_until += BLOCK_S
+                self._index = 0
+            stop = min(until, self._block_until)
+            self._index, code = self._kernel.run(
+                stop, self._block, self._index, self._rows, self._every, *self._state
+            )
+            if code == kernel.QUEUE_FULL:
+                self._fleet = arrays.with_longer_queues(self._fleet)
+            elif code == kernel.BREACHED:
+                self._now = float(self._tally.totals[0].closed_at)
+                break
+            else:
+                self._now = stop
+        return self._now
+
+    def quiet_until(self, at: float) -> None:
+        """The monitor is in its cool-down: do not stop for missed windows before `at`."""
+        self._tally.totals[0].quiet_until = at
+
+    def warm(self, concurrency: int) -> None:
+        """Ping so many Lambda environments at once; those that are not warm start, all are billed."""
+        if self._overflow is None:
+            return
+        self._kernel.settle(self._now, self._every, *self._state)
+        marks = self._pool.marks[0]
+        idle = int(marks.idle)
+        in_flight = int(marks.warm + marks.cold)
+        for _ in range(min(concurrency, self._overflow.concurrency) - in_flight - idle):
+            if not self._kernel.start_environment(
+                self._now, np.nan, self._overflow.cold_start_s, self._rules, self._pool, self._tally
+            ):
+                break
+            self._cold_pings += 1
+        self._warm_pings += idle
+        in_flight = int(marks.warm + marks.cold)
+        note_in_flight(self._pool.belief, self._now, in_flight + idle)
+
+    @property
+    def now(self) -> float:
+        """The instant it was run to."""
+        return self._now
+
+    def window_counts(self, from_s: float, to_s: float) -> Ints:
+        """Arrivals per 5 s window of [from_s, to_s). Shape (windows,)."""
+        first = round(from_s - self._start_at)
+        counts = self._tally.seconds.arrivals[first : round(to_s - self._start_at)]
+        per = int(WINDOW_S)
+        whole = counts.size - counts.size % per
+        sums: Ints = counts[:whole].reshape(-1, per).sum(axis=1)
+        return sums
+
+    def slo_window(self) -> SloWindow | None:
+        """The monitor's last full window."""
+        at = float(self._tally.totals[0].closed_at)
+        if not np.isfinite(at):
+            return None
+        totals = self._tally.totals[0]
+        return SloWindow(closed_at=at, requests=int(totals.last_requests), missed=int(totals.last_missed))
+
+    def lambda_warm(self) -> int:
+        """Lambda environments that the gateways believe to be warm."""
+        return int(believed_warm(self._pool.belief, self._now))
+
+    def served(self) -> Served:
+        """Where the requests so far ended."""
+        totals = self._tally.totals[0]
+        instance, standby, lambda_, shed = (
+            int(n) for n in (totals.instance, totals.standby, totals.lambda_, totals.shed)
+        )
+        arrived = int(self._tally.seconds.arrivals.sum())
+        return Served(
+            instance=instance,
+            standby=standby,
+            lambda_=lambda_,
+            shed=shed,
+            in_flight=arrived - instance - standby - lambda_ - shed,
+        )
+
+    def attained(self) -> float:
+        """Share of the finished requests that were answered in time (1 when none finished)."""
+        served = self.served()
+        finished = served.total - served.in_flight
+        return 1.0 - int(self._tally.seconds.missed.sum()) / finished if finished else 1.0
+
+    def lambda_usage(self) -> LambdaUsage:
+        """What Lambda is billed for, pings included."""
+        if self._overflow is None:
+            return LambdaUsage(requests=0, cold_starts=0, gib_s=0.0)
+        totals = self._tally.totals[0]
+        invocations, cold = int(totals.invocations), int(totals.cold)
+        seconds = (
+            invocations * self._overflow.latency_s + cold * self._overflow.cold_start_s + self._warm_pings * PING_S
+        )
+        return LambdaUsage(
+            requests=invocations + self._cold_pings + self._warm_pings,
+            cold_starts=cold,
+            gib_s=seconds * self._overflow.memory_gib,
+        )
+
+    def invocations(self) -> tuple[int, int]:
+        """Requests that Lambda took, and how many of them started cold."""
+        totals = self._tally.totals[0]
+        return int(totals.invocations), int(totals.cold) - self._cold_pings
+
+    def latency(self) -> Latency:
+        """Latencies of what was answered, from the histogram (0.1 ms wide below 2 s)."""
+        return arrays.summarise(self._tally)
+
+    def seconds(self) -> SecondSeries:
+        """The per-second series of the run."""
+        t = self._tally.seconds
+        return SecondSeries(
+            arrivals=t.arrivals,
+            answered=t.answered,
+            missed=t.missed,
+            to_lambda=t.to_lambda,
+            latency_sum_s=t.latency_sum,
+            latency_max_s=t.latency_max,
+        )
+
+    @property
+    def _state(self) -> tuple[kernel.Rules, kernel.Fleet, kernel.Pool, kernel.Tally]:
+        return self._rules, self._fleet, self._pool, self._tally
+
+    def _send(self, arrived_at: float) -> None:
+        if self._kernel.dispatch(self._now, arrived_at, self._rows, *self._state):
+            self._fleet = arrays.with_longer_queues(self._fleet)
+
+    def _make_room(self, max_batch: int) -> None:
+        if not self._free:
+            have = self._fleet.servers.size
+            self._fleet = arrays.with_more_slots(self._fleet)
+            self._free = list(range(have, self._fleet.servers.size))
+        if self._fleet.batch_s.shape[1] <= max_batch:
+            self._fleet = arrays.with_wider_batches(self._fleet, max_batch)
+
+    def _relist(self) -> None:
+        self._rows = np.array(sorted(self._accepting), np.int64)
+        self._every = np.array(sorted(self._used), np.int64)

@@ -1,0 +1,64 @@
+"""What goes wrong in a replay, and when: drawn from a hazard, or scripted to the minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.errors import Misconfigured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """At `at_s` of the run `share` of the ready spot instances get their notice, of one pool where it is named."""
+
+    at_s: float
+    share: float
+    offering: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise Misconfigured(f"an interruption takes a share in (0, 1], not {self.share}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """From `from_s` to `to_s` (of the run) launches of `offering` (of all where it is empty) are refused."""
+
+    from_s: float
+    to_s: float
+    offering: str = ""
+    code: str = "InsufficientInstanceCapacity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateBoots:
+    """From `from_s` to `to_s` (of the run) boots take `factor` times as long."""
+
+    from_s: float
+    to_s: float
+    factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultScript:
+    """All faults of a run. `stress` multiplies the spot hazard (0 switches drawn interruptions off)."""
+
+    stress: float = 1.0
+    interrupts: tuple[Interrupt, ...] = ()
+    refusals: tuple[Refuse, ...] = ()
+    late_boots: tuple[LateBoots, ...] = ()
+
+    def refusal(self, at_s: float, offering: str) -> Refuse | None:
+        """The refusal that hits a launch of `offering` at `at_s`, if one does."""
+        for refusal in self.refusals:
+            if refusal.from_s <= at_s < refusal.to_s and refusal.offering in ("", offering):
+                return refusal
+        return None
+
+    def boot_factor(self, at_s: float) -> float:
+        """How many times as long a boot takes that begins at `at_s`."""
+        factor = 1.0
+        for late in self.late_boots:
+            if late.from_s <= at_s < late.to_s:
+                factor *= late.factor
+        return factor

@@ -1,0 +1,445 @@
+"""The request engine's inner loop, between two events of the control plane.
+
+Plain Python over arrays that the caller owns; `compiled.py` compiles it together with the dispatch decisions it
+calls. Servers are advanced lazily: a batch that ended by `now` is completed when its instance is next looked at,
+and at the end of each stretch, always with its true finish time. State stands in a few arrays of records, because
+compiled code pays for every array that it hands on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.dispatch.batcher import batch_size
+from mark.dispatch.bouncer import admits, predicted_finish_at
+from mark.dispatch.credits import earned, slowed_s
+from mark.dispatch.overflow import believed_warm, lambda_finish_at, note_in_flight, prefers_lambda
+from mark.dispatch.routing import NONE, SERVER_FIELDS, least_finish, least_outstanding, weighted
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Records = Any
+"""A record array; numpy's stubs cannot name its fields."""
+
+# Why `run` returned.
+DONE, QUEUE_FULL, BREACHED = 0, 1, 2
+# Routing rules, and what becomes of a bounced request, as numbers.
+BY_FINISH, BY_WEIGHT, BY_OUTSTANDING = range(3)
+TO_NOBODY, TO_LAMBDA, TO_SOONER = range(3)
+# Rows of Pool.rings.
+WARM_FINISH, WARM_ARRIVED, COLD_FINISH, COLD_ARRIVED = range(4)
+
+FINE_S, FINE_BINS = 0.0001, 20_000
+COARSE_S, COARSE_BINS = 0.01, 12_000
+HISTOGRAM_BINS = FINE_BINS + COARSE_BINS
+"""Latencies are counted in bins of 0.1 ms up to 2 s and of 10 ms beyond."""
+
+SERVER = np.dtype(
+    [
+        *SERVER_FIELDS.items(),
+        ("head", "i8"),  # place in the ring of the oldest request it holds
+        ("standby", "i8"),
+        ("balance", "f8"),  # CPU credits at balance_at
+        ("balance_at", "f8"),
+        ("burn_per_s", "f8"),  # credits a second of work takes; 0 for types without credits
+        ("earn_per_s", "f8"),
+        ("max_balance", "f8"),
+        ("slow", "f8"),  # how much longer work takes at baseline; 1 for unlimited types
+        ("surplus", "f8"),  # credits used beyond the balance (unlimited types)
+        ("busy_s", "f8"),
+    ]
+)
+SECOND = np.dtype(
+    [
+        ("arrivals", "i8"),
+        ("answered", "i8"),
+        ("missed", "i8"),
+        ("to_lambda", "i8"),
+        ("latency_sum", "f8"),
+        ("latency_max", "f8"),
+    ]
+)
+TOTAL = np.dtype(
+    [
+        *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
+        *((name, "i8") for name in ("invocations", "cold")),
+        *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
+        *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until")),
+    ]
+)
+POOL = np.dtype(
+    [
+        *((name, "i8") for name in ("idle_low", "idle", "warm_head", "warm", "cold_head", "cold")),
+        *((name, "i8") for name in ("starts", "draws")),
+    ]
+)
+
+
+class Rules(NamedTuple):
+    """What does not change during a run."""
+
+    routing: int
+    bounced: int
+    bouncer: bool
+    factor: float
+    shed_late: bool
+    give_up_s: float
+    objective_s: float
+    target: float
+    start_at: float
+    monitor_requests: int
+    monitor_s: float
+    has_lambda: bool
+    lambda_s: float
+    cold_s: float
+    concurrency: int
+    burst: int
+    burst_window_s: float
+
+
+class Fleet(NamedTuple):
+    """One row per instance. servers: records of SERVER; batch_s: shape (slots, largest batch + 1), seconds.
+
+    queue: shape (slots, capacity), rings of arrival times, those in service first.
+    """
+
+    servers: Records
+    queue: Floats
+    batch_s: Floats
+
+
+class Pool(NamedTuple):
+    """Lambda: idle environments as a stack (the last used is used first), calls in flight as rings by finish.
+
+    The rings stay in order because warm and cold calls each take a constant time. marks: one record of POOL;
+    idle_until: shape (concurrency,); rings: shape (4, concurrency); started_at: shape (burst,); belief: what the
+    sender believes (`dispatch/overflow.py`).
+    """
+
+    marks: Records
+    idle_until: Floats
+    rings: Floats
+    started_at: Floats
+    idle_life_s: Floats
+    belief: Ints
+
+
+class Tally(NamedTuple):
+    """What happened. seconds: records of SECOND by second of arrival; totals: one record of TOTAL."""
+
+    seconds: Records
+    histogram: Ints
+    totals: Records
+
+
+def run(
+    until: float,
+    arrivals: Floats,
+    index: int,
+    rows: Ints,
+    every: Ints,
+    rules: Rules,
+    fleet: Fleet,
+    pool: Pool,
+    tally: Tally,
+) -> tuple[int, int]:
+    """Dispatch the arrivals before `until` from `index` on, then bring all servers to `until`.
+
+    rows: the accepting slots, every: all slots in use. Returns the next index and why it stopped: DONE,
+    QUEUE_FULL (grow the rings and call again) or BREACHED (the monitor's window missed the target).
+    """
+    while index < arrivals.size and arrivals[index] < until:
+        now = arrivals[index]
+        index += 1
+        tally.seconds[_second(now, rules, tally)].arrivals += 1
+        if dispatch(now, now, rows, rules, fleet, pool, tally):
+            return index, QUEUE_FULL
+        if _window_closed(now, rules, tally):
+            return index, BREACHED
+    settle(until, every, rules, fleet, pool, tally)
+    return index, DONE
+
+
+def settle(now: float, every: Ints, rules: Rules, fleet: Fleet, pool: Pool, tally: Tally) -> None:
+    """Complete everything that was answered by `now`."""
+    _advance_all(now, every, rules, fleet, tally)
+    _reap(now, rules, pool, tally)
+
+
+def dispatch(
+    now: float, arrived_at: float, rows: Ints, rules: Rules, fleet: Fleet, pool: Pool, tally: Tally
+) -> bool:
+    """Send one request somewhere; True when a queue has become full."""
+    row = _route(now, rows, rules, fleet, tally)
+    if row != NONE:
+        server = fleet.servers[row]
+        if server.in_service > 0 and server.free_at <= now:
+            _advance(row, now, rules, fleet, tally)
+        finish_at = _finish_at(row, now, fleet)
+        in_time = admits(finish_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
+        if finish_at <= server.gone_at and (in_time or not rules.bouncer):
+            return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
+    return _bounce(now, arrived_at, rows, rules, fleet, pool, tally)
+
+
+def _route(now: float, rows: Ints, rules: Rules, fleet: Fleet, tally: Tally) -> int:
+    if rules.routing == BY_WEIGHT:
+        return weighted(rows, fleet.servers)
+    _advance_all(now, rows, rules, fleet, tally)
+    if rules.routing == BY_OUTSTANDING:
+        return least_outstanding(rows, fleet.servers)
+    return least_finish(now, rows, fleet.servers)
+
+
+def _bounce(
+    now: float, arrived_at: float, rows: Ints, rules: Rules, fleet: Fleet, pool: Pool, tally: Tally
+) -> bool:
+    """Its instance did not admit it: Lambda, the instance that finishes first, or nobody."""
+    _advance_all(now, rows, rules, fleet, tally)
+    deadline_at = arrived_at + rules.objective_s
+    row = least_finish(now, rows, fleet.servers)
+    finish_at = _finish_at(row, now, fleet) if row != NONE else np.inf
+    if (
+        rules.bounced != TO_NOBODY
+        and rules.has_lambda
+        and _overflow(now, arrived_at, finish_at, rules, pool, tally)
+    ):
+        return False
+    if row == NONE or (rules.shed_late and finish_at > deadline_at):
+        shed(arrived_at, rules, tally)
+        return False
+    return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
+
+
+def _overflow(now: float, arrived_at: float, instance_at: float, rules: Rules, pool: Pool, tally: Tally) -> bool:
+    """Send it to Lambda if that is where it should go and Lambda takes it."""
+    _reap(now, rules, pool, tally)
+    marks = pool.marks[0]
+    deadline_at = arrived_at + rules.objective_s
+    warm = believed_warm(pool.belief, now)
+    lambda_at = lambda_finish_at(now, marks.warm + marks.cold, warm, rules.lambda_s, rules.cold_s)
+    if rules.shed_late and lambda_at > deadline_at:
+        return False
+    if not prefers_lambda(rules.bounced == TO_LAMBDA, lambda_at, instance_at, deadline_at):
+        return False
+    if not _invoke(now, arrived_at, rules, pool, tally):
+        return False
+    tally.seconds[_second(arrived_at, rules, tally)].to_lambda += 1
+    return True
+
+
+def _finish_at(row: int, now: float, fleet: Fleet) -> float:
+    server = fleet.servers[row]
+    return predicted_finish_at(
+        now, server.free_at, server.waiting, server.max_batch, server.alone_s, server.full_s
+    )
+
+
+def _enqueue_or_shed(
+    row: int, now: float, arrived_at: float, finish_at: float, rules: Rules, fleet: Fleet, tally: Tally
+) -> bool:
+    if finish_at - arrived_at > rules.give_up_s:
+        shed(arrived_at, rules, tally)
+        return False
+    server = fleet.servers[row]
+    capacity = fleet.queue.shape[1]
+    held = server.in_service + server.waiting
+    fleet.queue[row, (server.head + held) % capacity] = arrived_at
+    server.waiting += 1
+    if server.in_service == 0:
+        _start_batch(row, now, fleet)
+    return bool(held + 2 > capacity)
+
+
+def _start_batch(row: int, now: float, fleet: Fleet) -> None:
+    server = fleet.servers[row]
+    size = batch_size(server.waiting, server.max_batch)
+    work_s = fleet.batch_s[row, size]
+    if server.burn_per_s > 0.0:
+        work_s = _spend_credits(row, now, work_s, fleet)
+    server.in_service = size
+    server.waiting -= size
+    server.free_at = now + work_s
+    server.busy_s += work_s
+
+
+def _spend_credits(row: int, now: float, work_s: float, fleet: Fleet) -> float:
+    """Take the batch's credits from the balance; the seconds it takes with what was there.
+
+    The Bouncer sees the speed to come: at baseline once a full batch is no longer covered.
+    """
+    server = fleet.servers[row]
+    elapsed_s = now - server.balance_at
+    balance = earned(server.balance, elapsed_s, server.earn_per_s, server.max_balance)
+    needed = work_s * server.burn_per_s
+    server.balance_at = now
+    server.balance = max(0.0, balance - needed)
+    full_s = fleet.batch_s[row, server.max_batch]
+    pace = 1.0 if server.balance >= full_s * server.burn_per_s else server.slow
+    server.alone_s = fleet.batch_s[row, 1] * pace
+    server.full_s = full_s * pace
+    if server.slow <= 1.0:  # unlimited: full speed, the rest is billed
+        server.surplus += max(0.0, needed - balance)
+        return work_s
+    return slowed_s(balance, needed, work_s, server.slow)
+
+
+def _advance_all(now: float, rows: Ints, rules: Rules, fleet: Fleet, tally: Tally) -> None:
+    for row in rows:
+        server = fleet.servers[row]
+        if server.in_service > 0 and server.free_at <= now:
+            _advance(row, now, rules, fleet, tally)
+
+
+def _advance(row: int, now: float, rules: Rules, fleet: Fleet, tally: Tally) -> None:
+    """Complete the batches that ended by `now` and start what waited behind them."""
+    server = fleet.servers[row]
+    capacity = fleet.queue.shape[1]
+    while server.in_service > 0 and server.free_at <= now:
+        finish_at = server.free_at
+        size = server.in_service
+        for place in range(size):
+            _answer(fleet.queue[row, (server.head + place) % capacity], finish_at, rules, tally)
+        if server.standby:
+            tally.totals[0].standby += size
+        else:
+            tally.totals[0].instance += size
+        server.head = (server.head + size) % capacity
+        server.in_service = 0
+        if server.waiting > 0:
+            _start_batch(row, finish_at, fleet)
+
+
+def _invoke(now: float, arrived_at: float, rules: Rules, pool: Pool, tally: Tally) -> bool:
+    """Call Lambda; False when it throttles (concurrency, or too many new environments at once)."""
+    marks = pool.marks[0]
+    if marks.warm + marks.cold >= rules.concurrency:
+        tally.totals[0].throttled += 1
+        return False
+    if _take_idle(now, pool):
+        slot = (marks.warm_head + marks.warm) % pool.rings.shape[1]
+        pool.rings[WARM_FINISH, slot] = now + rules.lambda_s
+        pool.rings[WARM_ARRIVED, slot] = arrived_at
+        marks.warm += 1
+    elif not start_environment(now, arrived_at, rules.cold_s + rules.lambda_s, rules, pool, tally):
+        return False
+    tally.totals[0].invocations += 1
+    note_in_flight(pool.belief, now, marks.warm + marks.cold)
+    return True
+
+
+def start_environment(
+    now: float, arrived_at: float, busy_s: float, rules: Rules, pool: Pool, tally: Tally
+) -> bool:
+    """Start a new environment, busy for `busy_s`; False when too many were started at once.
+
+    `arrived_at` is NaN for a warm-up ping, which answers nobody.
+    """
+    marks = pool.marks[0]
+    oldest = marks.starts % rules.burst
+    if marks.starts >= rules.burst and now - pool.started_at[oldest] < rules.burst_window_s:
+        tally.totals[0].throttled += 1
+        return False
+    pool.started_at[oldest] = now
+    marks.starts += 1
+    slot = (marks.cold_head + marks.cold) % pool.rings.shape[1]
+    pool.rings[COLD_FINISH, slot] = now + busy_s
+    pool.rings[COLD_ARRIVED, slot] = arrived_at
+    marks.cold += 1
+    tally.totals[0].cold += 1
+    return True
+
+
+def _take_idle(now: float, pool: Pool) -> bool:
+    """Take the environment that was used last; those idle for too long are recycled first."""
+    marks = pool.marks[0]
+    while marks.idle > 0 and pool.idle_until[marks.idle_low] <= now:
+        marks.idle_low = (marks.idle_low + 1) % pool.idle_until.size
+        marks.idle -= 1
+    if marks.idle == 0:
+        return False
+    marks.idle -= 1
+    return True
+
+
+def _reap(now: float, rules: Rules, pool: Pool, tally: Tally) -> None:
+    """Answer the calls that ended by `now`, in order of their end; their environments become idle."""
+    marks = pool.marks[0]
+    room = pool.rings.shape[1]
+    while True:
+        warm_at = pool.rings[WARM_FINISH, marks.warm_head] if marks.warm > 0 else np.inf
+        cold_at = pool.rings[COLD_FINISH, marks.cold_head] if marks.cold > 0 else np.inf
+        finish_at = min(warm_at, cold_at)
+        if finish_at > now:
+            return
+        if warm_at <= cold_at:
+            arrived_at = pool.rings[WARM_ARRIVED, marks.warm_head]
+            marks.warm_head = (marks.warm_head + 1) % room
+            marks.warm -= 1
+        else:
+            arrived_at = pool.rings[COLD_ARRIVED, marks.cold_head]
+            marks.cold_head = (marks.cold_head + 1) % room
+            marks.cold -= 1
+        if not np.isnan(arrived_at):
+            tally.totals[0].lambda_ += 1
+            _answer(arrived_at, finish_at, rules, tally)
+        _make_idle(finish_at, pool)
+
+
+def _make_idle(now: float, pool: Pool) -> None:
+    marks = pool.marks[0]
+    life_s = pool.idle_life_s[marks.draws % pool.idle_life_s.size]
+    marks.draws += 1
+    pool.idle_until[(marks.idle_low + marks.idle) % pool.idle_until.size] = now + life_s
+    marks.idle += 1
+
+
+def _answer(arrived_at: float, finish_at: float, rules: Rules, tally: Tally) -> None:
+    latency_s = finish_at - arrived_at
+    second = tally.seconds[_second(arrived_at, rules, tally)]
+    totals = tally.totals[0]
+    second.answered += 1
+    second.latency_sum += latency_s
+    second.latency_max = max(second.latency_max, latency_s)
+    tally.histogram[_bin(latency_s)] += 1
+    totals.latency_sum += latency_s
+    totals.window_requests += 1
+    if latency_s > rules.objective_s:
+        second.missed += 1
+        totals.window_missed += 1
+
+
+def shed(arrived_at: float, rules: Rules, tally: Tally) -> None:
+    """Refuse a request (503); it counts as missed."""
+    totals = tally.totals[0]
+    tally.seconds[_second(arrived_at, rules, tally)].missed += 1
+    totals.shed += 1
+    totals.window_requests += 1
+    totals.window_missed += 1
+
+
+def _window_closed(now: float, rules: Rules, tally: Tally) -> bool:
+    """Close the monitor's window when it is full; True when it missed the target outside a cool-down."""
+    totals = tally.totals[0]
+    requests, missed = totals.window_requests, totals.window_missed
+    if requests < rules.monitor_requests and now - totals.opened_at < rules.monitor_s:
+        return False
+    totals.last_requests, totals.last_missed = requests, missed
+    totals.window_requests, totals.window_missed = 0, 0
+    totals.opened_at = now
+    totals.closed_at = now
+    return bool(missed > (1.0 - rules.target) * requests and now >= totals.quiet_until)
+
+
+def _second(arrived_at: float, rules: Rules, tally: Tally) -> int:
+    last: int = tally.seconds.size - 1
+    return min(int(arrived_at - rules.start_at), last)
+
+
+def _bin(latency_s: float) -> int:
+    if latency_s < FINE_S * FINE_BINS:
+        return int(latency_s / FINE_S)
+    return min(FINE_BINS + int((latency_s - FINE_S * FINE_BINS) / COARSE_S), HISTOGRAM_BINS - 1)

@@ -1,0 +1,301 @@
+"""One policy on one workload: the production controller on a simulated cloud, from tick to tick.
+
+The loop moves the engine to the next thing that happens (a tick, an event of the cloud, a missed window of the SLO
+monitor), lets it happen, and asks the controller. The fleet of the first plan is there when the run starts, as it
+would be had the service been running before; the load before the run is the history.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, cost_of
+from mark.controller.bundles import PolicyBundle
+from mark.controller.runner import KEEP_HISTORY, Controller, Journal
+from mark.controller.state import Decision, Observation
+from mark.domain.costs import BillLine
+from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
+from mark.domain.fleet import FleetView
+from mark.domain.objective import ModelSpec
+from mark.domain.offering import Offering
+from mark.domain.orders import SloWindow
+from mark.domain.times import CloudTimes
+from mark.ports import Forecaster
+from mark.simulator.arrays import MonitorWindow
+from mark.simulator.cloud import SimulatedCloud
+from mark.simulator.compiled import Kernel
+from mark.simulator.engine import Engine
+from mark.simulator.faults import FaultScript
+from mark.simulator.results import MinuteSeries, RunResult
+from mark.simulator.rng import stream
+from mark.simulator.workload import Workload
+
+RECENT_WINDOWS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What is replayed, apart from the policy. `assumed` names assumed profiles that take part."""
+
+    workload: Workload
+    model: ModelSpec
+    market: str
+    times: CloudTimes
+    faults: FaultScript
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def start_s(self) -> float:
+        """First second of the run."""
+        return float(math.ceil(self.workload.start_s))
+
+    @property
+    def duration_s(self) -> float:
+        """Whole seconds of the run."""
+        return float(math.floor(self.workload.end_s) - math.ceil(self.workload.start_s))
+
+
+def replay(
+    scenario: Scenario,
+    bundle: PolicyBundle,
+    *,
+    kernel: Kernel,
+    forecaster: Forecaster,
+    fallback: Forecaster,
+    journal: Journal,
+    progress: Callable[[float], None],
+) -> RunResult:
+    """Run `bundle` on `scenario`. `progress` is called with the share done, in [0, 1]."""
+    began = time.perf_counter()
+    run = _Run(scenario, bundle, kernel, forecaster, fallback, journal)
+    run.go(progress)
+    return run.result(time.perf_counter() - began)
+
+
+class _Plane:
+    """The DataPlane port over the engine, and the Clock."""
+
+    def __init__(self, engine: Engine, start_s: float) -> None:
+        self._engine = engine
+        self._start_s = start_s
+        self._unit_end = start_s + UNIT_S
+
+    def now(self) -> float:
+        return self._engine.now
+
+    def demand(self) -> DemandUnit | None:
+        if self._engine.now < self._unit_end:
+            return None
+        start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
+        windows = self._engine.window_counts(start_at, start_at + UNIT_S)
+        count = int(windows.sum())
+        return DemandUnit(
+            start_at=start_at,
+            count=count,
+            mean_rps=count / UNIT_S,
+            max_rps=float(windows.max()) / WINDOW_S,
+        )
+
+    def slo_window(self) -> SloWindow | None:
+        return self._engine.slo_window()
+
+    def lambda_warm(self) -> int:
+        return self._engine.lambda_warm()
+
+    def recent_rps(self) -> tuple[float, ...]:
+        whole = math.floor((self._engine.now - self._start_s) / WINDOW_S) * WINDOW_S
+        last = self._start_s + whole
+        first = max(self._start_s, last - RECENT_WINDOWS * WINDOW_S)
+        return tuple((self._engine.window_counts(first, last) / WINDOW_S).tolist())
+
+
+class _Recorder:
+    """Passes ticks on to the journal and keeps what the plots need."""
+
+    def __init__(self, journal: Journal, minutes: int, start_s: float, lead_units: int) -> None:
+        self._journal = journal
+        self._start_s = start_s
+        self._lead = lead_units
+        self.forecast = np.full(minutes, np.nan)
+        self.failures: dict[str, int] = {}
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+        self._journal.append(before, seen, decision)
+        for fact in seen.facts:
+            if fact.kind in ("forecast-failed", "plan-failed"):
+                text = f"{fact.kind}: {fact.error}"
+                self.failures[text] = self.failures.get(text, 0) + 1
+        if seen.forecast is None:
+            return
+        lead = min(self._lead, len(seen.forecast) - 1)
+        minute = round((seen.forecast.start_at - self._start_s) / UNIT_S) + lead
+        if 0 <= minute < self.forecast.size:
+            self.forecast[minute] = seen.forecast.max_at(0.5)[lead]
+
+
+class _Run:
+    def __init__(
+        self,
+        scenario: Scenario,
+        bundle: PolicyBundle,
+        kernel: Kernel,
+        forecaster: Forecaster,
+        fallback: Forecaster,
+        journal: Journal,
+    ) -> None:
+        policy, workload = bundle.controller, scenario.workload
+        self._scenario, self._bundle = scenario, bundle
+        self._start_s, self._end_s = scenario.start_s, scenario.start_s + scenario.duration_s
+        monitor = policy.monitor
+        self._engine = Engine(
+            kernel_=kernel,
+            arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, self._end_s)),
+            slo=policy.slo,
+            dispatch=bundle.dispatch,
+            overflow=policy.overflow,
+            start_at=self._start_s,
+            duration_s=scenario.duration_s,
+            rng=stream(workload.seed, "lambda"),
+            monitor=MonitorWindow(requests=monitor.requests, seconds=monitor.seconds)
+            if monitor
+            else MonitorWindow(),
+        )
+        if monitor is None:
+            self._engine.quiet_until(math.inf)
+        offerings = (*policy.offerings, *policy.fallbacks)
+        if policy.standby:
+            offerings = (*offerings, policy.standby.offering)
+        self._offerings: dict[str, Offering] = {offering.name: offering for offering in offerings}
+        self._cloud = SimulatedCloud(
+            engine=self._engine,
+            offerings=self._offerings,
+            times=scenario.times,
+            faults=scenario.faults,
+            seed=workload.seed,
+            start_at=self._start_s,
+            redispatch=scenario.model.redispatch,
+        )
+        plane = _Plane(self._engine, self._start_s)
+        self._minutes = math.ceil(scenario.duration_s / UNIT_S)
+        self._recorder = _Recorder(journal, self._minutes, self._start_s, policy.lead_units)
+        self._controller = Controller(
+            policy=policy,
+            clock=plane,
+            cloud=self._cloud,
+            data_plane=plane,
+            forecaster=forecaster,
+            fallback=fallback,
+            journal=self._recorder,
+            history=workload.history(self._start_s, KEEP_HISTORY),
+        )
+        self._names = tuple(sorted(self._offerings))
+        self._ready = np.zeros((self._minutes, len(self._names)), np.int64)
+
+    def go(self, progress: Callable[[float], None]) -> None:
+        """From the first fleet to the end of the run."""
+        period_s = self._bundle.controller.period_s
+        self._cloud.prewarmed = True
+        self._tick()
+        self._cloud.prewarmed = False
+        next_tick = self._start_s + period_s
+        next_minute, minute = self._start_s, 0
+        while self._engine.now < self._end_s:
+            if self._engine.now >= next_minute:
+                self._note_ready(minute)
+                minute, next_minute = minute + 1, next_minute + UNIT_S
+                progress((self._engine.now - self._start_s) / self._scenario.duration_s)
+            stop = min(next_tick, next_minute, self._cloud.next_at(), self._end_s)
+            if self._engine.run_until(stop) < stop:
+                self._tick()
+                continue
+            urgent = self._cloud.fire(stop)
+            if stop >= next_tick:
+                next_tick += period_s
+                urgent = True
+            if urgent and stop < self._end_s:
+                self._tick()
+        self._cloud.close(self._end_s)
+        progress(1.0)
+
+    def result(self, wall_s: float) -> RunResult:
+        """What came out of it."""
+        scenario, bundle, engine, cloud = self._scenario, self._bundle, self._engine, self._cloud
+        bill = self._bill()
+        invocations, cold = engine.invocations()
+        capacity = np.array([self._offerings[name].capacity_rps for name in self._names])
+        return RunResult(
+            policy=bundle.name,
+            market=scenario.market,
+            model=scenario.model.name,
+            trace=scenario.workload.trace.name,
+            seed=scenario.workload.seed,
+            start_at=self._start_s,
+            duration_s=scenario.duration_s,
+            slo=bundle.controller.slo,
+            served=engine.served(),
+            attained=engine.attained(),
+            latency=engine.latency(),
+            cost=cost_of(bill),
+            bill=bill,
+            cold_starts=cold,
+            lambda_invocations=invocations,
+            assumed_profiles=scenario.assumed,
+            launches=cloud.launches,
+            refusals=cloud.refusals,
+            interruptions=cloud.interruptions,
+            wakes=cloud.wakes,
+            wall_s=wall_s,
+            seconds=engine.seconds(),
+            minutes=MinuteSeries(
+                offerings=self._names,
+                ready=self._ready,
+                capacity_rps=self._ready * capacity,
+                forecast_max_rps=self._recorder.forecast,
+            ),
+            notes=tuple(f"{text} ({count} times)" for text, count in self._recorder.failures.items()),
+        )
+
+    def _tick(self) -> None:
+        decision = self._controller.tick()
+        if self._bundle.controller.monitor is not None:
+            self._engine.quiet_until(decision.state.quiet_until)
+
+    def _note_ready(self, minute: int) -> None:
+        ready = self._cloud.ready()
+        self._ready[minute] = [ready.get(name, 0) for name in self._names]
+
+    def _bill(self) -> tuple[BillLine, ...]:
+        bundle, cloud = self._bundle, self._cloud
+        prices = {
+            name: offering.usd_per_hour
+            * (bundle.gpu_price_factor if offering.instance_type.accelerator else bundle.cpu_price_factor)
+            for name, offering in self._offerings.items()
+        }
+        surplus = {
+            name: offering.instance_type.credits.surplus_usd_per_vcpu_hour
+            for name, offering in self._offerings.items()
+            if offering.instance_type.credits
+        }
+        lines = bill_instances(cloud.usages, prices, surplus_usd_per_vcpu_hour=surplus)
+        overflow = bundle.controller.overflow
+        if overflow is not None:
+            lines += bill_lambda(self._engine.lambda_usage(), overflow)
+        if not bundle.overhead:
+            return lines + bill_disks(asleep_s=cloud.asleep_s, running_s=0.0)
+        seconds = self._engine.seconds().arrivals
+        served = self._engine.served()
+        return (
+            *lines,
+            *bill_disks(asleep_s=cloud.asleep_s, running_s=cloud.running_s),
+            *bill_overhead(
+                float(seconds.max(initial=0)),
+                self._scenario.duration_s,
+                requests=served.total,
+                payload_mib=self._scenario.model.payload_mib,
+            ),
+        )
