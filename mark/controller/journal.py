@@ -122,16 +122,8 @@ def deviations(header: Header, ticks: Iterable[Tick]) -> Iterator[Deviation]:
 def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, history: Demand) -> Plan | None:
     if seen.forecast is None:
         return None
-    request = plan_request(
-        state,
-        policy,
-        now=seen.now,
-        fleet=seen.fleet,
-        facts=seen.facts,
-        history=history,
-        forecast=seen.forecast,
-        recent_rps=seen.recent_rps,
-    )
+    bare = replace(seen, forecast=None, plan=None)
+    request = plan_request(state, bare, policy, history=history, forecast=seen.forecast)
     try:
         return plan_fleet(request, policy)
     except PlanInfeasible:

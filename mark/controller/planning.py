@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from mark.controller.policy import ControllerPolicy
-from mark.controller.state import State
-from mark.controller.step import running_counts
+from mark.controller.state import Observation, State
+from mark.controller.step import learn, running_counts
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import unknown
-from mark.domain.fleet import FleetView
 from mark.domain.offering import Offering
-from mark.domain.orders import Fact, LaunchRefused
 from mark.domain.plan import Plan, PlanRequest
 from mark.planner.baselines import plan_nothing, plan_static, plan_target_tracking, plan_two_windows
 from mark.planner.greedy import plan_greedy
@@ -41,22 +39,14 @@ def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
 
 
 def plan_request(
-    state: State,
-    policy: ControllerPolicy,
-    *,
-    now: float,
-    fleet: FleetView,
-    facts: Sequence[Fact],
-    history: Demand,
-    forecast: Forecast,
-    recent_rps: tuple[float, ...] = (),
+    state: State, seen: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
 ) -> PlanRequest:
-    """What the planner is asked at `now`, before `step` has seen this tick."""
-    running = running_counts(state, fleet)
-    refused = {fact.offering for fact in facts if isinstance(fact, LaunchRefused)}
-    refused.update(name for name, until in state.unavailable if until > now)
+    """What the planner is asked at a tick that saw `seen` (still without forecast and plan)."""
+    known = learn(state, seen, policy)
+    running = running_counts(known, seen.fleet)
+    refused = {name for name, _ in known.unavailable}
     return PlanRequest(
-        now=now,
+        now=seen.now,
         history=tail(history, KEEP_UNITS),
         forecast=forecast,
         offerings=_candidates(policy, refused, {name for name, _ in running}),
@@ -64,8 +54,8 @@ def plan_request(
         slo=policy.slo,
         overflow=policy.overflow,
         lead_units=policy.lead_units,
-        ready_history=state.ready_history,
-        recent_rps=recent_rps,
+        ready_history=known.ready_history,
+        recent_rps=seen.recent_rps,
     )
 
 

@@ -7,6 +7,7 @@ sets the clock and calls `tick` at each period and whenever something happened.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Protocol
 
 from mark.controller.planning import plan_fleet, plan_request
@@ -16,8 +17,7 @@ from mark.controller.step import step
 from mark.domain.demand import HORIZON, Demand, Forecast
 from mark.domain.errors import MarkError, PlanInfeasible
 from mark.domain.fleet import FleetView
-from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed
-from mark.domain.plan import Plan
+from mark.domain.orders import ForecastFailed, LaunchRefused, PlanFailed
 from mark.ports import Clock, Cloud, DataPlane, Forecaster
 
 KEEP_HISTORY = 14 * 24 * 60
@@ -65,64 +65,53 @@ class Controller:
         unit = self._data_plane.demand()
         if unit is not None:
             self._history = self._history.followed_by(unit, KEEP_HISTORY)
-        fleet = self._cloud.observe()
-        facts = list(self._cloud.facts())
-        forecast, plan, recent = self._plan_if_due(now, fleet, facts)
         seen = Observation(
             now=now,
-            fleet=fleet,
+            fleet=self._cloud.observe(),
             demand=unit,
-            forecast=forecast,
-            plan=plan,
-            facts=tuple(facts),
+            facts=tuple(self._cloud.facts()),
             slo=self._data_plane.slo_window(),
             lambda_warm=self._data_plane.lambda_warm(),
-            recent_rps=recent,
         )
+        if self._plan_is_due(seen):
+            seen = self._with_plan(seen)
         decision = step(self.state, seen, self.policy)
         self._journal.append(self._fleet, seen, decision)
-        self.state, self._fleet = decision.state, fleet
+        self.state, self._fleet = decision.state, seen.fleet
         for order in decision.orders:
             self._cloud.submit(order)
         return decision
 
-    def _plan_if_due(
-        self, now: float, fleet: FleetView, facts: list[Fact]
-    ) -> tuple[Forecast | None, Plan | None, tuple[float, ...]]:
-        """Forecast and plan once a period, and at once when a launch was refused. Failures are facts."""
-        refused = any(isinstance(fact, LaunchRefused) for fact in facts)
-        if now < self._plan_at and not refused:
-            return None, None, ()
-        if now >= self._plan_at:
-            self._plan_at = now + self.policy.period_s
-        forecast = self._forecast(now, facts)
-        recent = self._data_plane.recent_rps()
-        request = plan_request(
-            self.state,
-            self.policy,
-            now=now,
-            fleet=fleet,
-            facts=facts,
-            history=self._history,
-            forecast=forecast,
-            recent_rps=recent,
-        )
-        try:
-            return forecast, plan_fleet(request, self.policy), recent
-        except PlanInfeasible as error:
-            facts.append(PlanFailed(error=str(error), at=now))
-            return forecast, None, recent
+    def _plan_is_due(self, seen: Observation) -> bool:
+        """Once a period, and at once when a launch was refused."""
+        refused = any(isinstance(fact, LaunchRefused) for fact in seen.facts)
+        due = seen.now >= self._plan_at
+        if due:
+            self._plan_at = seen.now + self.policy.period_s
+        return due or refused
 
-    def _forecast(self, now: float, facts: list[Fact]) -> Forecast:
+    def _with_plan(self, seen: Observation) -> Observation:
+        """What was seen, with forecast and plan; what fails becomes a fact and the last plan stays."""
+        seen = replace(seen, recent_rps=self._data_plane.recent_rps())
+        forecast, failed = self._forecast(seen.now)
+        seen = replace(seen, facts=(*seen.facts, *failed))
+        request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
+        try:
+            return replace(seen, forecast=forecast, plan=plan_fleet(request, self.policy))
+        except PlanInfeasible as error:
+            fact = PlanFailed(error=str(error), at=seen.now)
+            return replace(seen, forecast=forecast, facts=(*seen.facts, fact))
+
+    def _forecast(self, now: float) -> tuple[Forecast, tuple[ForecastFailed, ...]]:
         try:
             forecast = self._forecaster.forecast(self._history, HORIZON)
             _check(forecast)
         except (MarkError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             # A user's forecaster may fail in any of these ways; planning goes on without it.
             name = type(self._forecaster).__name__
-            facts.append(ForecastFailed(forecaster=name, error=f"{type(error).__name__}: {error}", at=now))
-            return self._fallback.forecast(self._history, HORIZON)
-        return forecast
+            fact = ForecastFailed(forecaster=name, error=f"{type(error).__name__}: {error}", at=now)
+            return self._fallback.forecast(self._history, HORIZON), (fact,)
+        return forecast, ()
 
 
 def _check(forecast: Forecast) -> None:

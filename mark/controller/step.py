@@ -25,7 +25,7 @@ READY_UNITS = 15
 
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
-    state = _learn(state, seen, policy)
+    state = learn(state, seen, policy)
     tokens = Tokens(state.tick)
     if state.plan is None:
         return Decision(state=state, notes=("no plan yet",))
@@ -47,8 +47,11 @@ def running_counts(state: State, fleet: FleetView) -> Counts:
     return tuple(sorted(have.items()))
 
 
-def _learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
-    """Fold what was seen into the state: the plan, arrived and refused launches, expiries."""
+def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
+    """Fold what was seen into the state: the plan, arrived and refused launches, expiries.
+
+    The first half of `step`; the planner is asked from the state it gives.
+    """
     unavailable = {name: until for name, until in state.unavailable if until > seen.now}
     for fact in seen.facts:
         if isinstance(fact, LaunchRefused):
