@@ -45,13 +45,6 @@ class JournalFile:
             raise _unwritable(self._path, error) from error
 
 
-class NoJournal:
-    """Keeps nothing: a replay whose result alone is wanted."""
-
-    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
-        """Forget one tick."""
-
-
 def journal_lines(path: Path) -> Iterator[bytes]:
     """The lines of a journal file."""
     try:

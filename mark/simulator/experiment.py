@@ -1,0 +1,260 @@
+"""An experiment: a model, an objective and a workload, on which any policy can be run and both bounds computed.
+
+The one place where catalogue, policies and simulator are put together; the command line and the studies both use
+it. Forecasters come in through `build_forecaster`, because they are loaded by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
+from mark.catalog.offerings import make_lambda, make_offerings, standby_offering
+from mark.controller.bundles import Ingredients, PolicyBundle, make_bundle
+from mark.controller.journal import Header
+from mark.controller.planning import KEEP_UNITS, tail
+from mark.controller.policy import StandbyPolicy
+from mark.controller.runner import KEEP_HISTORY, Journal
+from mark.controller.state import Decision, Observation
+from mark.dispatch.policy import Late, Routing
+from mark.domain.demand import HORIZON, UNIT_S
+from mark.domain.errors import Misconfigured, PlanInfeasible
+from mark.domain.fleet import FleetView
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import LambdaOffering, Market, Offering
+from mark.domain.plan import Excuse
+from mark.domain.times import CloudTimes
+from mark.planner.bound import BoundInput, bound_usd, floor_usd
+from mark.ports import Forecaster, ForecasterSetup
+from mark.simulator.compiled import Kernel
+from mark.simulator.faults import FaultScript
+from mark.simulator.replay import Scenario, replay
+from mark.simulator.results import RunResult
+from mark.simulator.workload import Workload
+
+BuildForecaster = Callable[[str, ForecasterSetup], Forecaster]
+OpenJournal = Callable[[Header], AbstractContextManager[Journal]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentSpec:
+    """What is asked. `types` limits the offerings; `profile_sets` names further profile files or assumed sets.
+
+    `standby_type` None takes the cheapest burstable type that is profiled and meets the objective, or else the
+    cheapest type; `standby_share` is how much of the planned capacity standbys can bridge, 0 for none.
+    """
+
+    model: ModelSpec
+    slo: Slo
+    market: Market
+    workload: Workload
+    types: tuple[str, ...] = ()
+    profile_sets: tuple[str | Path, ...] = ()
+    standby_type: str | None = None
+    standby_share: float = 0.5
+    overflow: bool = True
+    late: Late = Late.SERVE
+    times: CloudTimes = CloudTimes()
+    faults: FaultScript = FaultScript()
+    managed_cpu_factor: float = 1.2
+    managed_gpu_factor: float = 1.4
+    overhead: bool = True
+    prices: PriceSnapshot | None = None
+    cache_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Parts of a policy that are replaced for one run."""
+
+    forecaster: str | None = None
+    routing: Routing | None = None
+
+
+class Experiment:
+    """Offerings, standbys and overflow for a spec, and the runs on it."""
+
+    def __init__(self, spec: ExperimentSpec, *, kernel: Kernel, build_forecaster: BuildForecaster) -> None:
+        self.spec = spec
+        self._kernel = kernel
+        self._build = build_forecaster
+        self.prices = spec.prices or load_prices()
+        self._profiles = load_profiles(spec.model.name, spec.profile_sets)
+        self.warnings = self._profiles.warnings
+        self.offerings, self.excuses = self._offerings(spec.market)
+        self.on_demand, _ = self._offerings(Market.ON_DEMAND)
+        if not self.offerings:
+            why = "; ".join(f"{excuse.offering}: {excuse.reason}" for excuse in self.excuses)
+            raise Misconfigured(f"nothing can serve {spec.model.name} within the objective: {why}")
+        self.overflow, self.overflow_excuse = self._overflow()
+        self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Assumed profiles that take part."""
+        return self._profiles.assumed
+
+    @cached_property
+    def ingredients(self) -> Ingredients:
+        """What policies are made of."""
+        spec = self.spec
+        return Ingredients(
+            slo=spec.slo,
+            market=spec.market,
+            offerings=self.offerings,
+            on_demand=self.on_demand,
+            overflow=self.overflow,
+            standby=self.standby,
+            history=self.setup(seed=0).history,
+            late=spec.late,
+            managed_cpu_factor=spec.managed_cpu_factor,
+            managed_gpu_factor=spec.managed_gpu_factor,
+        )
+
+    def setup(self, seed: int, progress: Callable[[str, float], None] | None = None) -> ForecasterSetup:
+        """What forecasters are built from: the load before the run, and for an oracle the load to come."""
+        workload = self.spec.workload
+        start_s = self._scenario.start_s
+        known_until = min(workload.trace.duration_s, workload.end_s + HORIZON * UNIT_S)
+        return ForecasterSetup(
+            history=workload.history(start_s, KEEP_HISTORY),
+            seed=seed,
+            cache_dir=self.spec.cache_dir,
+            truth=workload.demand(start_s, known_until),
+            progress=progress,
+        )
+
+    def bundle(self, policy: str, overrides: Overrides | None = None) -> PolicyBundle:
+        """The policy of that name for this experiment."""
+        bundle = make_bundle(policy, self.ingredients)
+        changed = overrides or Overrides()
+        if changed.forecaster is not None:
+            bundle = replace(bundle, forecaster=changed.forecaster)
+        if changed.routing is not None:
+            bundle = replace(bundle, dispatch=replace(bundle.dispatch, routing=changed.routing))
+        return bundle if self.spec.overhead else replace(bundle, overhead=False)
+
+    def run(
+        self,
+        policy: str,
+        *,
+        overrides: Overrides | None = None,
+        open_journal: OpenJournal | None = None,
+        progress: Callable[[str, float], None] = lambda _label, _share: None,
+    ) -> RunResult:
+        """Replay one policy. `progress` is called with what is done and the share of it."""
+        bundle = self.bundle(policy, overrides)
+        setup = self.setup(self.spec.workload.seed, progress)
+        forecaster = self._build(bundle.forecaster, setup)
+        fallback = self._build("last-value", setup)
+        header = Header(
+            policy=bundle.controller,
+            catalogue=f"{self.prices.region} {self.prices.date}",
+            seed=self.spec.workload.seed,
+            history=tail(setup.history, KEEP_UNITS),
+        )
+        opened = open_journal(header) if open_journal else nullcontext(_Unwritten())
+        with opened as journal:
+            return replay(
+                self._scenario,
+                bundle,
+                kernel=self._kernel,
+                forecaster=forecaster,
+                fallback=fallback,
+                journal=journal,
+                progress=lambda share: progress(f"replaying {policy}", share),
+            )
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Bound and floor, USD; None where no fleet with perfect knowledge could serve (no overflow in time)."""
+        scenario = self._scenario
+        counts = self.spec.workload.second_counts(scenario.start_s, scenario.start_s + scenario.duration_s)
+        given = BoundInput(
+            arrivals=counts.astype(np.float64),
+            offerings=self.offerings,
+            overflow=self.overflow,
+            slo=self.spec.slo,
+            times=self.spec.times,
+            standbys=(self.standby.offering,) if self.standby else (),
+        )
+        found: list[float | None] = []
+        for solve in (bound_usd, floor_usd):
+            try:
+                found.append(solve(given))
+            except PlanInfeasible:
+                found.append(None)
+        return found[0], found[1]
+
+    @cached_property
+    def _scenario(self) -> Scenario:
+        spec = self.spec
+        return Scenario(
+            workload=spec.workload,
+            model=spec.model,
+            market=spec.market.value,
+            times=spec.times,
+            faults=spec.faults,
+            assumed=self.assumed,
+        )
+
+    def _offerings(self, market: Market) -> tuple[tuple[Offering, ...], tuple[Excuse, ...]]:
+        spec = self.spec
+        return make_offerings(
+            spec.model,
+            slo=spec.slo,
+            prices=self.prices,
+            profiles=self._profiles,
+            market=market,
+            types=spec.types,
+            times=spec.times,
+        )
+
+    def _overflow(self) -> tuple[LambdaOffering | None, Excuse | None]:
+        if not self.spec.overflow:
+            return None, Excuse(offering="lambda", reason="switched off in the configuration")
+        return make_lambda(self.spec.model, self._profiles, self.spec.slo)
+
+    def _standby(self) -> StandbyPolicy:
+        spec = self.spec
+        name = spec.standby_type or self._cheapest_standby()
+        offering = standby_offering(
+            spec.model,
+            slo=spec.slo,
+            prices=self.prices,
+            profiles=self._profiles,
+            instance_type=name,
+            times=spec.times,
+        )
+        return StandbyPolicy(offering=offering, cover_share=spec.standby_share)
+
+    def _cheapest_standby(self) -> str:
+        """The cheapest per request of the burstable types that can serve, or of all where none can."""
+        spec = self.spec
+        profiled = set(self._profiles.instance_types)
+        burstable = tuple(item.name for item in self.prices.types if item.credits and item.name in profiled)
+        able: tuple[Offering, ...] = ()
+        if burstable:
+            able, _ = make_offerings(
+                spec.model,
+                slo=spec.slo,
+                prices=self.prices,
+                profiles=self._profiles,
+                market=Market.ON_DEMAND,
+                types=burstable,
+                times=spec.times,
+            )
+        choice = able or self.on_demand
+        return min(choice, key=lambda o: (o.usd_per_hour / o.capacity_rps, o.name)).instance_type.name
+
+
+class _Unwritten:
+    """A journal that nobody asked for."""
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+        """Forget one tick."""
