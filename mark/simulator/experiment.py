@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -60,8 +60,8 @@ class ExperimentSpec:
     standby_share: float = 0.5
     overflow: bool = True
     late: Late = Late.SERVE
-    times: CloudTimes = CloudTimes()
-    faults: FaultScript = FaultScript()
+    times: CloudTimes = field(default_factory=CloudTimes)
+    faults: FaultScript = field(default_factory=FaultScript)
     managed_cpu_factor: float = 1.2
     managed_gpu_factor: float = 1.4
     overhead: bool = True
