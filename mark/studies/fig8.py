@@ -1,0 +1,10 @@
+"""MArk's fig8."""
+
+from __future__ import annotations
+
+from mark.studies.study import Study, StudyContext
+
+
+def mark_fig8(context: StudyContext) -> Study:
+    """Not there yet."""
+    raise NotImplementedError(context.seed)

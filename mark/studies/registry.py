@@ -1,0 +1,18 @@
+"""The studies by name: what `mark reproduce` offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mark.studies.fig8 import mark_fig8
+from mark.studies.fig9 import mark_fig9
+from mark.studies.study import Study, StudyContext
+from mark.studies.table5 import mark_table5
+
+__all__ = ["STUDIES", "Study", "StudyContext"]
+
+STUDIES: dict[str, Callable[[StudyContext], Study]] = {
+    "mark-table5": mark_table5,
+    "mark-fig8": mark_fig8,
+    "mark-fig9": mark_fig9,
+}

@@ -1,0 +1,174 @@
+"""What a study is given and what it gives: rows of our numbers beside the published ones, and curves to draw.
+
+One row is one quantity, so that every number of ours has its own `published` and `claim` beside it. `published` is
+None where the paper only draws a figure; `claim` then says what its text states. Tables are views of the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from mark.simulator.compiled import Kernel
+from mark.simulator.experiment import BuildForecaster
+
+
+def _silent(_label: str, _share: float) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyContext:
+    """What every study runs with. `trace` replaces a study's generated load where it takes one.
+
+    `progress` is called with what is done and the share of the whole study, in [0, 1].
+    """
+
+    kernel: Kernel
+    build_forecaster: BuildForecaster
+    cache_dir: Path | None
+    seed: int
+    trace: Path | None = None
+    progress: Callable[[str, float], None] = _silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One quantity of one case. `where` names the case: pairs of a column and its value, in reading order.
+
+    `unit` is that of `ours` and `published`; `notes` say what a reader must know before comparing them.
+    """
+
+    where: tuple[tuple[str, str | int], ...]
+    quantity: str
+    unit: str
+    ours: float | None
+    published: float | None = None
+    claim: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The row as plain JSON; what is not a finite number is null."""
+        return {
+            **dict(self.where),
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "ours": _finite(self.ours),
+            "published": _finite(self.published),
+            "claim": self.claim,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A table: the rows that have exactly the columns `index`, one line per case, one column per quantity."""
+
+    title: str
+    index: tuple[str, ...]
+    quantities: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A line of a plot. x, y: same length; a NaN in y is a gap."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Curves over one axis. `level` is a horizontal line (the objective), `marks` vertical ones with their text."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    level: tuple[float, str] | None = None
+    marks: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A study that was run. `findings` say in sentences where ours and the published differ."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    assumptions: tuple[str, ...]
+    views: tuple[View, ...]
+    series: tuple[Plot, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The document of `mark reproduce --json`; docs/studies.md says what its figures mean."""
+        return {
+            "study": self.name,
+            "rows": [row.document() for row in self.rows],
+            "assumptions": list(self.assumptions),
+        }
+
+    def tables(self) -> list[Table]:
+        """One rich table per view. A cell reads `ours (published)`."""
+        return [_table(view, self.rows) for view in self.views]
+
+    def figures(self) -> dict[str, str]:
+        """One SVG file's text per plot, by the plot's name."""
+        from mark.studies.drawing import svg_of  # noqa: PLC0415 - matplotlib takes a second to import
+
+        return {plot.name: svg_of(plot) for plot in self.series}
+
+
+def _table(view: View, rows: tuple[Row, ...]) -> Table:
+    cases: dict[tuple[str | int, ...], dict[str, Row]] = {}
+    notes: dict[str, None] = {}
+    for row in rows:
+        if tuple(column for column, _ in row.where) != view.index or row.quantity not in view.quantities:
+            continue
+        cases.setdefault(tuple(value for _, value in row.where), {})[row.quantity] = row
+        case = " ".join(str(value) for _, value in row.where)
+        notes |= {f"{case}: {note}": None for note in row.notes}
+    table = Table(
+        title=view.title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        caption="\n".join(f"- {escape(note)}" for note in notes) or None,
+        caption_justify="left",
+    )
+    for column in view.index:
+        table.add_column(column, no_wrap=True)
+    for quantity in view.quantities:
+        table.add_column(quantity.replace("_", "\n"), justify="right", no_wrap=True)
+    for case, found in cases.items():
+        table.add_row(*(str(value) for value in case), *(_cell(found.get(name)) for name in view.quantities))
+    return table
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    ours = _number(row.ours, row.unit)
+    return ours if row.published is None else f"{ours} ({_number(row.published, row.unit)})"
+
+
+def _number(value: float | None, unit: str) -> str:
+    if value is None or not math.isfinite(value):
+        return "-"
+    digits = {"ms": 0, "count": 0, "share": 4, "rps": 1}.get(unit, 2)
+    return f"{value:,.{digits}f}"
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN and no Infinity."""
+    return float(value) if value is not None and math.isfinite(value) else None
