@@ -42,27 +42,31 @@ def rules(
     overflow: LambdaOffering | None,
     start_at: float,
     monitor: MonitorWindow,
-) -> kernel.Rules:
+) -> kernel.Record:
     """The rules of a run as numbers."""
-    return kernel.Rules(
-        routing=_ROUTING[dispatch.routing],
-        bounced=_BOUNCED[dispatch.bounced],
-        bouncer=dispatch.admission_factor is not None,
-        factor=dispatch.admission_factor or 0.0,
-        shed_late=dispatch.late is Late.SHED,
-        give_up_s=dispatch.give_up_s,
-        objective_s=slo.latency_s,
-        target=slo.target,
-        start_at=start_at,
-        monitor_requests=monitor.requests,
-        monitor_s=monitor.seconds,
-        has_lambda=overflow is not None,
-        lambda_s=overflow.latency_s if overflow else 0.0,
-        cold_s=overflow.cold_start_s if overflow else 0.0,
-        concurrency=overflow.concurrency if overflow else 0,
-        burst=overflow.burst if overflow else 1,
-        burst_window_s=overflow.burst_window_s if overflow else 0.0,
-    )
+    values = {
+        "routing": _ROUTING[dispatch.routing],
+        "bounced": _BOUNCED[dispatch.bounced],
+        "bouncer": dispatch.admission_factor is not None,
+        "factor": dispatch.admission_factor or 0.0,
+        "shed_late": dispatch.late is Late.SHED,
+        "give_up_s": dispatch.give_up_s,
+        "objective_s": slo.latency_s,
+        "target": slo.target,
+        "start_at": start_at,
+        "monitor_requests": monitor.requests,
+        "monitor_s": monitor.seconds,
+        "has_lambda": overflow is not None,
+        "lambda_s": overflow.latency_s if overflow else 0.0,
+        "cold_s": overflow.cold_start_s if overflow else 0.0,
+        "concurrency": overflow.concurrency if overflow else 0,
+        "burst": overflow.burst if overflow else 1,
+        "burst_window_s": overflow.burst_window_s if overflow else 0.0,
+    }
+    made = records(kernel.RULES, 1)
+    for name, value in values.items():
+        made[name] = value
+    return made[0]
 
 
 def records(dtype: np.dtype[np.void], count: int) -> kernel.Records:
@@ -103,15 +107,15 @@ def with_longer_queues(old: kernel.Fleet) -> kernel.Fleet:
     return old._replace(queue=np.pad(unrolled, ((0, 0), (0, size))))
 
 
-def pool(made: kernel.Rules, overflow: LambdaOffering | None, rng: np.random.Generator) -> kernel.Pool:
+def pool(made: kernel.Record, overflow: LambdaOffering | None, rng: np.random.Generator) -> kernel.Pool:
     """An empty pool of Lambda environments."""
-    room = max(1, made.concurrency)
+    room = max(1, int(made.concurrency))
     low, high = (overflow.idle_min_s, overflow.idle_max_s) if overflow else (0.0, 1.0)
     return kernel.Pool(
         marks=records(kernel.POOL, 1),
         idle_until=np.zeros(room),
         rings=np.zeros((4, room)),
-        started_at=np.zeros(made.burst),
+        started_at=np.zeros(int(made.burst)),
         idle_life_s=rng.uniform(low, high, LIVES),
         belief=np.zeros((2, BUCKETS), np.int64),
     )

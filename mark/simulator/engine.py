@@ -260,7 +260,7 @@ class Engine:
         )
 
     @property
-    def _state(self) -> tuple[kernel.Rules, kernel.Fleet, kernel.Pool, kernel.Tally]:
+    def _state(self) -> tuple[kernel.Record, kernel.Fleet, kernel.Pool, kernel.Tally]:
         return self._rules, self._fleet, self._pool, self._tally
 
     def _send(self, arrived_at: float) -> None:

@@ -23,9 +23,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Records = Any
 """A record array; numpy's stubs cannot name its fields."""
+Record = Any
+"""One record of it. `rules` is one of RULES: what does not change during a run."""
 
 # Why `run` returned.
-DONE, QUEUE_FULL, BREACHED = 0, 1, 2
+DONE, QUEUE_FULL, BREACHED = range(3)
+# What became of a request that was offered to an instance: taken, taken into the ring's last place, not admitted.
+TAKEN, FULL, BOUNCED = range(3)
 # Routing rules, and what becomes of a bounced request, as numbers.
 BY_FINISH, BY_WEIGHT, BY_OUTSTANDING = range(3)
 TO_NOBODY, TO_LAMBDA, TO_SOONER = range(3)
@@ -70,6 +74,14 @@ TOTAL = np.dtype(
         *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until")),
     ]
 )
+RULES = np.dtype(
+    [
+        *((name, "?") for name in ("bouncer", "shed_late", "has_lambda")),
+        *((name, "i8") for name in ("routing", "bounced", "monitor_requests", "concurrency", "burst")),
+        *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
+        *((name, "f8") for name in ("lambda_s", "cold_s", "burst_window_s")),
+    ]
+)
 POOL = np.dtype(
     [
         *((name, "i8") for name in ("idle_low", "idle", "warm_head", "warm", "cold_head", "cold")),
@@ -78,32 +90,10 @@ POOL = np.dtype(
 )
 
 
-class Rules(NamedTuple):
-    """What does not change during a run."""
-
-    routing: int
-    bounced: int
-    bouncer: bool
-    factor: float
-    shed_late: bool
-    give_up_s: float
-    objective_s: float
-    target: float
-    start_at: float
-    monitor_requests: int
-    monitor_s: float
-    has_lambda: bool
-    lambda_s: float
-    cold_s: float
-    concurrency: int
-    burst: int
-    burst_window_s: float
-
-
 class Fleet(NamedTuple):
     """One row per instance. servers: records of SERVER; batch_s: shape (slots, largest batch + 1), seconds.
 
-    queue: shape (slots, capacity), rings of arrival times, those in service first.
+    queue: shape (slots, capacity), rings of arrival times, those in service first; capacity is a power of two.
     """
 
     servers: Records
@@ -141,7 +131,7 @@ def run(
     index: int,
     rows: Ints,
     every: Ints,
-    rules: Rules,
+    rules: Record,
     fleet: Fleet,
     pool: Pool,
     tally: Tally,
@@ -155,37 +145,49 @@ def run(
         now = arrivals[index]
         index += 1
         tally.seconds[_second(now, rules, tally)].arrivals += 1
-        if dispatch(now, now, rows, rules, fleet, pool, tally):
+        outcome = _offer(now, now, rows, rules, fleet, tally)
+        if outcome == BOUNCED:
+            outcome = _bounce(now, now, rows, rules, fleet, pool, tally)
+        if outcome == FULL:
             return index, QUEUE_FULL
-        if _window_closed(now, rules, tally):
+        if _window_closed(now, rules, tally.totals):
             return index, BREACHED
     settle(until, every, rules, fleet, pool, tally)
     return index, DONE
 
 
-def settle(now: float, every: Ints, rules: Rules, fleet: Fleet, pool: Pool, tally: Tally) -> None:
+def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: Tally) -> None:
     """Complete everything that was answered by `now`."""
     _advance_all(now, every, rules, fleet, tally)
     _reap(now, rules, pool, tally)
 
 
 def dispatch(
-    now: float, arrived_at: float, rows: Ints, rules: Rules, fleet: Fleet, pool: Pool, tally: Tally
+    now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: Tally
 ) -> bool:
     """Send one request somewhere; True when a queue has become full."""
+    outcome = _offer(now, arrived_at, rows, rules, fleet, tally)
+    if outcome == BOUNCED:
+        outcome = _bounce(now, arrived_at, rows, rules, fleet, pool, tally)
+    return bool(outcome == FULL)
+
+
+def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> int:
+    """Route it and let the Bouncer of that instance say whether it stays there."""
     row = _route(now, rows, rules, fleet, tally)
-    if row != NONE:
-        server = fleet.servers[row]
-        if server.in_service > 0 and server.free_at <= now:
-            _advance(row, now, rules, fleet, tally)
-        finish_at = _finish_at(row, now, fleet)
-        in_time = admits(finish_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
-        if finish_at <= server.gone_at and (in_time or not rules.bouncer):
-            return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
-    return _bounce(now, arrived_at, rows, rules, fleet, pool, tally)
+    if row == NONE:
+        return BOUNCED
+    server = fleet.servers[row]
+    if server.in_service > 0 and server.free_at <= now:
+        _advance(row, now, rules, fleet, tally)
+    finish_at = _finish_at(row, now, fleet)
+    in_time = admits(finish_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
+    if finish_at <= server.gone_at and (in_time or not rules.bouncer):
+        return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
+    return BOUNCED
 
 
-def _route(now: float, rows: Ints, rules: Rules, fleet: Fleet, tally: Tally) -> int:
+def _route(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> int:
     if rules.routing == BY_WEIGHT:
         return weighted(rows, fleet.servers)
     _advance_all(now, rows, rules, fleet, tally)
@@ -195,8 +197,8 @@ def _route(now: float, rows: Ints, rules: Rules, fleet: Fleet, tally: Tally) -> 
 
 
 def _bounce(
-    now: float, arrived_at: float, rows: Ints, rules: Rules, fleet: Fleet, pool: Pool, tally: Tally
-) -> bool:
+    now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: Tally
+) -> int:
     """Its instance did not admit it: Lambda, the instance that finishes first, or nobody."""
     _advance_all(now, rows, rules, fleet, tally)
     deadline_at = arrived_at + rules.objective_s
@@ -207,14 +209,14 @@ def _bounce(
         and rules.has_lambda
         and _overflow(now, arrived_at, finish_at, rules, pool, tally)
     ):
-        return False
+        return TAKEN
     if row == NONE or (rules.shed_late and finish_at > deadline_at):
         shed(arrived_at, rules, tally)
-        return False
+        return TAKEN
     return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
 
 
-def _overflow(now: float, arrived_at: float, instance_at: float, rules: Rules, pool: Pool, tally: Tally) -> bool:
+def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, pool: Pool, tally: Tally) -> bool:
     """Send it to Lambda if that is where it should go and Lambda takes it."""
     _reap(now, rules, pool, tally)
     marks = pool.marks[0]
@@ -239,19 +241,19 @@ def _finish_at(row: int, now: float, fleet: Fleet) -> float:
 
 
 def _enqueue_or_shed(
-    row: int, now: float, arrived_at: float, finish_at: float, rules: Rules, fleet: Fleet, tally: Tally
-) -> bool:
+    row: int, now: float, arrived_at: float, finish_at: float, rules: Record, fleet: Fleet, tally: Tally
+) -> int:
     if finish_at - arrived_at > rules.give_up_s:
         shed(arrived_at, rules, tally)
-        return False
+        return TAKEN
     server = fleet.servers[row]
     capacity = fleet.queue.shape[1]
     held = server.in_service + server.waiting
-    fleet.queue[row, (server.head + held) % capacity] = arrived_at
+    fleet.queue[row, (server.head + held) & (capacity - 1)] = arrived_at
     server.waiting += 1
     if server.in_service == 0:
         _start_batch(row, now, fleet)
-    return bool(held + 2 > capacity)
+    return FULL if held + 2 > capacity else TAKEN
 
 
 def _start_batch(row: int, now: float, fleet: Fleet) -> None:
@@ -287,14 +289,14 @@ def _spend_credits(row: int, now: float, work_s: float, fleet: Fleet) -> float:
     return slowed_s(balance, needed, work_s, server.slow)
 
 
-def _advance_all(now: float, rows: Ints, rules: Rules, fleet: Fleet, tally: Tally) -> None:
+def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> None:
     for row in rows:
         server = fleet.servers[row]
         if server.in_service > 0 and server.free_at <= now:
             _advance(row, now, rules, fleet, tally)
 
 
-def _advance(row: int, now: float, rules: Rules, fleet: Fleet, tally: Tally) -> None:
+def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: Tally) -> None:
     """Complete the batches that ended by `now` and start what waited behind them."""
     server = fleet.servers[row]
     capacity = fleet.queue.shape[1]
@@ -302,18 +304,18 @@ def _advance(row: int, now: float, rules: Rules, fleet: Fleet, tally: Tally) -> 
         finish_at = server.free_at
         size = server.in_service
         for place in range(size):
-            _answer(fleet.queue[row, (server.head + place) % capacity], finish_at, rules, tally)
+            _answer(fleet.queue[row, (server.head + place) & (capacity - 1)], finish_at, rules, tally)
         if server.standby:
             tally.totals[0].standby += size
         else:
             tally.totals[0].instance += size
-        server.head = (server.head + size) % capacity
+        server.head = (server.head + size) & (capacity - 1)
         server.in_service = 0
         if server.waiting > 0:
             _start_batch(row, finish_at, fleet)
 
 
-def _invoke(now: float, arrived_at: float, rules: Rules, pool: Pool, tally: Tally) -> bool:
+def _invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: Tally) -> bool:
     """Call Lambda; False when it throttles (concurrency, or too many new environments at once)."""
     marks = pool.marks[0]
     if marks.warm + marks.cold >= rules.concurrency:
@@ -332,7 +334,7 @@ def _invoke(now: float, arrived_at: float, rules: Rules, pool: Pool, tally: Tall
 
 
 def start_environment(
-    now: float, arrived_at: float, busy_s: float, rules: Rules, pool: Pool, tally: Tally
+    now: float, arrived_at: float, busy_s: float, rules: Record, pool: Pool, tally: Tally
 ) -> bool:
     """Start a new environment, busy for `busy_s`; False when too many were started at once.
 
@@ -365,7 +367,7 @@ def _take_idle(now: float, pool: Pool) -> bool:
     return True
 
 
-def _reap(now: float, rules: Rules, pool: Pool, tally: Tally) -> None:
+def _reap(now: float, rules: Record, pool: Pool, tally: Tally) -> None:
     """Answer the calls that ended by `now`, in order of their end; their environments become idle."""
     marks = pool.marks[0]
     room = pool.rings.shape[1]
@@ -397,7 +399,7 @@ def _make_idle(now: float, pool: Pool) -> None:
     marks.idle += 1
 
 
-def _answer(arrived_at: float, finish_at: float, rules: Rules, tally: Tally) -> None:
+def _answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) -> None:
     latency_s = finish_at - arrived_at
     second = tally.seconds[_second(arrived_at, rules, tally)]
     totals = tally.totals[0]
@@ -412,7 +414,7 @@ def _answer(arrived_at: float, finish_at: float, rules: Rules, tally: Tally) -> 
         totals.window_missed += 1
 
 
-def shed(arrived_at: float, rules: Rules, tally: Tally) -> None:
+def shed(arrived_at: float, rules: Record, tally: Tally) -> None:
     """Refuse a request (503); it counts as missed."""
     totals = tally.totals[0]
     tally.seconds[_second(arrived_at, rules, tally)].missed += 1
@@ -421,9 +423,9 @@ def shed(arrived_at: float, rules: Rules, tally: Tally) -> None:
     totals.window_missed += 1
 
 
-def _window_closed(now: float, rules: Rules, tally: Tally) -> bool:
+def _window_closed(now: float, rules: Record, records: Records) -> bool:
     """Close the monitor's window when it is full; True when it missed the target outside a cool-down."""
-    totals = tally.totals[0]
+    totals = records[0]
     requests, missed = totals.window_requests, totals.window_missed
     if requests < rules.monitor_requests and now - totals.opened_at < rules.monitor_s:
         return False
@@ -434,7 +436,7 @@ def _window_closed(now: float, rules: Rules, tally: Tally) -> bool:
     return bool(missed > (1.0 - rules.target) * requests and now >= totals.quiet_until)
 
 
-def _second(arrived_at: float, rules: Rules, tally: Tally) -> int:
+def _second(arrived_at: float, rules: Record, tally: Tally) -> int:
     last: int = tally.seconds.size - 1
     return min(int(arrived_at - rules.start_at), last)
 
