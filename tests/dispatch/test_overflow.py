@@ -1,0 +1,95 @@
+"""Overflow to Lambda, and CPU credits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.dispatch.credits import earned, slowed_s
+from mark.dispatch.overflow import (
+    BUCKET_S,
+    BUCKETS,
+    WARM_S,
+    believed_warm,
+    lambda_finish_at,
+    note_in_flight,
+    prefers_lambda,
+)
+
+
+def belief() -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    return np.zeros((2, BUCKETS), np.int64)
+
+
+def test_the_largest_number_in_flight_is_believed_warm_for_almost_45_minutes() -> None:
+    made = belief()
+    note_in_flight(made, 1000.0, 3)
+    note_in_flight(made, 1001.0, 7)
+    note_in_flight(made, 1002.0, 2)
+    assert believed_warm(made, 1002.0) == 7
+    assert believed_warm(made, 1001.0 + WARM_S - BUCKET_S) == 7
+    assert believed_warm(made, 1001.0 + WARM_S) == 0
+
+
+@given(
+    notes=st.lists(st.tuples(st.floats(0.0, 8000.0), st.integers(0, 50)), min_size=1, max_size=60),
+    later_s=st.floats(0.0, 4000.0),
+)
+def test_belief_never_outlives_the_shortest_idle_life(notes: list[tuple[float, int]], later_s: float) -> None:
+    made = belief()
+    notes = sorted(notes)
+    for at, in_flight in notes:
+        note_in_flight(made, at, in_flight)
+    now = notes[-1][0] + later_s
+    believed = believed_warm(made, now)
+    assert believed <= max((n for at, n in notes if at > now - WARM_S - 1e-6), default=0)
+    assert believed >= max((n for at, n in notes if at >= now - WARM_S + BUCKET_S), default=0)
+
+
+def test_a_call_beyond_the_warm_environments_starts_cold() -> None:
+    assert lambda_finish_at(5.0, 2, 3, 0.4, 2.9) == pytest.approx(5.4)
+    assert lambda_finish_at(5.0, 3, 3, 0.4, 2.9) == pytest.approx(8.3)
+
+
+@pytest.mark.parametrize(
+    ("always", "lambda_at", "instance_at", "expected"),
+    [
+        (True, 99.0, 10.1, True),  # MArk as published always sends it
+        (False, 10.5, 10.2, True),  # in time on Lambda, although an instance is sooner: it was not admitted
+        (False, 10.7, 10.9, True),  # late everywhere: where it finishes first
+        (False, 10.9, 10.7, False),
+        (False, 13.0, math.inf, True),  # no instance can take it
+        (False, 10.7, 10.7, True),
+    ],
+)
+def test_where_a_bounced_request_goes(always: bool, lambda_at: float, instance_at: float, expected: bool) -> None:
+    assert prefers_lambda(always, lambda_at, instance_at, 10.6) is expected
+
+
+def test_credits_are_earned_up_to_the_ceiling() -> None:
+    assert earned(10.0, 60.0, 0.1, 144.0) == pytest.approx(16.0)
+    assert earned(140.0, 600.0, 0.1, 144.0) == 144.0
+
+
+def test_launch_credits_above_the_ceiling_are_kept_and_not_added_to() -> None:
+    assert earned(200.0, 600.0, 0.1, 144.0) == 200.0
+
+
+def test_work_within_the_balance_runs_at_full_speed_and_the_rest_at_baseline() -> None:
+    assert slowed_s(1.0, 1.0, 0.3, 10.0) == 0.3
+    assert slowed_s(0.5, 1.0, 0.3, 10.0) == pytest.approx(0.15 + 1.5)
+    assert slowed_s(0.0, 1.0, 0.3, 10.0) == pytest.approx(3.0)
+    assert slowed_s(0.0, 0.0, 0.3, 10.0) == 0.3
+
+
+@given(balance=st.floats(0.0, 5.0), needed=st.floats(0.0, 5.0), slow=st.floats(1.0, 20.0))
+def test_slowing_lies_between_full_speed_and_baseline_and_falls_with_credits(
+    balance: float, needed: float, slow: float
+) -> None:
+    took = slowed_s(balance, needed, 1.0, slow)
+    assert 1.0 - 1e-12 <= took <= slow + 1e-9
+    assert slowed_s(balance + 0.5, needed, 1.0, slow) <= took + 1e-12
