@@ -1,0 +1,68 @@
+"""Flags that several commands share, and how they become settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mark.app.settings import Settings, load_settings
+from mark.domain.errors import Misconfigured
+
+Config = Annotated[Path | None, typer.Option(help="Settings file (docs/settings.md); flags override it.")]
+Model = Annotated[str | None, typer.Option(help="Model to serve; `mark models` lists them.")]
+Market = Annotated[str | None, typer.Option(help="How instances are bought: on-demand or spot.")]
+Trace = Annotated[Path | None, typer.Option(help="Trace file (docs/traces.md).")]
+SloMs = Annotated[float | None, typer.Option(help="A request is in time when answered within this.")]
+SloTarget = Annotated[float | None, typer.Option(help="Share of the requests that must be in time.")]
+MeanRps = Annotated[float | None, typer.Option(help="Scale the trace to this mean over the replayed part.")]
+StartS = Annotated[float | None, typer.Option(help="Where the replay starts; what lies before is the history.")]
+DurationS = Annotated[float | None, typer.Option(help="How long the replay lasts.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of all that is drawn.")]
+Types = Annotated[str | None, typer.Option(help="Instance types to choose from, comma list.")]
+Profiles = Annotated[list[str] | None, typer.Option(help="Further profiles: a file or a shipped set; may repeat.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+
+
+def settings_from(config: Path | None, **flags: Any) -> Settings:
+    """Settings of the file under the flags given; each flag is named by its key, with `__` for a dot."""
+    known = {key.replace("__", "."): (flag_name(key), _plain(value)) for key, value in flags.items()}
+    return load_settings(config, known)
+
+
+def flag_name(key: str) -> str:
+    """`objective__latency_ms` is the flag --slo-ms."""
+    return _FLAGS.get(key) or "--" + key.rpartition("__")[2].replace("_", "-")
+
+
+def split_list(values: Sequence[str] | str | None) -> list[str]:
+    """Names of a comma list that may repeat."""
+    given = [values] if isinstance(values, str) else list(values or ())
+    return [name.strip() for value in given for name in value.split(",") if name.strip()]
+
+
+def parse_interrupts(values: Sequence[str] | None) -> list[dict[str, float]]:
+    """`7:0.4` loses 40 % of the spot instances at minute 7."""
+    found = []
+    for value in values or ():
+        minute, _, share = value.partition(":")
+        try:
+            found.append({"at_min": float(minute), "share": float(share)})
+        except ValueError as error:
+            raise Misconfigured(f"--interrupt {value!r} must read MINUTE:SHARE, such as 7:0.4") from error
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+_FLAGS = {
+    "objective__latency_ms": "--slo-ms",
+    "objective__target": "--slo-target",
+    "trace__file": "--trace",
+    "policies": "--policy",
+    "faults__interrupts": "--interrupt",
+}

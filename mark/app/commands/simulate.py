@@ -1,0 +1,81 @@
+"""`mark simulate`: flags and help."""
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+
+EXAMPLES = (
+    "mark simulate --trace load.csv.gz --model inception-v3",
+    "mark simulate --trace load.csv.gz --model inception-v3 --start-s 300 --policy all --out run",
+    "mark simulate --trace load.csv.gz --model inception-v3 --market spot --interrupt 5:0.4 --json",
+)
+
+
+def simulate(
+    *,
+    trace: given.Trace = None,
+    model: given.Model = None,
+    market: given.Market = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Policies, comma list, or all; may repeat. `mark policies` lists them."),
+    ] = None,
+    slo_ms: given.SloMs = None,
+    slo_target: given.SloTarget = None,
+    mean_rps: given.MeanRps = None,
+    start_s: given.StartS = None,
+    duration_s: given.DurationS = None,
+    seed: given.Seed = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report.html, runs.json and the journals; made where missing.")
+    ] = None,
+    forecaster: Annotated[
+        str | None,
+        typer.Option(help="Replace the policies' forecaster: a name, module:attribute or file.py:Name."),
+    ] = None,
+    dispatch: Annotated[str | None, typer.Option(help="Replace the rule that routes requests.")] = None,
+    stress: Annotated[float | None, typer.Option(help="Multiply the hazard of spot interruptions.")] = None,
+    interrupt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MIN:SHARE", help="Take this share of the spot instances at a minute; may repeat."),
+    ] = None,
+    profiles: given.Profiles = None,
+    types: given.Types = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Replay a trace under each policy: what it costs, and whether it keeps the objective.
+
+    The trace before --start-s is the history that forecasters learn from. The first policy's journal is
+    OUT/journal.jsonl, that of each other one OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
+    """
+    settings = given.settings_from(
+        config,
+        trace__file=trace,
+        model=model,
+        market=market,
+        policies=given.split_list(policy),
+        objective__latency_ms=slo_ms,
+        objective__target=slo_target,
+        trace__mean_rps=mean_rps,
+        trace__start_s=start_s,
+        trace__duration_s=duration_s,
+        seed=seed,
+        out=out,
+        forecaster=forecaster,
+        dispatch=dispatch,
+        faults__stress=stress,
+        faults__interrupts=given.parse_interrupts(interrupt),
+        profiles=profiles,
+        offerings__types=given.split_list(types),
+    )
+    from mark.app.simulating import simulate_settings
+
+    simulate_settings(settings, as_json=json)

@@ -1,0 +1,100 @@
+"""The folder that `--out` names: the report, its figures, and a journal per policy.
+
+The first policy's journal lies in the folder itself, that of each other policy in a folder of its name. The first
+failure to write is kept and ends the writing, not the runs: they may have taken hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from mark.controller.bundles import policy_names
+from mark.controller.journal import Header
+from mark.controller.state import Decision, Observation
+from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.fleet import FleetView
+from mark.report.comparison import ComparedRun
+from mark.report.page import write_report
+from mark.telemetry.journal_file import JournalFile
+
+JOURNAL_NAME = "journal.jsonl"
+
+
+class OutFolder:
+    """One run's folder, made where it is missing. `failure` is the first error, None while all is well."""
+
+    def __init__(self, path: Path, *, first_policy: str, title: str, command: str) -> None:
+        self.path = path
+        self.failure: MarkError | None = None
+        self._first = first_policy
+        self._title = title
+        self._command = command
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self.journal_path(first_policy).touch()
+            for name in policy_names():  # what an earlier run left would explain another run
+                (path / name / JOURNAL_NAME).unlink(missing_ok=True)
+        except OSError as error:
+            raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
+
+    def journal_path(self, policy: str) -> Path:
+        """Where a policy's journal is written."""
+        return self.path / JOURNAL_NAME if policy == self._first else self.path / policy / JOURNAL_NAME
+
+    def open_journal(self, header: Header) -> OutJournal:
+        """The journal of a run that begins; it does not raise."""
+        return OutJournal(self, header)
+
+    def write_report(self, runs: Sequence[ComparedRun], assumptions: Sequence[str]) -> Path | None:
+        """Write the page and the document of what has finished; None where the folder has failed."""
+        if self.failure is not None:
+            return None
+        try:
+            return write_report(self.path, runs, title=self._title, command=self._command, assumptions=assumptions)
+        except Misconfigured as error:
+            self.failure = error
+            return None
+
+    def fail(self, error: MarkError) -> None:
+        """Keep the first failure."""
+        self.failure = self.failure or error
+
+
+class OutJournal:
+    """A journal file that stops being written when it cannot be, and tells its folder."""
+
+    def __init__(self, folder: OutFolder, header: Header) -> None:
+        self._folder = folder
+        self._file: JournalFile | None = None
+        path = folder.journal_path(header.policy.name)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            self._file = JournalFile(path, header)
+        except OSError as error:
+            folder.fail(Misconfigured(f"cannot write {path}: {error.strerror}; name another --out"))
+        except Misconfigured as error:
+            folder.fail(error)
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+        """Write one tick."""
+        if self._file is None or self._folder.failure is not None:
+            return
+        try:
+            self._file.append(before, seen, decision)
+        except Misconfigured as error:
+            self._folder.fail(error)
+
+    def __enter__(self) -> OutJournal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.__exit__(kind, error, trace)
+        except Misconfigured as failed:
+            self._folder.fail(failed)

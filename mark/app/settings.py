@@ -1,0 +1,251 @@
+"""Settings: one frozen, validated tree, which is what `mark.yaml` holds. docs/settings.md is generated from it.
+
+Flags override the file, the file overrides the defaults; all are validated together, so an error names the flag
+or the file's key that is wrong. Paths in a file count from the file's folder, paths in flags from the working
+directory. This is the only module of `mark` that reads the environment: where the cache lives.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from mark.dispatch.policy import Late, Routing
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.offering import Market
+
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ObjectiveSettings(_Part):
+    """What is promised. What is left out is the model's own objective."""
+
+    latency_ms: Positive | None = Field(None, description="A request is in time when it is answered within this.")
+    target: Share | None = Field(None, description="Share of the requests that must be in time.")
+    mean_latency_ms: Positive | None = Field(
+        None, description="Mean latency that a plan may reach at most; half of latency_ms when left out."
+    )
+    late: Late = Field(
+        Late.SERVE, description="A request that nobody can serve in time is served late, or shed with a 503."
+    )
+
+
+class OfferingSettings(_Part):
+    """What may be rented."""
+
+    types: tuple[str, ...] = Field(
+        (), description="Instance types to choose from; empty takes all that have a profile and can serve."
+    )
+    overflow: bool = Field(True, description="Whether Lambda takes what the instances cannot serve in time.")
+    standby_type: str | None = Field(
+        None,
+        description="Type of the standbys; left out, the cheapest burstable type that can serve, or any type.",
+    )
+    standby_share: float = Field(
+        0.5, ge=0, le=1, description="Share of the planned capacity that standbys can bridge on spot; 0 for none."
+    )
+
+
+class TraceSettings(_Part):
+    """The load that is replayed (docs/traces.md)."""
+
+    file: Path | None = Field(None, description="Trace file: rates, arrival instants or an ALB access log.")
+    mean_rps: Positive | None = Field(None, description="Scale the trace so that the replayed part has this mean.")
+    start_s: NotNegative = Field(
+        0.0, description="Where the replay starts on the trace's clock; what lies before is the history."
+    )
+    duration_s: Positive | None = Field(None, description="How long the replay lasts; to the end when left out.")
+
+
+class InterruptSettings(_Part):
+    """A scripted loss of spot instances."""
+
+    at_min: NotNegative = Field(description="Minute of the run at which the notices come.")
+    share: Share = Field(description="Share of the ready spot instances that is taken away.")
+    offering: str = Field("", description="Only of this offering, such as c5.large:spot; empty for all.")
+
+
+class RefusalSettings(_Part):
+    """A time in which launches are refused."""
+
+    from_min: NotNegative = Field(description="First minute of the run.")
+    to_min: Positive = Field(description="Minute of the run at which launches succeed again.")
+    offering: str = Field("", description="Only of this offering, such as c5.large:spot; empty for all.")
+
+
+class LateBootSettings(_Part):
+    """A time in which boots take longer."""
+
+    from_min: NotNegative = Field(description="First minute of the run.")
+    to_min: Positive = Field(description="Minute of the run at which boots are as usual again.")
+    factor: Positive = Field(description="How many times as long a boot takes.")
+
+
+class FaultSettings(_Part):
+    """What goes wrong in a replay."""
+
+    stress: NotNegative = Field(
+        1.0, description="Multiplies the hazard of spot interruptions; 0 switches drawn interruptions off."
+    )
+    interrupts: tuple[InterruptSettings, ...] = Field((), description="Scripted losses of spot instances.")
+    refusals: tuple[RefusalSettings, ...] = Field((), description="Times in which launches are refused.")
+    late_boots: tuple[LateBootSettings, ...] = Field((), description="Times in which boots take longer.")
+
+
+class Settings(_Part):
+    """All settings: the content of mark.yaml."""
+
+    model: str | None = Field(None, description="The model that is served; `mark models` lists them.")
+    objective: ObjectiveSettings = Field(ObjectiveSettings(), description="What is promised.")
+    market: Market = Field(Market.ON_DEMAND, description="How instances are bought.")
+    offerings: OfferingSettings = Field(OfferingSettings(), description="What may be rented.")
+    profiles: tuple[str, ...] = Field(
+        (), description="Further latency profiles: files, or names of shipped sets such as assumed-lambda."
+    )
+    prices: Path | None = Field(None, description="Price file; the shipped snapshot when left out.")
+    policies: tuple[str, ...] = Field(
+        ("mark",), min_length=1, description="Policies to run, or all; `mark policies` lists them."
+    )
+    forecaster: str | None = Field(
+        None, description="Replaces the policies' forecaster: a name, module:attribute or path/file.py:Name."
+    )
+    dispatch: Routing | None = Field(None, description="Replaces the policies' rule that routes requests.")
+    trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")
+    faults: FaultSettings = Field(FaultSettings(), description="What goes wrong in a replay.")
+    seed: int = Field(0, ge=0, description="Seed of all that is drawn; the same seed gives the same figures.")
+    out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")
+
+
+def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> Settings:
+    """The settings of `config` (none: the defaults) under `flags`.
+
+    `flags` maps a key such as `objective.target` to the flag's name and its value; None and an empty list were not
+    given. Misconfigured, one line, where the file cannot be read or a value is wrong.
+    """
+    tree = _read(config) if config else {}
+    given = {key: flag for key, (flag, value) in flags.items() if value is not None and value != []}
+    for key, (_, value) in flags.items():
+        if key in given:
+            _put(tree, key, value, str(config))
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        raise _refusal(error.errors()[0], given, config) from error
+
+
+def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where compiled code and trained weights are kept: $MARK_CACHE, $XDG_CACHE_HOME/mark or ~/.cache/mark."""
+    if environment.get("MARK_CACHE"):
+        return Path(environment["MARK_CACHE"]).expanduser()
+    base = environment.get("XDG_CACHE_HOME")
+    return Path(base).expanduser() / "mark" if base else Path.home() / ".cache" / "mark"
+
+
+def _read(config: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Misconfigured(f"cannot read the configuration {config}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Misconfigured(f"cannot read the configuration {config}: it is not UTF-8 text") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        said = getattr(error, "problem", None) or "no YAML"
+        raise Misconfigured(f"{config}{line}: {said}") from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise Misconfigured(f"{config}: a configuration holds keys and values, such as model: inception-v3")
+    return _anchored(tree, config.parent)
+
+
+def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Paths of the file count from its folder. Values of a wrong type are left for validation."""
+    for key in ("prices", "out"):
+        if isinstance(tree.get(key), str):
+            tree[key] = str(folder / tree[key])
+    trace = tree.get("trace")
+    if isinstance(trace, dict) and isinstance(trace.get("file"), str):
+        trace["file"] = str(folder / trace["file"])
+    if isinstance(tree.get("profiles"), list):
+        tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
+    tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})
+    return tree
+
+
+def _anchored_file(value: object, folder: Path, suffix: str) -> object:
+    """A name stays as it is, a file (with its suffix, and maybe `:Name` behind it) counts from the folder."""
+    is_file = isinstance(value, str) and value.partition(":")[0].endswith(suffix)
+    return str(folder / str(value)) if is_file else value
+
+
+def _put(tree: dict[str, Any], key: str, value: object, config: str) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        branch = tree.setdefault(parent, {})
+        if not isinstance(branch, dict):
+            raise Misconfigured(f"{config}: {parent} holds keys and values, not {branch!r}")
+        tree = branch
+    tree[last] = value
+
+
+def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None) -> Misconfigured:
+    """The first thing that is wrong, in one line that names the flag, or the file and its key."""
+    path = tuple(part for part in error["loc"])
+    key = ".".join(str(part) for part in path)
+    flag = next((name for prefix, name in flags.items() if key == prefix or key.startswith(f"{prefix}.")), None)
+    where = flag or f"{config}: {key}"
+    value = error["input"]
+    if error["type"] == "extra_forbidden":
+        parent = ".".join(str(part) for part in path[:-1])
+        kind = f"key in {parent}" if parent else "key"
+        return Misconfigured(f"{config}: {unknown(kind, str(path[-1]), _keys(path[:-1]))}")
+    if error["type"] == "missing":
+        return Misconfigured(f"{where} is missing")
+    choices = _choices(path)
+    if choices and isinstance(value, str):
+        return Misconfigured(f"{where}: {unknown(str(path[-1]), value, choices)}")
+    said = error["msg"].replace("Input should", "should")
+    return Misconfigured(f"{where} {said}, not {value!r}")
+
+
+def _part(path: tuple[int | str, ...]) -> type[BaseModel]:
+    """The part of the tree under a path of keys and indices."""
+    part: type[BaseModel] = Settings
+    for key in path:
+        if isinstance(key, str) and key in part.model_fields:
+            part = next((t for t in types_of(part.model_fields[key].annotation) if issubclass(t, BaseModel)), part)
+    return part
+
+
+def _keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
+    return tuple(_part(path).model_fields)
+
+
+def _choices(path: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The values of the enumeration that a key holds; none where it holds something else."""
+    field = _part(path[:-1]).model_fields.get(str(path[-1]))
+    enums = [t for t in types_of(field.annotation) if issubclass(t, Enum)] if field else []
+    return tuple(str(member.value) for enum in enums for member in enum)
+
+
+def types_of(annotation: Any) -> tuple[type, ...]:
+    """The classes that an annotation is made of: `tuple[Part, ...] | None` gives Part and NoneType."""
+    arguments = getattr(annotation, "__args__", ())
+    if arguments:
+        return tuple(found for argument in arguments for found in types_of(argument))
+    return (annotation,) if isinstance(annotation, type) else ()

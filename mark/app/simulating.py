@@ -1,0 +1,127 @@
+"""Replays, one policy after the other; what is finished is never lost.
+
+After each policy the report is written anew. Whatever ends the runs early (Ctrl-C, a full disk, a policy that
+cannot go on), the finished ones are printed before the command says so.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import typer
+
+from mark.app.out_folder import OutFolder
+from mark.app.settings import Settings
+from mark.app.terminal import Report, note, progress, show, show_json
+from mark.app.wiring import ALL, line_up, make_experiment, overrides_for, warm_engine
+from mark.domain.errors import MarkError, Misconfigured
+from mark.report.comparison import ComparedRun, headline
+from mark.report.documents import simulate_document
+from mark.report.table import comparison_table
+from mark.simulator.experiment import Experiment
+from mark.simulator.workload import Workload
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 + SIGINT."""
+TITLE = "What this traffic costs"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What has finished so far, and what ended the runs early."""
+
+    runs: list[ComparedRun] = field(default_factory=list)
+    failure: MarkError | None = None
+    interrupted: bool = False
+
+
+def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload | None = None) -> None:
+    """Run the policies that the settings name, on `workload` where one is given instead of a trace file.
+
+    Raises the MarkError that ended the runs, and typer.Exit after Ctrl-C, both after what is finished was printed.
+    """
+    experiment = make_experiment(settings, workload=workload)
+    lineup = line_up(settings, experiment)
+    folder = None
+    if settings.out is not None:
+        command = shlex.join(["mark", *sys.argv[1:]])
+        folder = OutFolder(settings.out, first_policy=lineup.policies[0], title=TITLE, command=command)
+    for text in lineup.left_out:
+        note(text)
+    outcome = Outcome()
+    try:
+        with progress() as report:
+            _run_all(settings, experiment, lineup.policies, folder=folder, outcome=outcome, report=report)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    except MarkError as error:
+        outcome.failure = error
+    _print(outcome, folder, as_json=as_json)
+    if outcome.interrupted:
+        note(f"interrupted: {len(outcome.runs)} of {len(lineup.policies)} policies finished")
+        raise typer.Exit(INTERRUPTED)
+    failure = outcome.failure or (folder.failure if folder else None)
+    if failure is not None:
+        raise failure
+
+
+def _run_all(
+    settings: Settings,
+    experiment: Experiment,
+    policies: Sequence[str],
+    *,
+    folder: OutFolder | None,
+    outcome: Outcome,
+    report: Report,
+) -> None:
+    warm_engine(experiment, report)
+    report("computing bound and floor", 0.0)
+    bound_usd, floor_usd = experiment.bounds()
+    for policy in policies:
+        try:
+            result = experiment.run(
+                policy,
+                overrides=overrides_for(policy, settings),
+                open_journal=folder.open_journal if folder else None,
+                progress=report,
+            )
+        except Misconfigured as error:
+            # such as an LSTM without torch, which shows only when it is built
+            if ALL not in settings.policies or policy in settings.policies:
+                raise
+            note(f"{policy} is left out: {error}")
+            continue
+        result = replace(result, notes=(*_remarks(settings, experiment, policy), *result.notes))
+        outcome.runs.append(ComparedRun(result=result, bound_usd=bound_usd, floor_usd=floor_usd))
+        if folder is not None:
+            folder.write_report(outcome.runs, ())
+    if not outcome.runs:
+        raise Misconfigured("no policy could run; the notes above say why")
+
+
+def _remarks(settings: Settings, experiment: Experiment, policy: str) -> tuple[str, ...]:
+    """What a reader of the run must know besides its figures."""
+    changed = overrides_for(policy, settings)
+    replaced = [
+        f"{part} {value} instead of the policy's own"
+        for part, value in (("forecaster", changed.forecaster), ("dispatch", changed.routing))
+        if value is not None
+    ]
+    excuse = experiment.overflow_excuse
+    overflow = [f"Lambda: {excuse.reason}"] if excuse else []
+    return (*replaced, *overflow, *experiment.spec.workload.notes, *experiment.warnings)
+
+
+def _print(outcome: Outcome, folder: OutFolder | None, *, as_json: bool) -> None:
+    if as_json:
+        if outcome.runs or outcome.interrupted:
+            show_json(simulate_document(outcome.runs))
+        return
+    if not outcome.runs:
+        return
+    show(headline(outcome.runs), "", comparison_table(outcome.runs))
+    if folder is not None and folder.failure is None:
+        show("", f"report: {folder.path / 'report.html'}")

@@ -1,0 +1,173 @@
+"""From settings to an experiment. Every name that settings hold is checked here, before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mark.app.plugins import build_forecaster, load_forecaster
+from mark.app.settings import Settings, cache_dir
+from mark.app.terminal import Report
+from mark.catalog.load import load_models, load_prices
+from mark.controller.bundles import policy_names
+from mark.domain.errors import MarkError, Misconfigured, unknown
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import Market
+from mark.simulator.compiled import compiled_kernel
+from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
+from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
+from mark.simulator.generators import constant
+from mark.simulator.traces import read_trace
+from mark.simulator.workload import Workload
+
+ALL = "all"
+"""Stands for every policy that can run."""
+OWN_FORECASTER = ("greedy-oracle",)
+"""Policies whose name says what forecasts: another forecaster does not go into them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineup:
+    """Policies to run, in order, and why others were left out of `all`."""
+
+    policies: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def chosen_model(settings: Settings) -> ModelSpec:
+    """The model that is named; an unknown one is refused with the nearest."""
+    if settings.model is None:
+        raise Misconfigured("name a model with --model; `mark models` lists them")
+    known = load_models()
+    if settings.model not in known:
+        raise unknown("model", settings.model, known)
+    return known[settings.model]
+
+
+def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
+    """The model's objective, where settings do not say otherwise."""
+    asked = settings.objective
+    latency_s = asked.latency_ms / 1000 if asked.latency_ms is not None else model.slo.latency_s
+    target = asked.target if asked.target is not None else model.slo.target
+    return Slo(latency_s=latency_s, target=target, mean_latency_s=(asked.mean_latency_ms or 0.0) / 1000)
+
+
+def chosen_workload(settings: Settings) -> Workload:
+    """The trace, scaled and cut as asked."""
+    asked = settings.trace
+    if asked.file is None:
+        raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
+    trace = read_trace(asked.file)
+    if asked.mean_rps is not None:
+        trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
+    return Workload(trace=trace, seed=settings.seed, start_s=asked.start_s, duration_s=asked.duration_s)
+
+
+def chosen_faults(settings: Settings) -> FaultScript:
+    """The faults, in seconds of the run."""
+    asked = settings.faults
+    return FaultScript(
+        stress=asked.stress,
+        interrupts=tuple(
+            Interrupt(at_s=item.at_min * 60, share=item.share, offering=item.offering) for item in asked.interrupts
+        ),
+        refusals=tuple(
+            Refuse(from_s=item.from_min * 60, to_s=item.to_min * 60, offering=item.offering)
+            for item in asked.refusals
+        ),
+        late_boots=tuple(
+            LateBoots(from_s=item.from_min * 60, to_s=item.to_min * 60, factor=item.factor)
+            for item in asked.late_boots
+        ),
+    )
+
+
+def make_experiment(
+    settings: Settings, *, workload: Workload | None = None, market: Market | None = None
+) -> Experiment:
+    """The experiment that the settings describe, on `workload` where one is given instead of a trace file."""
+    model = chosen_model(settings)
+    check_names(settings)
+    cache = usable_cache()
+    spec = ExperimentSpec(
+        model=model,
+        slo=chosen_slo(settings, model),
+        market=market or settings.market,
+        workload=workload or chosen_workload(settings),
+        types=settings.offerings.types,
+        profile_sets=settings.profiles,
+        standby_type=settings.offerings.standby_type,
+        standby_share=settings.offerings.standby_share,
+        overflow=settings.offerings.overflow,
+        late=settings.objective.late,
+        faults=chosen_faults(settings),
+        prices=load_prices(settings.prices),
+        cache_dir=cache,
+    )
+    return Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)
+
+
+def check_names(settings: Settings) -> None:
+    """Refuse unknown policies, types and forecasters before a trace is read."""
+    for name in settings.policies:
+        if name not in (*policy_names(), ALL):
+            raise unknown("policy", name, (*policy_names(), ALL))
+    prices = load_prices(settings.prices)
+    standby = settings.offerings.standby_type
+    for name in (*settings.offerings.types, *((standby,) if standby else ())):
+        prices.instance_type(name)
+    if settings.forecaster:
+        load_forecaster(settings.forecaster)
+
+
+def overrides_for(policy: str, settings: Settings) -> Overrides:
+    """What the settings replace in one policy."""
+    forecaster = None if policy in OWN_FORECASTER else settings.forecaster
+    return Overrides(forecaster=forecaster, routing=settings.dispatch)
+
+
+def line_up(settings: Settings, experiment: Experiment) -> Lineup:
+    """The policies to run. One that cannot is left out of `all`, and an error where it was named."""
+    named = dict.fromkeys(name for name in settings.policies if name != ALL)
+    if ALL not in settings.policies:
+        for name in named:
+            _check_can_run(name, settings, experiment)
+        return Lineup(policies=tuple(named))
+    able, left_out = [], []
+    for name in policy_names():
+        try:
+            _check_can_run(name, settings, experiment)
+        except MarkError as error:
+            if name in named:
+                raise
+            left_out.append(f"{name} is left out: {error}")
+        else:
+            able.append(name)
+    if not able:
+        raise Misconfigured(f"no policy can run: {'; '.join(left_out)}")
+    return Lineup(policies=tuple(able), left_out=tuple(left_out))
+
+
+def warm_engine(experiment: Experiment, report: Report) -> None:
+    """Have the engine compiled, by a minute of almost no load: the first time on a machine takes some 10 s."""
+    report("compiling the engine (once a machine)", 0.0)
+    workload = Workload(trace=constant(1.0, duration_s=60.0), seed=0)
+    spec = replace(experiment.spec, workload=workload, faults=FaultScript())
+    Experiment(spec, kernel=compiled_kernel(usable_cache()), build_forecaster=build_forecaster).run("reactive")
+
+
+def usable_cache() -> Path:
+    """The cache's folder, made where it is missing."""
+    folder = cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misconfigured(
+            f"cannot make the cache {folder}: {error.strerror}; set MARK_CACHE to another"
+        ) from error
+    return folder
+
+
+def _check_can_run(policy: str, settings: Settings, experiment: Experiment) -> None:
+    bundle = experiment.bundle(policy, overrides_for(policy, settings))
+    load_forecaster(bundle.forecaster)
