@@ -2,7 +2,8 @@
 
 All transitions of a standby are ordered here: launched with role standby; stopped once it is ready for the first
 time; woken while the fleet bridges an interruption; stopped again when what was planned is ready; terminated when
-the pool is too large. `State.awake` names those that were woken, `State.bridging` says that a gap is open.
+the pool is too large. `State.awake` names those that were woken, `State.bridging` says that a gap is open. One
+that still sleeps a period after `State.woke_at` is woken again: the call was lost.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def _bridge(
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     leaving = [i.id for i in seen.fleet if i.role is Role.SERVING and i.interrupt_at is not None]
-    awake = [i for i in pool if i.id in state.awake]
+    lost = InstanceState.STOPPED if seen.now >= state.woke_at + policy.period_s else None
+    awake = [i for i in pool if i.id in state.awake and i.state is not lost]
     short = short_rps(state, seen.fleet, policy)
     if not leaving and short <= 0.0:
         closed = replace(state, bridging=False, awake=())
@@ -61,13 +63,15 @@ def _bridge(
         return closed, [StopStandby(token=tokens.take(), reason=reason, instances=up)]
     if not (leaving or state.bridging):
         return state, []
-    asleep = [i for i in pool if i.state is InstanceState.STOPPED]
+    there = {i.id for i in awake}
+    asleep = [i for i in pool if i.state is InstanceState.STOPPED and i.id not in there]
     asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
     lacking = math.ceil(short / standby.offering.capacity_rps) - len(awake)
     woken = tuple(i.id for i in asleep[: max(0, lacking)])
     state = replace(state, bridging=True, awake=(*(i.id for i in awake), *woken))
     if not woken:
         return state, []
+    state = replace(state, woke_at=seen.now)
     reason = (
         f"{len(leaving)} instances are being taken away, {short:.1f} requests/s short: "
         f"wake {len(woken)} of {len(asleep)} standbys"
@@ -89,6 +93,8 @@ def _size(state: State, standby: StandbyPolicy, pool: list[Instance], tokens: To
     wanted = min(standby.max_count, math.ceil(standby.cover_share * largest / standby.offering.capacity_rps))
     coming = sum(r.count for r in state.requested if r.role is Role.STANDBY)
     have = len(pool) + coming
+    if have < wanted and standby.offering.name in dict(state.unavailable):
+        return []  # refused just now: asked for again when that has expired
     if have < wanted:
         reason = f"{standby.cover_share:.0%} of {largest:.0f} requests/s must be bridgeable: {wanted} standbys"
         return [

@@ -63,6 +63,7 @@ class State:
     quiet_until: float = float("-inf")
     bridging: bool = False
     awake: tuple[str, ...] = ()
+    woke_at: float = float("-inf")
     ready_history: tuple[int, ...] = ()
     last_unit: DemandUnit | None = None
 
