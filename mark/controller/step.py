@@ -106,7 +106,8 @@ def _launches(
     """Launch what is wanted and neither there nor on its way."""
     have = Counter(dict(running_counts(state, seen.fleet)))
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
-    room = policy.max_instances - len(seen.fleet)
+    room = policy.max_instances - len(seen.fleet) - sum(item.count for item in state.requested)
+    room -= sum(o.count for o in ordered if isinstance(o, Launch))
     unavailable = dict(state.unavailable)
     orders: list[Order] = []
     notes: list[str] = []
@@ -137,24 +138,26 @@ def _drains(
     for past in state.wanted:
         for name, count in past.counts:
             floor[name] = max(floor[name], count)
-    staying: dict[str, list[Instance]] = {}
-    for instance in seen.fleet:
-        if instance.role is Role.SERVING and instance.stays:
-            staying.setdefault(instance.offering, []).append(instance)
+    staying = [i for i in seen.fleet if i.role is Role.SERVING and i.stays]
     orders: list[Order] = []
     notes: list[str] = []
     spare_rps = _spare_rps(state, staying, policy)
-    for name, instances in sorted(staying.items()):
+    ready_rps = _spare_rps(state, [i for i in staying if i.state is InstanceState.READY], policy)
+    for name in sorted({i.offering for i in staying}):
+        instances = [i for i in staying if i.offering == name]
         surplus = len(instances) - floor[name]
         if surplus <= 0:
             continue
         usable = _usable_rps(state, policy, name)
+        pending = sum(1 for i in instances if i.state is InstanceState.PENDING)
         if policy.keep_observed and usable > 0:
-            surplus = min(surplus, math.floor(spare_rps / usable))
+            idle = pending + math.floor(ready_rps / usable)  # what boots does not yet carry the load just seen
+            surplus = min(surplus, math.floor(spare_rps / usable), idle)
         if surplus <= 0:
             notes.append(f"kept {len(instances) - floor[name]} {name} more than planned: the load needs them")
             continue
         spare_rps -= surplus * usable
+        ready_rps -= max(0, surplus - pending) * usable
         # Pending ones first (they serve nobody yet), then the youngest: the old base stays.
         instances.sort(key=lambda i: (i.state is not InstanceState.PENDING, -i.launched_at, i.id))
         reason = f"{len(instances)} there, {floor[name]} wanted by every plan of {policy.cooldown_s:g} s"
@@ -163,11 +166,10 @@ def _drains(
     return orders, notes
 
 
-def _spare_rps(state: State, staying: dict[str, list[Instance]], policy: ControllerPolicy) -> float:
-    """Capacity of the ready instances beyond the last unit's largest 5 s rate."""
+def _spare_rps(state: State, instances: list[Instance], policy: ControllerPolicy) -> float:
+    """Capacity of these beyond the last unit's largest 5 s rate."""
     seen_rps = state.last_unit.max_rps if state.last_unit else 0.0
-    there = sum(_usable_rps(state, policy, name) * len(group) for name, group in staying.items())
-    return max(0.0, there - seen_rps)
+    return max(0.0, sum(_usable_rps(state, policy, i.offering) for i in instances) - seen_rps)
 
 
 def _usable_rps(state: State, policy: ControllerPolicy, name: str) -> float:
