@@ -4,7 +4,7 @@ It answers the controller's Cloud port; `next_at` and `fire` let the replay move
 transitions of an instance are made here:
 
     launch: pending (unbilled) -> pending (billed, booting) -> ready -> draining -> gone
-    standby: ready -> draining -> stopped -> pending (waking, billed) -> ready
+    standby: ready -> draining -> stopped -> pending (waking, billed) -> ready, or stopped again
     spot: a notice, then gone after its time; the instance serves what it can finish before
 """
 
@@ -129,7 +129,7 @@ class SimulatedCloud:
                     self._wake(machine)
             case StopStandby():
                 for machine in self._named(order.instances):
-                    self._drain(machine)
+                    self._rest(machine)
             case WarmLambda():
                 self._engine.warm(order.concurrency)
             case _:
@@ -258,6 +258,13 @@ class SimulatedCloud:
         self._engine.stop_accepting(machine.slot)
         self._changed(machine)
         self._drained(machine, now)
+
+    def _rest(self, machine: _Machine) -> None:
+        """Stop a standby: at once while it still wakes, when its last request is answered otherwise."""
+        if machine.state is InstanceState.PENDING:
+            self._stop(machine, self._engine.now)
+        else:
+            self._drain(machine)
 
     def _drained(self, machine: _Machine, now: float) -> None:
         assert machine.slot is not None
