@@ -149,6 +149,8 @@ class Engine:
                 self._fleet = arrays.with_longer_queues(self._fleet)
             elif code == kernel.BREACHED:
                 self._now = float(self._tally.totals[0].closed_at)
+                # Whoever looks at an instance now must not find batches that have ended.
+                self._kernel.settle(self._now, self._every, *self._state)
                 break
             else:
                 self._now = stop
