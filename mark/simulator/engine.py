@@ -166,17 +166,29 @@ class Engine:
             return
         self._kernel.settle(self._now, self._every, *self._state)
         marks = self._pool.marks[0]
-        idle = int(marks.idle)
-        in_flight = int(marks.warm + marks.cold)
-        for _ in range(min(concurrency, self._overflow.concurrency) - in_flight - idle):
+        pings = min(concurrency, self._overflow.concurrency) - int(marks.warm + marks.cold)
+        pinged = self._ping_idle(pings)
+        for _ in range(pings - pinged):
             if not self._kernel.start_environment(
                 self._now, np.nan, self._overflow.cold_start_s, self._rules, self._pool, self._tally
             ):
                 break
             self._cold_pings += 1
-        self._warm_pings += idle
-        in_flight = int(marks.warm + marks.cold)
-        note_in_flight(self._pool.belief, self._now, in_flight + idle)
+        self._warm_pings += pinged
+        note_in_flight(self._pool.belief, self._now, int(marks.warm + marks.cold) + pinged)
+
+    def _ping_idle(self, most: int) -> int:
+        """Use up to `most` idle environments for an instant, which starts their idle lives anew; how many."""
+        marks, idle_until, lives_s = self._pool.marks[0], self._pool.idle_until, self._pool.idle_life_s
+        until = idle_until[(marks.idle_low + np.arange(marks.idle)) % idle_until.size]
+        until = until[until > self._now]
+        count = max(0, min(most, int(until.size)))
+        drawn = lives_s[(marks.draws + np.arange(count)) % lives_s.size]
+        until[until.size - count :] = self._now + drawn
+        idle_until[: until.size] = until
+        marks.idle_low, marks.idle = 0, until.size
+        marks.draws += count
+        return count
 
     @property
     def now(self) -> float:
