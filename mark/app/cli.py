@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from mark import __version__
-from mark.app.commands import simulate
+from mark.app.commands import bound, demo, explain, lists, plan, reproduce, simulate, trace
 from mark.app.terminal import fail, note
 from mark.domain.errors import MarkError
 
@@ -48,12 +48,26 @@ def root(
     """Serve machine-learning models within a latency objective at the least cost."""
 
 
-def _add(group: typer.Typer, command: Callable[..., None], examples: Sequence[str]) -> None:
-    """Add a command whose help ends with its examples, each on a line of its own (which is what \\b asks for)."""
-    group.command(epilog="\n".join(("\b", "Examples:", *(f"  {line}" for line in examples))))(command)
+def _add(group: typer.Typer, name: str, command: Callable[..., None], examples: Sequence[str]) -> None:
+    """Add a command whose help ends with its examples; the backspace keeps each on a line of its own."""
+    group.command(name, epilog="\n".join(("\b", "Examples:", *(f"  {line}" for line in examples))))(command)
 
 
-_add(app, simulate.simulate, simulate.EXAMPLES)
+_add(app, "demo", demo.demo, demo.EXAMPLES)
+_add(app, "simulate", simulate.simulate, simulate.EXAMPLES)
+_add(app, "plan", plan.plan, plan.EXAMPLES)
+_add(app, "bound", bound.bound, bound.EXAMPLES)
+_add(app, "explain", explain.explain, explain.EXAMPLES)
+_add(app, "reproduce", reproduce.reproduce, reproduce.EXAMPLES)
+_add(app, "policies", lists.policies, lists.POLICY_EXAMPLES)
+_add(app, "models", lists.models, lists.MODEL_EXAMPLES)
+traces = typer.Typer(
+    name="trace", help="Traces: import, describe, generate.", no_args_is_help=True, rich_markup_mode=None
+)
+_add(traces, "import", trace.import_trace, trace.IMPORT_EXAMPLES)
+_add(traces, "describe", trace.describe_trace, trace.DESCRIBE_EXAMPLES)
+_add(traces, "generate", trace.generate_trace, trace.GENERATE_EXAMPLES)
+app.add_typer(traces)
 
 
 def main(arguments: list[str] | None = None) -> None:

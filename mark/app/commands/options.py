@@ -22,7 +22,9 @@ StartS = Annotated[float | None, typer.Option(help="Where the replay starts; wha
 DurationS = Annotated[float | None, typer.Option(help="How long the replay lasts.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all that is drawn.")]
 Types = Annotated[str | None, typer.Option(help="Instance types to choose from, comma list.")]
-Profiles = Annotated[list[str] | None, typer.Option(help="Further profiles: a file or a shipped set; may repeat.")]
+Profiles = Annotated[
+    list[str] | None, typer.Option(metavar="SET", help="Further profiles: a file or a shipped set; may repeat.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 
 
@@ -41,6 +43,14 @@ def split_list(values: Sequence[str] | str | None) -> list[str]:
     """Names of a comma list that may repeat."""
     given = [values] if isinstance(values, str) else list(values or ())
     return [name.strip() for value in given for name in value.split(",") if name.strip()]
+
+
+def number_list(flag: str, text: str) -> tuple[float, ...]:
+    """Numbers of a comma list."""
+    try:
+        return tuple(float(item) for item in split_list(text))
+    except ValueError as error:
+        raise Misconfigured(f"{flag} {text!r} must be numbers with commas between them") from error
 
 
 def parse_interrupts(values: Sequence[str] | None) -> list[dict[str, float]]:

@@ -10,7 +10,6 @@ import typer
 
 from mark.app.commands import options as given
 
-
 EXAMPLES = (
     "mark simulate --trace load.csv.gz --model inception-v3",
     "mark simulate --trace load.csv.gz --model inception-v3 --start-s 300 --policy all --out run",
@@ -51,7 +50,7 @@ def simulate(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Replay a trace under each policy: what it costs, and whether it keeps the objective.
+    """Replay a trace under each policy: its cost and latency.
 
     The trace before --start-s is the history that forecasters learn from. The first policy's journal is
     OUT/journal.jsonl, that of each other one OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.

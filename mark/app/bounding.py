@@ -1,0 +1,62 @@
+"""Bound and floor of a trace, and what they mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mark.app.settings import Settings
+from mark.app.terminal import progress, show, show_json
+from mark.app.wiring import make_experiment
+from mark.report.wording import MISSING, count_words, duration_words, percent, usd
+from mark.simulator.experiment import Experiment
+
+
+def bound_settings(settings: Settings, *, as_json: bool) -> None:
+    """Compute and print both."""
+    experiment = make_experiment(settings)
+    with progress() as report:
+        report("computing bound and floor", 0.0)
+        bound_usd, floor_usd = experiment.bounds()
+    document = bound_document(experiment, bound_usd, floor_usd)
+    if as_json:
+        show_json(document)
+        return
+    slo = experiment.spec.slo
+    within = f"within {duration_words(slo.latency_s)}"
+    show(
+        f"{document['trace']}: {count_words(document['requests'])} requests in "
+        f"{duration_words(document['duration_s'])}, {document['model']}, {document['market']}",
+        f"bound {_words(bound_usd)}: the least that serves every request {within}, "
+        "with the trace known in advance",
+        f"floor {_words(floor_usd)}: the least that serves {percent(slo.target)} of them {within}, "
+        "standbys and deferring allowed",
+    )
+    if bound_usd is None:
+        show("There is no bound: without Lambda in time, no fleet can change fast enough to serve every request.")
+    for text in document["assumed_profiles"]:
+        show(f"assumed: {text}")
+
+
+def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> dict[str, Any]:
+    """The document of `mark bound --json` (docs/json.md)."""
+    spec = experiment.spec
+    # a run replays whole seconds
+    start_s, end_s = float(math.ceil(spec.workload.start_s)), float(math.floor(spec.workload.end_s))
+    return {
+        "trace": spec.workload.trace.name,
+        "model": spec.model.name,
+        "market": spec.market.value,
+        "seed": spec.workload.seed,
+        "requests": int(spec.workload.second_counts(start_s, end_s).sum()),
+        "duration_s": end_s - start_s,
+        "slo": {"latency_ms": round(spec.slo.latency_s * 1000, 9), "target": spec.slo.target},
+        "bound_usd": bound_usd,
+        "floor_usd": floor_usd,
+        "offerings": [offering.name for offering in experiment.offerings],
+        "assumed_profiles": list(experiment.assumed),
+    }
+
+
+def _words(amount: float | None) -> str:
+    return MISSING if amount is None else f"{usd(amount)} USD"

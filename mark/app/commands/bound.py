@@ -1,0 +1,52 @@
+"""`mark bound`: flags and help."""
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from mark.app.commands import options as given
+
+EXAMPLES = (
+    "mark bound --trace load.csv.gz --model inception-v3",
+    "mark bound --trace load.csv.gz --model inception-v3 --market spot --json",
+)
+
+
+def bound(
+    *,
+    trace: given.Trace = None,
+    model: given.Model = None,
+    market: given.Market = None,
+    slo_ms: given.SloMs = None,
+    slo_target: given.SloTarget = None,
+    mean_rps: given.MeanRps = None,
+    start_s: given.StartS = None,
+    duration_s: given.DurationS = None,
+    seed: given.Seed = None,
+    types: given.Types = None,
+    profiles: given.Profiles = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """The least that a fleet with perfect knowledge would cost.
+
+    Bound: every request is served in time, the whole trace known in advance. Floor: only the share that the
+    objective asks for, so no run that keeps it serves for less. Both leave the overhead out (gateways, load
+    balancer, store, controllers).
+    """
+    settings = given.settings_from(
+        config,
+        trace__file=trace,
+        model=model,
+        market=market,
+        objective__latency_ms=slo_ms,
+        objective__target=slo_target,
+        trace__mean_rps=mean_rps,
+        trace__start_s=start_s,
+        trace__duration_s=duration_s,
+        seed=seed,
+        offerings__types=given.split_list(types),
+        profiles=profiles,
+    )
+    from mark.app.bounding import bound_settings
+
+    bound_settings(settings, as_json=json)

@@ -1,0 +1,34 @@
+"""`mark explain`: flags and help."""
+# ruff: noqa: PLC0415 - what takes long to import is imported when it is needed
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+EXAMPLES = ("mark explain run", "mark explain run --at 7", "mark explain run --policy reactive --at 2 --json")
+
+
+def explain(
+    run_dir: Annotated[Path, typer.Argument(help="Folder that `mark simulate --out` wrote.")],
+    *,
+    at: Annotated[
+        float | None, typer.Option(metavar="MINUTE", help="Minute of the run; left out, the whole run in short.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="Whose journal; left out, the first policy's.")] = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Why the controller did what it did in a run.
+
+    The journal is folded again: if today's controller would have ordered anything else from the same observations,
+    this says so. --at shows that minute and the ones beside it.
+    """
+    given.settings_from(config)
+    from mark.app.explaining import explain_run
+
+    explain_run(run_dir, minute=at, policy=policy, as_json=json)

@@ -1,0 +1,25 @@
+"""`mark policies` and `mark models`: flags and help."""
+# ruff: noqa: PLC0415 - what takes long to import is imported when it is needed
+
+from __future__ import annotations
+
+from mark.app.commands import options as given
+
+POLICY_EXAMPLES = ("mark policies", "mark policies --json")
+MODEL_EXAMPLES = ("mark models", "mark models --json")
+
+
+def policies(*, json: given.Json = False, config: given.Config = None) -> None:
+    """List policies, forecasters and dispatch rules."""
+    given.settings_from(config)
+    from mark.app.listing import list_policies
+
+    list_policies(as_json=json)
+
+
+def models(*, json: given.Json = False, config: given.Config = None) -> None:
+    """List models, their objectives and where they are profiled."""
+    settings = given.settings_from(config)
+    from mark.app.listing import list_models
+
+    list_models(settings, as_json=json)

@@ -1,0 +1,54 @@
+"""`mark plan`: flags and help."""
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+EXAMPLES = (
+    "mark plan --model inception-v3 --rate 120",
+    "mark plan --model inception-v3 --rate 120 --running c5.large=3,c5.xlarge=1 --market spot --json",
+)
+
+
+def plan(
+    *,
+    model: given.Model = None,
+    rate: Annotated[float | None, typer.Option(help="Requests/s expected for the next hour.")] = None,
+    forecast: Annotated[
+        Path | None,
+        typer.Option(help="Rates expected instead: a CSV of minute,rate, or a trace of timestamp_s,rate_rps."),
+    ] = None,
+    running: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE=N,...", help="Instances that are there already, such as c5.large=3."),
+    ] = None,
+    market: given.Market = None,
+    slo_ms: given.SloMs = None,
+    slo_target: given.SloTarget = None,
+    types: given.Types = None,
+    profiles: given.Profiles = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Plan a fleet once, and say why this one.
+
+    What `mark` would rent now, the score of each offering, and why the others were not taken. The fleet is planned for the minute that lies one lead (5 minutes) ahead.
+    """
+    settings = given.settings_from(
+        config,
+        model=model,
+        market=market,
+        objective__latency_ms=slo_ms,
+        objective__target=slo_target,
+        offerings__types=given.split_list(types),
+        profiles=profiles,
+    )
+    from mark.app.planning import plan_settings
+
+    plan_settings(settings, rate_rps=rate, forecast=forecast, running=given.split_list(running), as_json=json)

@@ -1,0 +1,30 @@
+"""`mark reproduce`: flags and help."""
+# ruff: noqa: PLC0415 - what takes long to import is imported when it is needed
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+EXAMPLES = ("mark reproduce mark-table5", "mark reproduce mark-fig9 --json")
+
+
+def reproduce(
+    study: Annotated[str, typer.Argument(help="mark-table5, mark-fig8 or mark-fig9.")],
+    *,
+    trace: given.Trace = None,
+    seed: given.Seed = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Repeat an experiment of the paper.
+
+    Our numbers stand beside the published ones, with every assumption.
+    """
+    settings = given.settings_from(config, trace__file=trace, seed=seed)
+    from mark.app.reproducing import reproduce_study
+
+    reproduce_study(study, settings, as_json=json)

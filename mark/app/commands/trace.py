@@ -1,0 +1,84 @@
+"""`mark trace`: flags and help of its commands."""
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+Source = Annotated[Path, typer.Argument(help="File of any format of docs/traces.md, gzip or not.")]
+
+IMPORT_EXAMPLES = ("mark trace import load.csv.gz copy.csv.gz --mean-rps 30",)
+DESCRIBE_EXAMPLES = ("mark trace describe load.csv.gz", "mark trace describe load.csv.gz --json")
+GENERATE_EXAMPLES = (
+    "mark trace generate constant --rps 60 --duration-s 900 --out load.csv.gz",
+    "mark trace generate surge --rps 60 --plus 0.75 --at-s 420 --out surge.csv.gz",
+    "mark trace generate mmpp --rates 20,80 --sojourns-s 600,120 --duration-s 7200 --out mmpp.csv.gz",
+    "mark trace generate diurnal-floods --days 2 --out week.csv.gz",
+)
+
+
+def import_trace(
+    source: Source,
+    target: Annotated[
+        Path, typer.Argument(help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
+    ],
+    *,
+    mean_rps: Annotated[float | None, typer.Option(help="Scale to this mean.")] = None,
+    start_s: Annotated[float, typer.Option(help="Leave out what lies before.")] = 0.0,
+    duration_s: Annotated[float | None, typer.Option(help="Leave out what comes after so long.")] = None,
+    config: given.Config = None,
+) -> None:
+    """Turn an access log, raw arrivals or rates into rates in equal bins."""
+    given.settings_from(config)
+    from mark.app.tracing import import_file
+
+    import_file(source, target, mean_rps=mean_rps, start_s=start_s, duration_s=duration_s)
+
+
+def describe_trace(source: Source, *, json: given.Json = False, config: given.Config = None) -> None:
+    """Level, peaks, daily rhythm and burstiness of a trace."""
+    given.settings_from(config)
+    from mark.app.tracing import describe_file
+
+    describe_file(source, as_json=json)
+
+
+def generate_trace(
+    kind: Annotated[str, typer.Argument(help="constant, surge, mmpp or diurnal-floods.")],
+    *,
+    out: Annotated[Path, typer.Option(help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")],
+    rps: Annotated[float, typer.Option(help="constant, surge: rate before the surge.")] = 60.0,
+    plus: Annotated[float, typer.Option(help="surge: rise by this share, 0.5 for +50 %.")] = 0.5,
+    at_s: Annotated[float, typer.Option(help="surge: when it begins.")] = 420.0,
+    rise_s: Annotated[float, typer.Option(help="surge: how long it rises.")] = 120.0,
+    rates: Annotated[str, typer.Option(help="mmpp: rates of the states, requests/s.")] = "20,80",
+    sojourns_s: Annotated[str, typer.Option(help="mmpp: mean stay in each state.")] = "600,120",
+    days: Annotated[int, typer.Option(help="diurnal-floods: how many days.")] = 8,
+    duration_s: Annotated[
+        float | None, typer.Option(help="constant, surge, mmpp: length; 3600, 1800, 86400 when left out.")
+    ] = None,
+    seed: given.Seed = None,
+    config: given.Config = None,
+) -> None:
+    """Draw a trace: constant load, a surge, Markov-modulated load, or days with floods."""
+    settings = given.settings_from(config, seed=seed)
+    from mark.app.tracing import Generator, generate_file
+
+    generator = Generator(
+        kind=kind,
+        rps=rps,
+        plus=plus,
+        at_s=at_s,
+        rise_s=rise_s,
+        rates_rps=given.number_list("--rates", rates),
+        sojourns_s=given.number_list("--sojourns-s", sojourns_s),
+        days=days,
+        duration_s=duration_s,
+        seed=settings.seed,
+    )
+    generate_file(generator, out)

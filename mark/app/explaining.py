@@ -1,0 +1,267 @@
+"""Why the controller did what it did: its journal in words, folded again to see that it still holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mark.app.out_folder import JOURNAL_NAME
+from mark.app.terminal import progress, show, show_json
+from mark.controller.journal import Deviation, Header, Tick, deviations, read_journal
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.fleet import Role
+from mark.domain.orders import Launch, Order, WarmLambda
+from mark.domain.plan import Plan
+from mark.report.explain import ExplainedTick, explain_document, explain_text
+from mark.telemetry.journal_file import journal_lines
+
+BUSIEST = 5
+"""Ticks that are shown where no minute was asked for."""
+BESIDE_MIN = 1.0
+"""Minutes before and after the one asked for that are shown too: the first tick of each, and all that ordered."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one pass over a journal keeps."""
+
+    start_at: float = 0.0
+    end_at: float = 0.0
+    ticks: int = 0
+    launched: Counter[str] = field(default_factory=Counter)
+    ordered: Counter[str] = field(default_factory=Counter)
+    facts: Counter[str] = field(default_factory=Counter)
+    shown: list[ExplainedTick] = field(default_factory=list)
+
+
+def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_json: bool) -> None:
+    """Print the ticks around a minute, or the run in short."""
+    path = find_journal(run_dir, policy)
+    header, ticks = read_journal(journal_lines(path))
+    with progress() as report:
+        report("reading the journal", 0.0)
+        reading = _read(ticks, header, minute)
+        _check_minute(reading, minute)
+        report("folding the journal again", 0.0)
+        header, ticks = read_journal(journal_lines(path))
+        found = list(deviations(header, ticks))
+    if as_json:
+        show_json(_document(header, reading, found))
+        return
+    show(
+        f"{header.policy.name}: {_minutes(reading):.0f} minutes, {reading.ticks:,} ticks", _law(found, reading), ""
+    )
+    if minute is None:
+        show(*_summary(reading), "")
+    show(explain_text(reading.shown))
+
+
+def find_journal(run_dir: Path, policy: str | None) -> Path:
+    """The journal of a policy in a run's folder; without a policy that of the folder itself."""
+    first = run_dir / JOURNAL_NAME
+    if not run_dir.is_dir():
+        raise Misconfigured(f"{run_dir} is no folder; give one that `mark simulate --out` wrote")
+    others = {path.parent.name: path for path in sorted(run_dir.glob(f"*/{JOURNAL_NAME}"))}
+    if not first.is_file():
+        raise Misconfigured(f"{run_dir} holds no {JOURNAL_NAME}; give a folder that `mark simulate --out` wrote")
+    if policy is None:
+        return first
+    header, _ = read_journal(journal_lines(first))
+    known = {header.policy.name: first, **others}
+    if policy not in known:
+        raise unknown(f"policy in {run_dir}", policy, known)
+    return known[policy]
+
+
+def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Reading:
+    reading = Reading()
+    busiest: list[tuple[int, float, ExplainedTick]] = []
+    for tick in ticks:
+        now = tick.seen.now
+        if reading.ticks == 0:
+            reading.start_at = now
+        opens_minute = (
+            reading.ticks == 0 or (now - reading.start_at) // 60 > (reading.end_at - reading.start_at) // 60
+        )
+        reading.ticks, reading.end_at = reading.ticks + 1, now
+        _count(reading, tick)
+        at_min = (now - reading.start_at) / 60
+        if minute is not None:
+            near = minute - BESIDE_MIN <= at_min < minute + 1 + BESIDE_MIN
+            if near and (opens_minute or tick.orders):
+                reading.shown.append(explained(tick, header, reading.start_at))
+        elif tick.orders:
+            busiest.append((-_weight(tick.orders), now, explained(tick, header, reading.start_at)))
+            busiest = sorted(busiest, key=lambda item: item[:2])[:BUSIEST]
+    reading.shown.extend(item for _, _, item in sorted(busiest, key=lambda item: item[1]))
+    return reading
+
+
+def _count(reading: Reading, tick: Tick) -> None:
+    reading.facts.update(fact.kind for fact in tick.seen.facts)
+    for order in tick.orders:
+        reading.ordered[order.kind] += 1
+        if isinstance(order, Launch):
+            reading.launched[order.offering] += order.count
+
+
+def _weight(orders: Sequence[Order]) -> int:
+    """How much a tick changed: instances launched, drained, woken."""
+    return sum(_size(order) for order in orders if not isinstance(order, WarmLambda))
+
+
+def _size(order: Order) -> int:
+    match order:
+        case Launch():
+            return order.count
+        case WarmLambda():
+            return order.concurrency
+        case _:
+            return len(order.instances)
+
+
+def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
+    """One tick in words."""
+    return ExplainedTick(
+        at_s=tick.seen.now - start_at,
+        seen=_seen(tick),
+        forecast=_expected(tick, header),
+        plan=_planned(tick),
+        orders=tuple(_order(order, tick.seen.plan) for order in tick.orders),
+        notes=tick.notes,
+    )
+
+
+def _seen(tick: Tick) -> str:
+    seen = tick.seen
+    parts = []
+    if seen.demand is not None:
+        parts.append(
+            f"{seen.demand.mean_rps:.1f} requests/s in the last minute (at most {seen.demand.max_rps:.1f})"
+        )
+    fleet = Counter((i.offering, str(i.role), str(i.state)) for i in seen.fleet)
+    parts.extend(
+        f"{count} {offering} {state}{'' if role == Role.SERVING else ' (standby)'}"
+        for (offering, role, state), count in sorted(fleet.items())
+    )
+    leaving = sum(1 for i in seen.fleet if i.interrupt_at is not None)
+    if leaving:
+        parts.append(f"{leaving} about to be taken away")
+    if seen.slo is not None:
+        parts.append(f"{seen.slo.missed} of {seen.slo.requests} requests missed in the monitor's window")
+    if seen.lambda_warm:
+        parts.append(f"{seen.lambda_warm} warm Lambda environments")
+    parts.extend(_fact(fact) for fact in seen.facts)
+    return "; ".join(parts) or "no instances"
+
+
+def _fact(fact: Any) -> str:
+    match fact.kind:
+        case "spot-warned":
+            return f"spot notice: {fact.instance} goes in {fact.gone_at - fact.at:.0f} s"
+        case "launch-refused":
+            return f"{fact.count} {fact.offering} refused: {fact.code}"
+        case "forecast-failed":
+            return f"the forecaster {fact.forecaster} failed: {fact.error}"
+        case _:
+            return f"no plan: {fact.error}"
+
+
+def _expected(tick: Tick, header: Header) -> str:
+    forecast = tick.seen.forecast
+    if forecast is None:
+        return "no new forecast at this tick"
+    lead = min(header.policy.lead_units, len(forecast) - 1)
+    peaks = forecast.max_at(0.5)
+    source = f" ({forecast.source})" if forecast.source else ""
+    return (
+        f"at most {peaks[lead]:.1f} requests/s in {lead * forecast.unit_s / 60:g} minutes, "
+        f"{max(peaks):.1f} within {len(forecast) * forecast.unit_s / 60:g}{source}"
+    )
+
+
+def _planned(tick: Tick) -> str:
+    plan = tick.seen.plan
+    if plan is None:
+        return "no new plan at this tick"
+    counts = ", ".join(f"{item.count} {item.offering}" for item in plan.counts) or "nothing"
+    return f"{plan.reason or counts}; {plan.usd_per_hour:.3g} USD/h"
+
+
+def _order(order: Order, plan: Plan | None) -> str:
+    # a launch repeats the plan's reason, which stands above it
+    reason = order.reason.removesuffix(f"; {plan.reason}") if plan and plan.reason else order.reason
+    match order:
+        case Launch():
+            what = f"launch {order.count} {order.offering}" + (" as standby" if order.role is Role.STANDBY else "")
+        case WarmLambda():
+            what = f"keep {order.concurrency} Lambda environments warm"
+        case _:
+            what = f"{order.kind.replace('-', ' ')} {', '.join(order.instances)}"
+    return f"{what}: {reason}"
+
+
+def _check_minute(reading: Reading, minute: float | None) -> None:
+    if minute is not None and not reading.shown:
+        raise Misconfigured(
+            f"the journal runs from minute 0 to {_minutes(reading):.0f}; --at {minute:g} is outside"
+        )
+
+
+def _minutes(reading: Reading) -> float:
+    return (reading.end_at - reading.start_at) / 60
+
+
+def _law(found: Sequence[Deviation], reading: Reading) -> str:
+    if not found:
+        return "folded again, the journal gives the same plans and orders at every tick"
+    first = found[0]
+    minute = (first.at - reading.start_at) / 60
+    return (
+        f"folded again, {len(found)} plans or orders differ from the journal, the first at minute {minute:.1f} "
+        f"({first.what}): another version of the program wrote it"
+    )
+
+
+def _summary(reading: Reading) -> list[str]:
+    lines = []
+    if reading.launched:
+        launched = ", ".join(f"{count} {name}" for name, count in sorted(reading.launched.items()))
+        lines.append(f"launched: {launched}")
+    ordered = ", ".join(f"{count} x {kind}" for kind, count in sorted(reading.ordered.items()))
+    lines.append(f"orders: {ordered or 'none'}")
+    if reading.facts:
+        lines.append(
+            "happened: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(reading.facts.items()))
+        )
+    if reading.shown:
+        lines.append(f"the {len(reading.shown)} ticks that changed most (--at MINUTE shows any other):")
+    return lines
+
+
+def _document(header: Header, reading: Reading, found: Sequence[Deviation]) -> dict[str, Any]:
+    """The document of `mark explain --json` (docs/json.md)."""
+    return {
+        "policy": header.policy.name,
+        "seed": header.seed,
+        "catalogue": header.catalogue,
+        "duration_min": _minutes(reading),
+        "tick_count": reading.ticks,
+        "reproduces": not found,
+        "deviations": [
+            {
+                "at_s": item.at - reading.start_at,
+                "what": item.what,
+                "recorded": item.recorded,
+                "folded": item.folded,
+            }
+            for item in found
+        ],
+        "orders": dict(sorted(reading.ordered.items())),
+        "launched": dict(sorted(reading.launched.items())),
+        "facts": dict(sorted(reading.facts.items())),
+        **explain_document(reading.shown),
+    }

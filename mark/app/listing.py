@@ -1,0 +1,70 @@
+"""What can be named: policies, forecasters, dispatch rules, models and profile sets."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.table import Table
+
+from mark.app.plugins import forecaster_names
+from mark.app.settings import Settings
+from mark.app.terminal import show, show_json
+from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, load_models, load_profiles, shipped_sets
+from mark.controller.bundles import policy_names
+from mark.dispatch.policy import Routing
+from mark.domain.objective import ModelSpec
+from mark.report.wording import duration_words, percent
+
+ABOUT = {
+    "mark": "the paper: greedy plan, LSTM forecast, Bouncer to Lambda, SLO monitor, standbys on spot",
+    "greedy-oracle": "mark with a perfect forecast",
+    "sagemaker": "managed endpoint: one type, target tracking, its price premium",
+    "reactive": "one type, scaled on what was seen in two windows (Knative)",
+    "static-peak": "one type, sized once for the highest minute of the history",
+    "lambda-only": "everything on Lambda",
+}
+"""One line a policy; docs/decisions has the whole."""
+
+
+def list_policies(*, as_json: bool) -> None:
+    """Print policies, forecasters and dispatch rules."""
+    names = [{"name": name, "about": ABOUT.get(name, "")} for name in policy_names()]
+    if as_json:
+        rules = [str(rule) for rule in Routing]
+        show_json({"policies": names, "forecasters": list(forecaster_names()), "dispatch": rules})
+        return
+    grid = Table.grid(padding=(0, 2))
+    for item in names:
+        grid.add_row(item["name"], item["about"])
+    show(grid, "")
+    show(f"forecasters: {', '.join(forecaster_names())} (or module:attribute, or path/file.py:Name)")
+    show(f"dispatch: {', '.join(str(rule) for rule in Routing)}")
+
+
+def list_models(settings: Settings, *, as_json: bool) -> None:
+    """Print models with their objectives and profiled types."""
+    found = [(spec, load_profiles(spec.name, settings.profiles)) for spec in load_models().values()]
+    assumed = [name for name in shipped_sets() if name.startswith(ASSUMED_PREFIX)]
+    if as_json:
+        show_json({"models": [_model_object(*pair) for pair in found], "assumed_sets": assumed})
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in ("model", "objective", "memory", "profiled on"):
+        table.add_column(column, overflow="fold")
+    for spec, profiles in found:
+        objective = f"{percent(spec.slo.target)} in {duration_words(spec.slo.latency_s)}"
+        table.add_row(spec.name, objective, f"{spec.memory_gib:g} GiB", ", ".join(_types(profiles)))
+    show(table, "", f"assumed profile sets, used only when named with --profiles: {', '.join(assumed)}")
+
+
+def _types(profiles: ProfileSet) -> list[str]:
+    return [*profiles.instance_types, *(["lambda"] if profiles.lambda_ else [])]
+
+
+def _model_object(spec: ModelSpec, profiles: ProfileSet) -> dict[str, object]:
+    return {
+        "name": spec.name,
+        "slo": {"latency_ms": round(spec.slo.latency_s * 1000, 9), "target": spec.slo.target},
+        "memory_gib": spec.memory_gib,
+        "payload_mib": spec.payload_mib,
+        "profiled_on": _types(profiles),
+    }

@@ -1,0 +1,243 @@
+"""One plan, with its cost terms and an Excuse for each offering that was not taken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from mark.app.settings import Settings
+from mark.app.terminal import show, show_json
+from mark.app.wiring import check_names, chosen_model, chosen_slo
+from mark.catalog.load import load_prices, load_profiles
+from mark.catalog.offerings import make_lambda, make_offerings
+from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.offering import Market, Offering
+from mark.domain.plan import Excuse, Plan, PlanRequest
+from mark.planner.greedy import CostTerms, plan_greedy, scores
+from mark.simulator.traces import read_trace
+
+MINUTE_HEADER = ("minute", "rate")
+
+
+def plan_settings(
+    settings: Settings, *, rate_rps: float | None, forecast: Path | None, running: Sequence[str], as_json: bool
+) -> None:
+    """Plan for a rate, or for the rates in a file, and print it."""
+    model = chosen_model(settings)
+    check_names(settings)
+    slo = chosen_slo(settings, model)
+    profiles = load_profiles(model.name, settings.profiles)
+    offerings, unfit = make_offerings(
+        model,
+        slo=slo,
+        prices=load_prices(settings.prices),
+        profiles=profiles,
+        market=settings.market,
+        types=settings.offerings.types,
+    )
+    if not offerings:
+        why = "; ".join(f"{excuse.offering}: {excuse.reason}" for excuse in unfit)
+        raise Misconfigured(f"nothing can serve {model.name} within the objective: {why}")
+    request = PlanRequest(
+        now=0.0,
+        history=Demand(end_at=0.0, mean_rps=(), max_rps=()),
+        forecast=_forecast(rate_rps, forecast),
+        offerings=offerings,
+        running=_running(running, settings.market, offerings),
+        slo=slo,
+        overflow=make_lambda(model, profiles, slo)[0] if settings.offerings.overflow else None,
+    )
+    plan, terms = plan_greedy(request), scores(request)
+    excuses = (*plan.excuses, *unfit)
+    if as_json:
+        show_json(plan_document(plan, terms, excuses, assumed=profiles.assumed, settings=settings))
+    else:
+        _show(plan, terms, excuses, assumed=profiles.assumed)
+
+
+def plan_document(
+    plan: Plan,
+    terms: Sequence[CostTerms],
+    excuses: Sequence[Excuse],
+    *,
+    assumed: Sequence[str],
+    settings: Settings,
+) -> dict[str, Any]:
+    """The document of `mark plan --json` (docs/json.md)."""
+    return {
+        "model": settings.model,
+        "market": settings.market.value,
+        "at_s": plan.at,
+        "required_rps": plan.required_rps,
+        "capacity_rps": plan.capacity_rps,
+        "spill_rps": plan.spill_rps,
+        "usd_per_hour": plan.usd_per_hour,
+        "launch_usd": plan.launch_usd,
+        "counts": [
+            {
+                "offering": item.offering,
+                "count": item.count,
+                "kept": item.kept,
+                "usable_rps": item.usable_rps,
+                "usd_per_hour": item.usd_per_hour,
+                "launch_usd": item.launch_usd,
+            }
+            for item in plan.counts
+        ],
+        "scores": [
+            {
+                "offering": term.offering,
+                "usable_rps": term.usable_rps,
+                "span_min": term.span_units,
+                "covered_requests": term.covered_requests,
+                "rent_usd": term.rent_usd,
+                "launch_usd": term.launch_usd,
+                "usd_per_million": _finite(term.usd_per_million),
+                "usd_per_million_running": _finite(term.usd_per_million_running),
+            }
+            for term in terms
+        ],
+        "excuses": [{"offering": item.offering, "reason": item.reason} for item in excuses],
+        "reason": plan.reason,
+        "assumed_profiles": list(assumed),
+    }
+
+
+def read_forecast(path: Path) -> Forecast:
+    """Rates of the units to come, from `minute,rate` rows (minutes 0, 1, 2 ... from now) or from a trace file."""
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except UnicodeDecodeError:
+        lines = []  # gzip: a trace
+    except OSError as error:
+        raise Misconfigured(f"cannot read the forecast {path}: {error.strerror}") from error
+    if lines and tuple(lines[0].lower().split(",")) == MINUTE_HEADER:
+        rates = [_minute_rate(path, number, line) for number, line in enumerate(lines[1:], start=2)]
+        if not rates:
+            raise Misconfigured(f"{path} holds no minute; write rows of minute,rate")
+        return _point(rates, rates, path.name)
+    trace = read_trace(path)
+    per_unit = max(1, round(UNIT_S / trace.bin_s))
+    unit_bins = [trace.rates_rps[at : at + per_unit] for at in range(0, len(trace.rates_rps), per_unit)]
+    repeat = max(1, round(trace.bin_s / UNIT_S))
+    means = [float(bins.mean()) for bins in unit_bins for _ in range(repeat)]
+    peaks = [float(bins.max()) for bins in unit_bins for _ in range(repeat)]
+    return _point(means, peaks, path.name)
+
+
+def _minute_rate(path: Path, number: int, line: str) -> float:
+    fields = line.split(",")
+    try:
+        minute, rate = (float(field) for field in fields)
+    except ValueError as error:
+        raise Misconfigured(f"{path}, line {number}: {line!r} is no row of minute,rate") from error
+    if minute != number - 2:
+        raise Misconfigured(f"{path}, line {number}: minute {minute:g} where {number - 2} follows; leave none out")
+    if not (math.isfinite(rate) and rate >= 0):
+        raise Misconfigured(f"{path}, line {number}: rate {rate:g}; rates are 0 rps or more")
+    return rate
+
+
+def _forecast(rate_rps: float | None, path: Path | None) -> Forecast:
+    if (rate_rps is None) == (path is None):
+        raise Misconfigured("give either --rate or --forecast")
+    if path is not None:
+        return read_forecast(path)
+    assert rate_rps is not None
+    if not (math.isfinite(rate_rps) and rate_rps >= 0):
+        raise Misconfigured(f"--rate must be 0 rps or more, not {rate_rps:g}")
+    return _point([rate_rps], [rate_rps], "--rate")
+
+
+def _point(means: Sequence[float], peaks: Sequence[float], source: str) -> Forecast:
+    """A forecast over the whole horizon; the last rate stays where fewer are given."""
+    missing = max(0, HORIZON - len(means))
+    return point_forecast(
+        0.0,
+        mean_rps=(*means, *[means[-1]] * missing)[:HORIZON],
+        max_rps=(*peaks, *[peaks[-1]] * missing)[:HORIZON],
+        source=source,
+    )
+
+
+def _running(given: Sequence[str], market: Market, offerings: Sequence[Offering]) -> tuple[tuple[str, int], ...]:
+    """`c5.large=3` or `c5.large:spot=3`; a type alone is of the market that is planned for."""
+    known = {offering.name for offering in offerings}
+    counts: dict[str, int] = {}
+    for item in given:
+        name, _, number = item.partition("=")
+        if not number.isdigit():
+            raise Misconfigured(f"--running {item!r} must read TYPE=NUMBER, such as c5.large=3")
+        full = name if ":" in name else f"{name}:{market.value}"
+        if full not in known:
+            raise unknown("offering in --running", full, known)
+        counts[full] = counts.get(full, 0) + int(number)
+    return tuple(sorted(counts.items()))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, assumed: Sequence[str]) -> None:
+    show(
+        f"In {plan.at / 60:g} minutes {plan.required_rps:.4g} requests/s are expected: "
+        f"{plan.usd_per_hour:.4g} USD/h for {plan.capacity_rps:.4g} requests/s, "
+        f"launches {plan.launch_usd:.4g} USD.",
+        "",
+    )
+    if plan.counts:
+        show(_fleet_table(plan), "")
+    show(_score_table(terms), "")
+    if excuses:
+        table = _table("not taken", "why")
+        for item in excuses:
+            table.add_row(item.offering, item.reason)
+        show(table)
+    for text in assumed:
+        show(f"assumed: {text}")
+
+
+def _fleet_table(plan: Plan) -> Table:
+    table = _table("planned", "count", "kept", "requests/s each", "USD/h", "launches USD")
+    for item in plan.counts:
+        launches = item.count - item.kept
+        table.add_row(
+            item.offering,
+            str(item.count),
+            str(item.kept),
+            f"{item.usable_rps:.4g}",
+            f"{item.count * item.usd_per_hour:.4g}",
+            f"{launches * item.launch_usd:.4g}",
+        )
+    return table
+
+
+def _score_table(terms: Sequence[CostTerms]) -> Table:
+    """What Algorithm 1 compares before it takes anything: the cheapest per request covered is taken first."""
+    table = _table("score", "requests/s", "minutes", "covers requests", "rent USD", "launch USD", "USD/million")
+    for term in sorted(terms, key=lambda item: (item.usd_per_million, item.offering)):
+        table.add_row(
+            term.offering,
+            f"{term.usable_rps:.4g}",
+            str(term.span_units),
+            f"{term.covered_requests:,.0f}",
+            f"{term.rent_usd:.4g}",
+            f"{term.launch_usd:.3g}",
+            f"{term.usd_per_million:.4g}" if math.isfinite(term.usd_per_million) else "-",
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for index, column in enumerate(columns):
+        words = index == 0 or column == "why"
+        table.add_column(column, justify="left" if words else "right", overflow="fold")
+    return table
