@@ -40,7 +40,9 @@ def rules(
     slo: Slo,
     dispatch: DispatchPolicy,
     overflow: LambdaOffering | None,
+    *,
     start_at: float,
+    seconds: int,
     monitor: MonitorWindow,
 ) -> kernel.Record:
     """The rules of a run as numbers."""
@@ -54,6 +56,7 @@ def rules(
         "objective_s": slo.latency_s,
         "target": slo.target,
         "start_at": start_at,
+        "last_second": seconds - 1,
         "monitor_requests": monitor.requests,
         "monitor_s": monitor.seconds,
         "has_lambda": overflow is not None,
@@ -112,7 +115,7 @@ def pool(made: kernel.Record, overflow: LambdaOffering | None, rng: np.random.Ge
     room = max(1, int(made.concurrency))
     low, high = (overflow.idle_min_s, overflow.idle_max_s) if overflow else (0.0, 1.0)
     return kernel.Pool(
-        marks=records(kernel.POOL, 1),
+        marks=records(kernel.POOL, 1)[0],
         idle_until=np.zeros(room),
         rings=np.zeros((4, room)),
         started_at=np.zeros(int(made.burst)),
@@ -121,13 +124,13 @@ def pool(made: kernel.Record, overflow: LambdaOffering | None, rng: np.random.Ge
     )
 
 
-def tally(start_at: float, duration_s: float) -> kernel.Tally:
+def tally(start_at: float, seconds: int) -> kernel.Tally:
     """Nothing has happened yet."""
-    totals = records(kernel.TOTAL, 1)
+    totals = records(kernel.TOTAL, 1)[0]
     totals.opened_at = start_at
     totals.closed_at = -np.inf
     return kernel.Tally(
-        seconds=records(kernel.SECOND, int(np.ceil(duration_s))),
+        seconds=records(kernel.SECOND, seconds),
         histogram=np.zeros(kernel.HISTOGRAM_BINS, np.int64),
         totals=totals,
     )
@@ -149,7 +152,7 @@ def summarise(made: kernel.Tally) -> Latency:
     p50, p95, p99 = (float(edges[np.searchsorted(below, q * answered)]) for q in (0.5, 0.95, 0.99))
     used = np.flatnonzero(made.histogram)
     return Latency(
-        mean_s=float(made.totals[0].latency_sum) / answered,
+        mean_s=float(made.totals.latency_sum) / answered,
         p50_s=p50,
         p95_s=p95,
         p99_s=p99,

@@ -6,6 +6,7 @@ happens in `kernel.py`. Slots are reused and the arrays grow by doubling.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -52,10 +53,11 @@ class Engine:
         self._overflow = overflow
         self._start_at = start_at
         self._now = start_at
-        self._rules = arrays.rules(slo, dispatch, overflow, start_at, monitor)
+        seconds = math.ceil(duration_s)
+        self._rules = arrays.rules(slo, dispatch, overflow, start_at=start_at, seconds=seconds, monitor=monitor)
         self._fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1)
         self._pool = arrays.pool(self._rules, overflow, rng)
-        self._tally = arrays.tally(start_at, duration_s)
+        self._tally = arrays.tally(start_at, seconds)
         self._free = list(range(arrays.FIRST_SLOTS))
         self._accepting: set[int] = set()
         self._used: set[int] = set()
@@ -148,7 +150,7 @@ class Engine:
             if code == kernel.QUEUE_FULL:
                 self._fleet = arrays.with_longer_queues(self._fleet)
             elif code == kernel.BREACHED:
-                self._now = float(self._tally.totals[0].closed_at)
+                self._now = float(self._tally.totals.closed_at)
                 # Whoever looks at an instance now must not find batches that have ended.
                 self._kernel.settle(self._now, self._every, *self._state)
                 break
@@ -158,14 +160,14 @@ class Engine:
 
     def quiet_until(self, at: float) -> None:
         """The monitor is in its cool-down: do not stop for missed windows before `at`."""
-        self._tally.totals[0].quiet_until = at
+        self._tally.totals.quiet_until = at
 
     def warm(self, concurrency: int) -> None:
         """Ping so many Lambda environments at once; those that are not warm start, all are billed."""
         if self._overflow is None:
             return
         self._kernel.settle(self._now, self._every, *self._state)
-        marks = self._pool.marks[0]
+        marks = self._pool.marks
         pings = min(concurrency, self._overflow.concurrency) - int(marks.warm + marks.cold)
         pinged = self._ping_idle(pings)
         for _ in range(pings - pinged):
@@ -179,7 +181,7 @@ class Engine:
 
     def _ping_idle(self, most: int) -> int:
         """Use up to `most` idle environments for an instant, which starts their idle lives anew; how many."""
-        marks, idle_until, lives_s = self._pool.marks[0], self._pool.idle_until, self._pool.idle_life_s
+        marks, idle_until, lives_s = self._pool.marks, self._pool.idle_until, self._pool.idle_life_s
         until = idle_until[(marks.idle_low + np.arange(marks.idle)) % idle_until.size]
         until = until[until > self._now]
         count = max(0, min(most, int(until.size)))
@@ -206,10 +208,10 @@ class Engine:
 
     def slo_window(self) -> SloWindow | None:
         """The monitor's last full window."""
-        at = float(self._tally.totals[0].closed_at)
+        at = float(self._tally.totals.closed_at)
         if not np.isfinite(at):
             return None
-        totals = self._tally.totals[0]
+        totals = self._tally.totals
         return SloWindow(closed_at=at, requests=int(totals.last_requests), missed=int(totals.last_missed))
 
     def lambda_warm(self) -> int:
@@ -218,7 +220,7 @@ class Engine:
 
     def served(self) -> Served:
         """Where the requests so far ended."""
-        totals = self._tally.totals[0]
+        totals = self._tally.totals
         instance, standby, lambda_, shed = (
             int(n) for n in (totals.instance, totals.standby, totals.lambda_, totals.shed)
         )
@@ -231,6 +233,10 @@ class Engine:
             in_flight=arrived - instance - standby - lambda_ - shed,
         )
 
+    def batches(self) -> int:
+        """Batches that instances have completed."""
+        return int(self._tally.totals.batches)
+
     def attained(self) -> float:
         """Share of the finished requests that were answered in time (1 when none finished)."""
         served = self.served()
@@ -241,7 +247,7 @@ class Engine:
         """What Lambda is billed for, pings included."""
         if self._overflow is None:
             return LambdaUsage(requests=0, cold_starts=0, gib_s=0.0)
-        totals = self._tally.totals[0]
+        totals = self._tally.totals
         invocations, cold = int(totals.invocations), int(totals.cold)
         seconds = (
             invocations * self._overflow.latency_s + cold * self._overflow.cold_start_s + self._warm_pings * PING_S
@@ -254,7 +260,7 @@ class Engine:
 
     def invocations(self) -> tuple[int, int]:
         """Requests that Lambda took, and how many of them started cold."""
-        totals = self._tally.totals[0]
+        totals = self._tally.totals
         return int(totals.invocations), int(totals.cold) - self._cold_pings
 
     def latency(self) -> Latency:

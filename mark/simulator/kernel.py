@@ -69,15 +69,16 @@ SECOND = np.dtype(
 TOTAL = np.dtype(
     [
         *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
-        *((name, "i8") for name in ("invocations", "cold")),
+        *((name, "i8") for name in ("invocations", "cold", "batches")),
         *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
-        *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until")),
+        *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
     ]
 )
 RULES = np.dtype(
     [
         *((name, "?") for name in ("bouncer", "shed_late", "has_lambda")),
         *((name, "i8") for name in ("routing", "bounced", "monitor_requests", "concurrency", "burst")),
+        ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
         *((name, "f8") for name in ("lambda_s", "cold_s", "burst_window_s")),
     ]
@@ -109,7 +110,7 @@ class Pool(NamedTuple):
     sender believes (`dispatch/overflow.py`).
     """
 
-    marks: Records
+    marks: Record
     idle_until: Floats
     rings: Floats
     started_at: Floats
@@ -122,7 +123,7 @@ class Tally(NamedTuple):
 
     seconds: Records
     histogram: Ints
-    totals: Records
+    totals: Record
 
 
 def run(
@@ -144,7 +145,7 @@ def run(
     while index < arrivals.size and arrivals[index] < until:
         now = arrivals[index]
         index += 1
-        tally.seconds[_second(now, rules, tally)].arrivals += 1
+        tally.seconds[_second(now, rules)].arrivals += 1
         outcome = _offer(now, now, rows, rules, fleet, tally)
         if outcome == BOUNCED:
             outcome = _bounce(now, now, rows, rules, fleet, pool, tally)
@@ -180,7 +181,7 @@ def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Flee
     server = fleet.servers[row]
     if server.in_service > 0 and server.free_at <= now:
         _advance(row, now, rules, fleet, tally)
-    finish_at = _finish_at(row, now, fleet)
+    finish_at = _finish_at(now, server)
     in_time = admits(finish_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
     if finish_at <= server.gone_at and (in_time or not rules.bouncer):
         return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
@@ -203,7 +204,7 @@ def _bounce(
     _advance_all(now, rows, rules, fleet, tally)
     deadline_at = arrived_at + rules.objective_s
     row = least_finish(now, rows, fleet.servers)
-    finish_at = _finish_at(row, now, fleet) if row != NONE else np.inf
+    finish_at = _finish_at(now, fleet.servers[row]) if row != NONE else np.inf
     if (
         rules.bounced != TO_NOBODY
         and rules.has_lambda
@@ -219,7 +220,7 @@ def _bounce(
 def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, pool: Pool, tally: Tally) -> bool:
     """Send it to Lambda if that is where it should go and Lambda takes it."""
     _reap(now, rules, pool, tally)
-    marks = pool.marks[0]
+    marks = pool.marks
     deadline_at = arrived_at + rules.objective_s
     warm = believed_warm(pool.belief, now)
     lambda_at = lambda_finish_at(now, marks.warm + marks.cold, warm, rules.lambda_s, rules.cold_s)
@@ -229,12 +230,11 @@ def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, 
         return False
     if not _invoke(now, arrived_at, rules, pool, tally):
         return False
-    tally.seconds[_second(arrived_at, rules, tally)].to_lambda += 1
+    tally.seconds[_second(arrived_at, rules)].to_lambda += 1
     return True
 
 
-def _finish_at(row: int, now: float, fleet: Fleet) -> float:
-    server = fleet.servers[row]
+def _finish_at(now: float, server: Record) -> float:
     return predicted_finish_at(
         now, server.free_at, server.waiting, server.max_batch, server.alone_s, server.full_s
     )
@@ -246,42 +246,41 @@ def _enqueue_or_shed(
     if finish_at - arrived_at > rules.give_up_s:
         shed(arrived_at, rules, tally)
         return TAKEN
-    server = fleet.servers[row]
-    capacity = fleet.queue.shape[1]
+    server, queue = fleet.servers[row], fleet.queue
+    capacity = queue.shape[1]
     held = server.in_service + server.waiting
-    fleet.queue[row, (server.head + held) & (capacity - 1)] = arrived_at
+    queue[row, (server.head + held) & (capacity - 1)] = arrived_at
     server.waiting += 1
     if server.in_service == 0:
-        _start_batch(row, now, fleet)
+        _start_batch(now, server, fleet.batch_s[row])
+        tally.totals.due_at = min(tally.totals.due_at, server.free_at)
     return FULL if held + 2 > capacity else TAKEN
 
 
-def _start_batch(row: int, now: float, fleet: Fleet) -> None:
-    server = fleet.servers[row]
+def _start_batch(now: float, server: Record, batch_s: Floats) -> None:
     size = batch_size(server.waiting, server.max_batch)
-    work_s = fleet.batch_s[row, size]
+    work_s = batch_s[size]
     if server.burn_per_s > 0.0:
-        work_s = _spend_credits(row, now, work_s, fleet)
+        work_s = _spend_credits(now, work_s, server, batch_s)
     server.in_service = size
     server.waiting -= size
     server.free_at = now + work_s
     server.busy_s += work_s
 
 
-def _spend_credits(row: int, now: float, work_s: float, fleet: Fleet) -> float:
+def _spend_credits(now: float, work_s: float, server: Record, batch_s: Floats) -> float:
     """Take the batch's credits from the balance; the seconds it takes with what was there.
 
     The Bouncer sees the speed to come: at baseline once a full batch is no longer covered.
     """
-    server = fleet.servers[row]
     elapsed_s = now - server.balance_at
     balance = earned(server.balance, elapsed_s, server.earn_per_s, server.max_balance)
     needed = work_s * server.burn_per_s
     server.balance_at = now
     server.balance = max(0.0, balance - needed)
-    full_s = fleet.batch_s[row, server.max_batch]
+    full_s = batch_s[server.max_batch]
     pace = 1.0 if server.balance >= full_s * server.burn_per_s else server.slow
-    server.alone_s = fleet.batch_s[row, 1] * pace
+    server.alone_s = batch_s[1] * pace
     server.full_s = full_s * pace
     if server.slow <= 1.0:  # unlimited: full speed, the rest is billed
         server.surplus += max(0.0, needed - balance)
@@ -290,36 +289,51 @@ def _spend_credits(row: int, now: float, work_s: float, fleet: Fleet) -> float:
 
 
 def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> None:
+    """Complete what is due on all rows; nothing is before `totals.due_at`, the earliest end of a batch."""
+    totals = tally.totals
+    if now < totals.due_at:
+        return
+    servers = fleet.servers
+    due_at = np.inf
     for row in rows:
-        server = fleet.servers[row]
-        if server.in_service > 0 and server.free_at <= now:
-            _advance(row, now, rules, fleet, tally)
+        server = servers[row]
+        if server.in_service > 0:
+            if server.free_at <= now:
+                _advance(row, now, rules, fleet, tally)
+            if server.in_service > 0:
+                due_at = min(due_at, server.free_at)
+    totals.due_at = due_at
 
 
 def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: Tally) -> None:
     """Complete the batches that ended by `now` and start what waited behind them."""
-    server = fleet.servers[row]
-    capacity = fleet.queue.shape[1]
+    server, held = fleet.servers[row], fleet.queue[row]
+    capacity = held.size
     while server.in_service > 0 and server.free_at <= now:
         finish_at = server.free_at
         size = server.in_service
         for place in range(size):
-            _answer(fleet.queue[row, (server.head + place) & (capacity - 1)], finish_at, rules, tally)
-        if server.standby:
-            tally.totals[0].standby += size
-        else:
-            tally.totals[0].instance += size
+            _answer(held[(server.head + place) & (capacity - 1)], finish_at, rules, tally)
+        _count_batch(size, server, tally.totals)
         server.head = (server.head + size) & (capacity - 1)
         server.in_service = 0
         if server.waiting > 0:
-            _start_batch(row, finish_at, fleet)
+            _start_batch(finish_at, server, fleet.batch_s[row])
+
+
+def _count_batch(size: int, server: Record, totals: Record) -> None:
+    totals.batches += 1
+    if server.standby:
+        totals.standby += size
+    else:
+        totals.instance += size
 
 
 def _invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: Tally) -> bool:
     """Call Lambda; False when it throttles (concurrency, or too many new environments at once)."""
-    marks = pool.marks[0]
+    marks = pool.marks
     if marks.warm + marks.cold >= rules.concurrency:
-        tally.totals[0].throttled += 1
+        tally.totals.throttled += 1
         return False
     if _take_idle(now, pool):
         slot = (marks.warm_head + marks.warm) % pool.rings.shape[1]
@@ -328,7 +342,7 @@ def _invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: Tal
         marks.warm += 1
     elif not start_environment(now, arrived_at, rules.cold_s + rules.lambda_s, rules, pool, tally):
         return False
-    tally.totals[0].invocations += 1
+    tally.totals.invocations += 1
     note_in_flight(pool.belief, now, marks.warm + marks.cold)
     return True
 
@@ -340,10 +354,10 @@ def start_environment(
 
     `arrived_at` is NaN for a warm-up ping, which answers nobody.
     """
-    marks = pool.marks[0]
+    marks = pool.marks
     oldest = marks.starts % rules.burst
     if marks.starts >= rules.burst and now - pool.started_at[oldest] < rules.burst_window_s:
-        tally.totals[0].throttled += 1
+        tally.totals.throttled += 1
         return False
     pool.started_at[oldest] = now
     marks.starts += 1
@@ -351,13 +365,13 @@ def start_environment(
     pool.rings[COLD_FINISH, slot] = now + busy_s
     pool.rings[COLD_ARRIVED, slot] = arrived_at
     marks.cold += 1
-    tally.totals[0].cold += 1
+    tally.totals.cold += 1
     return True
 
 
 def _take_idle(now: float, pool: Pool) -> bool:
     """Take the environment that was used last; those idle for too long are recycled first."""
-    marks = pool.marks[0]
+    marks = pool.marks
     while marks.idle > 0 and pool.idle_until[marks.idle_low] <= now:
         marks.idle_low = (marks.idle_low + 1) % pool.idle_until.size
         marks.idle -= 1
@@ -369,7 +383,7 @@ def _take_idle(now: float, pool: Pool) -> bool:
 
 def _reap(now: float, rules: Record, pool: Pool, tally: Tally) -> None:
     """Answer the calls that ended by `now`, in order of their end; their environments become idle."""
-    marks = pool.marks[0]
+    marks = pool.marks
     room = pool.rings.shape[1]
     while True:
         warm_at = pool.rings[WARM_FINISH, marks.warm_head] if marks.warm > 0 else np.inf
@@ -386,13 +400,13 @@ def _reap(now: float, rules: Record, pool: Pool, tally: Tally) -> None:
             marks.cold_head = (marks.cold_head + 1) % room
             marks.cold -= 1
         if not np.isnan(arrived_at):
-            tally.totals[0].lambda_ += 1
+            tally.totals.lambda_ += 1
             _answer(arrived_at, finish_at, rules, tally)
         _make_idle(finish_at, pool)
 
 
 def _make_idle(now: float, pool: Pool) -> None:
-    marks = pool.marks[0]
+    marks = pool.marks
     life_s = pool.idle_life_s[marks.draws % pool.idle_life_s.size]
     marks.draws += 1
     pool.idle_until[(marks.idle_low + marks.idle) % pool.idle_until.size] = now + life_s
@@ -401,8 +415,8 @@ def _make_idle(now: float, pool: Pool) -> None:
 
 def _answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) -> None:
     latency_s = finish_at - arrived_at
-    second = tally.seconds[_second(arrived_at, rules, tally)]
-    totals = tally.totals[0]
+    second = tally.seconds[_second(arrived_at, rules)]
+    totals = tally.totals
     second.answered += 1
     second.latency_sum += latency_s
     second.latency_max = max(second.latency_max, latency_s)
@@ -416,16 +430,15 @@ def _answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) ->
 
 def shed(arrived_at: float, rules: Record, tally: Tally) -> None:
     """Refuse a request (503); it counts as missed."""
-    totals = tally.totals[0]
-    tally.seconds[_second(arrived_at, rules, tally)].missed += 1
+    totals = tally.totals
+    tally.seconds[_second(arrived_at, rules)].missed += 1
     totals.shed += 1
     totals.window_requests += 1
     totals.window_missed += 1
 
 
-def _window_closed(now: float, rules: Record, records: Records) -> bool:
+def _window_closed(now: float, rules: Record, totals: Record) -> bool:
     """Close the monitor's window when it is full; True when it missed the target outside a cool-down."""
-    totals = records[0]
     requests, missed = totals.window_requests, totals.window_missed
     if requests < rules.monitor_requests and now - totals.opened_at < rules.monitor_s:
         return False
@@ -436,9 +449,8 @@ def _window_closed(now: float, rules: Record, records: Records) -> bool:
     return bool(missed > (1.0 - rules.target) * requests and now >= totals.quiet_until)
 
 
-def _second(arrived_at: float, rules: Record, tally: Tally) -> int:
-    last: int = tally.seconds.size - 1
-    return min(int(arrived_at - rules.start_at), last)
+def _second(arrived_at: float, rules: Record) -> int:
+    return min(int(arrived_at - rules.start_at), int(rules.last_second))
 
 
 def _bin(latency_s: float) -> int:
