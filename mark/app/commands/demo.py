@@ -15,7 +15,9 @@ EXAMPLES = ("mark demo --out demo",)
 
 def demo(
     *,
-    out: Annotated[Path | None, typer.Option(help="Folder for the report; out/demo when left out.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the report; out/demo when left out.")
+    ] = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:

@@ -14,12 +14,14 @@ EXAMPLES = ("mark explain run", "mark explain run --at 7", "mark explain run --p
 
 
 def explain(
-    run_dir: Annotated[Path, typer.Argument(help="Folder that `mark simulate --out` wrote.")],
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder that `mark simulate --out` wrote.")],
     *,
     at: Annotated[
         float | None, typer.Option(metavar="MINUTE", help="Minute of the run; left out, the whole run in short.")
     ] = None,
-    policy: Annotated[str | None, typer.Option(help="Whose journal; left out, the first policy's.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose journal; left out, the first policy's.")
+    ] = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:

@@ -11,17 +11,25 @@ import typer
 from mark.app.settings import Settings, load_settings
 from mark.domain.errors import Misconfigured
 
-Config = Annotated[Path | None, typer.Option(help="Settings file (docs/settings.md); flags override it.")]
-Model = Annotated[str | None, typer.Option(help="Model to serve; `mark models` lists them.")]
-Market = Annotated[str | None, typer.Option(help="How instances are bought: on-demand or spot.")]
-Trace = Annotated[Path | None, typer.Option(help="Trace file (docs/traces.md).")]
-SloMs = Annotated[float | None, typer.Option(help="A request is in time when answered within this.")]
-SloTarget = Annotated[float | None, typer.Option(help="Share of the requests that must be in time.")]
-MeanRps = Annotated[float | None, typer.Option(help="Scale the trace to this mean over the replayed part.")]
-StartS = Annotated[float | None, typer.Option(help="Where the replay starts; what lies before is the history.")]
-DurationS = Annotated[float | None, typer.Option(help="How long the replay lasts.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of all that is drawn.")]
-Types = Annotated[str | None, typer.Option(help="Instance types to choose from, comma list.")]
+Config = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings file (docs/settings.md); flags override it.")
+]
+Model = Annotated[str | None, typer.Option(metavar="NAME", help="Model to serve; `mark models` lists them.")]
+Market = Annotated[str | None, typer.Option(metavar="MARKET", help="How instances are bought: on-demand or spot.")]
+Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Trace file (docs/traces.md).")]
+SloMs = Annotated[float | None, typer.Option(metavar="MS", help="A request is in time when answered within this.")]
+SloTarget = Annotated[
+    float | None, typer.Option(metavar="SHARE", help="Share of the requests that must be in time.")
+]
+MeanRps = Annotated[
+    float | None, typer.Option(metavar="RPS", help="Scale the trace to this mean over the replayed part.")
+]
+StartS = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Where the replay starts; what lies before is the history.")
+]
+DurationS = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long the replay lasts.")]
+Seed = Annotated[int | None, typer.Option(metavar="NUMBER", help="Seed of all that is drawn.")]
+Types = Annotated[str | None, typer.Option(metavar="TYPE,...", help="Instance types to choose from, comma list.")]
 Profiles = Annotated[
     list[str] | None, typer.Option(metavar="SET", help="Further profiles: a file or a shipped set; may repeat.")
 ]

@@ -19,10 +19,15 @@ EXAMPLES = (
 def plan(
     *,
     model: given.Model = None,
-    rate: Annotated[float | None, typer.Option(help="Requests/s expected for the next hour.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="RPS", help="Requests/s expected for the next hour.")
+    ] = None,
     forecast: Annotated[
         Path | None,
-        typer.Option(help="Rates expected instead: a CSV of minute,rate, or a trace of timestamp_s,rate_rps."),
+        typer.Option(
+            metavar="FILE",
+            help="Rates expected instead: a CSV of minute,rate, or a trace of timestamp_s,rate_rps.",
+        ),
     ] = None,
     running: Annotated[
         str | None,
@@ -38,7 +43,8 @@ def plan(
 ) -> None:
     """Plan a fleet once, and say why this one.
 
-    What `mark` would rent now, the score of each offering, and why the others were not taken. The fleet is planned for the minute that lies one lead (5 minutes) ahead.
+    What `mark` would rent now, the score of each offering, and why the others were not taken. The fleet is planned
+    for the minute that lies one lead (5 minutes) ahead.
     """
     settings = given.settings_from(
         config,

@@ -13,7 +13,7 @@ EXAMPLES = ("mark reproduce mark-table5", "mark reproduce mark-fig9 --json")
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="mark-table5, mark-fig8 or mark-fig9.")],
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="mark-table5, mark-fig8 or mark-fig9.")],
     *,
     trace: given.Trace = None,
     seed: given.Seed = None,

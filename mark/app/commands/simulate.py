@@ -24,7 +24,9 @@ def simulate(
     market: given.Market = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="Policies, comma list, or all; may repeat. `mark policies` lists them."),
+        typer.Option(
+            metavar="NAME,...", help="Policies, comma list, or all; may repeat. `mark policies` lists them."
+        ),
     ] = None,
     slo_ms: given.SloMs = None,
     slo_target: given.SloTarget = None,
@@ -33,14 +35,23 @@ def simulate(
     duration_s: given.DurationS = None,
     seed: given.Seed = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for report.html, runs.json and the journals; made where missing.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder for report.html, runs.json and the journals; made where missing."
+        ),
     ] = None,
     forecaster: Annotated[
         str | None,
-        typer.Option(help="Replace the policies' forecaster: a name, module:attribute or file.py:Name."),
+        typer.Option(
+            metavar="NAME", help="Replace the policies' forecaster: a name, module:attribute or file.py:Name."
+        ),
     ] = None,
-    dispatch: Annotated[str | None, typer.Option(help="Replace the rule that routes requests.")] = None,
-    stress: Annotated[float | None, typer.Option(help="Multiply the hazard of spot interruptions.")] = None,
+    dispatch: Annotated[
+        str | None, typer.Option(metavar="RULE", help="Replace the rule that routes requests.")
+    ] = None,
+    stress: Annotated[
+        float | None, typer.Option(metavar="FACTOR", help="Multiply the hazard of spot interruptions.")
+    ] = None,
     interrupt: Annotated[
         list[str] | None,
         typer.Option(metavar="MIN:SHARE", help="Take this share of the spot instances at a minute; may repeat."),

@@ -10,7 +10,9 @@ import typer
 
 from mark.app.commands import options as given
 
-Source = Annotated[Path, typer.Argument(help="File of any format of docs/traces.md, gzip or not.")]
+Source = Annotated[
+    Path, typer.Argument(metavar="SOURCE", help="File of any format of docs/traces.md, gzip or not.")
+]
 
 IMPORT_EXAMPLES = ("mark trace import load.csv.gz copy.csv.gz --mean-rps 30",)
 DESCRIBE_EXAMPLES = ("mark trace describe load.csv.gz", "mark trace describe load.csv.gz --json")
@@ -25,12 +27,15 @@ GENERATE_EXAMPLES = (
 def import_trace(
     source: Source,
     target: Annotated[
-        Path, typer.Argument(help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
+        Path,
+        typer.Argument(metavar="TARGET", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz."),
     ],
     *,
-    mean_rps: Annotated[float | None, typer.Option(help="Scale to this mean.")] = None,
-    start_s: Annotated[float, typer.Option(help="Leave out what lies before.")] = 0.0,
-    duration_s: Annotated[float | None, typer.Option(help="Leave out what comes after so long.")] = None,
+    mean_rps: Annotated[float | None, typer.Option(metavar="RPS", help="Scale to this mean.")] = None,
+    start_s: Annotated[float, typer.Option(metavar="SECONDS", help="Leave out what lies before.")] = 0.0,
+    duration_s: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Leave out what comes after so long.")
+    ] = None,
     config: given.Config = None,
 ) -> None:
     """Turn an access log, raw arrivals or rates into rates in equal bins."""
@@ -49,18 +54,25 @@ def describe_trace(source: Source, *, json: given.Json = False, config: given.Co
 
 
 def generate_trace(
-    kind: Annotated[str, typer.Argument(help="constant, surge, mmpp or diurnal-floods.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="constant, surge, mmpp or diurnal-floods.")],
     *,
-    out: Annotated[Path, typer.Option(help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")],
-    rps: Annotated[float, typer.Option(help="constant, surge: rate before the surge.")] = 60.0,
-    plus: Annotated[float, typer.Option(help="surge: rise by this share, 0.5 for +50 %.")] = 0.5,
-    at_s: Annotated[float, typer.Option(help="surge: when it begins.")] = 420.0,
-    rise_s: Annotated[float, typer.Option(help="surge: how long it rises.")] = 120.0,
-    rates: Annotated[str, typer.Option(help="mmpp: rates of the states, requests/s.")] = "20,80",
-    sojourns_s: Annotated[str, typer.Option(help="mmpp: mean stay in each state.")] = "600,120",
-    days: Annotated[int, typer.Option(help="diurnal-floods: how many days.")] = 8,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
+    ],
+    rps: Annotated[float, typer.Option(metavar="RPS", help="constant, surge: rate before the surge.")] = 60.0,
+    plus: Annotated[float, typer.Option(metavar="SHARE", help="surge: rise by this share, 0.5 for +50 %.")] = 0.5,
+    at_s: Annotated[float, typer.Option(metavar="SECONDS", help="surge: when it begins.")] = 420.0,
+    rise_s: Annotated[float, typer.Option(metavar="SECONDS", help="surge: how long it rises.")] = 120.0,
+    rates: Annotated[
+        str, typer.Option(metavar="RPS,...", help="mmpp: rates of the states, requests/s.")
+    ] = "20,80",
+    sojourns_s: Annotated[
+        str, typer.Option(metavar="SECONDS,...", help="mmpp: mean stay in each state.")
+    ] = "600,120",
+    days: Annotated[int, typer.Option(metavar="NUMBER", help="diurnal-floods: how many days.")] = 8,
     duration_s: Annotated[
-        float | None, typer.Option(help="constant, surge, mmpp: length; 3600, 1800, 86400 when left out.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="constant, surge, mmpp: length; 3600, 1800, 86400 when left out."),
     ] = None,
     seed: given.Seed = None,
     config: given.Config = None,

@@ -1,0 +1,152 @@
+"""Writes docs/settings.md and docs/cli.md from the settings tree and the commands: `make docs`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from mark.app.cli import app
+from mark.app.settings import Settings, types_of
+
+FOLDER = Path(__file__).parents[1] / "docs"
+NOTICE = "<!-- Written by `make docs`; edit the sources, not this page. -->\n"
+
+SETTINGS_INTRO = """
+Every command takes `--config FILE`, a YAML file of the keys below. Flags override the file, the file overrides the
+defaults. An unknown key is refused with the nearest known one. Paths in the file count from the file's folder,
+paths in flags from the working directory. Where a default is empty, the sentence says what that means.
+
+Compiled code and trained weights are kept in `$MARK_CACHE`, else in `$XDG_CACHE_HOME/mark`, else in
+`~/.cache/mark`.
+
+```yaml
+model: inception-v3
+objective:
+  latency_ms: 600
+  target: 0.98
+market: spot
+offerings:
+  types: [c5.large, c5.xlarge]
+  standby_share: 0.5
+policies: [mark, sagemaker]
+trace:
+  file: load.csv.gz
+  start_s: 300
+faults:
+  interrupts:
+    - {at_min: 7, share: 0.4}
+seed: 1
+```
+"""
+
+CLI_INTRO = """
+Tables and documents go to stdout, progress, notes and errors to stderr. Exit status: 0 done, 2 something is wrong
+with the input (one line says what), 130 after Ctrl-C (what is finished is printed). `--json` prints one document
+and nothing else on stdout; docs/json.md has its fields.
+"""
+
+
+def settings_page() -> str:
+    """The page of all settings."""
+    return "\n".join([NOTICE, "# Settings", SETTINGS_INTRO, *_part_lines(Settings, ""), ""])
+
+
+def cli_page() -> str:
+    """The page of all commands. It is made from their parameters, not from the help's layout, which is typer's."""
+    parts = [NOTICE, "# Command line", CLI_INTRO]
+    for name, command in commands():
+        paragraphs = [" ".join(text.split()) for text in (command.help or "").split("\n\n")]
+        examples = "\n".join(example_lines(command))
+        options = "\n".join(_parameter_line(parameter) for parameter in command.params)
+        parts.append(f"## {name}\n\n" + "\n\n".join(paragraphs) + f"\n\n| | |\n|---|---|\n{options}\n")
+        parts.append(f"```sh\n{examples}\n```\n")
+    return "\n".join(parts)
+
+
+def commands() -> list[tuple[str, Any]]:
+    """Every command with its full name, groups left out."""
+    return _below(typer.main.get_command(app), "mark")
+
+
+def example_lines(command: Any) -> list[str]:
+    """The example command lines that a command's help ends with."""
+    return [line.strip() for line in (command.epilog or "").splitlines() if line.strip().startswith("mark ")]
+
+
+def _below(command: Any, name: str) -> list[tuple[str, Any]]:
+    if hasattr(command, "commands"):
+        return [found for key, child in command.commands.items() for found in _below(child, f"{name} {key}")]
+    return [(name, command)]
+
+
+def _parameter_line(parameter: Any) -> str:
+    is_option = parameter.opts[0].startswith("-")
+    said = [parameter.opts[0] if is_option else "", parameter.metavar or ""]
+    default = parameter.default if getattr(parameter, "show_default", False) else None
+    shown = "" if default in (None, False, ()) or callable(default) else f" Default `{default}`."
+    return f"| `{' '.join(part for part in said if part)}` | {parameter.help}{shown} |"
+
+
+def _part_lines(part: type[BaseModel], prefix: str) -> list[str]:
+    """One table for a part and its plain keys, then the parts below it."""
+    about = (part.__doc__ or "").strip().splitlines()[0]
+    lines = [
+        f"## {prefix.rstrip('.') or 'Top level'}",
+        "",
+        about,
+        "",
+        "| key | type | default | |",
+        "|---|---|---|---|",
+    ]
+    below: list[str] = []
+    for name, field in part.model_fields.items():
+        inner = next((kind for kind in types_of(field.annotation) if issubclass(kind, BaseModel)), None)
+        is_list = "tuple" in str(field.annotation)
+        key = f"{prefix}{name}"
+        if inner is not None:
+            below += ["", *_part_lines(inner, f"{key}[]." if is_list else f"{key}.")]
+        if inner is None or is_list:
+            words = "list of objects, see below" if inner else _type_words(field.annotation, is_list=is_list)
+            lines.append(f"| `{key}` | {words} | {_default_words(field.default)} | {field.description} |")
+    return lines + below
+
+
+def _type_words(annotation: Any, *, is_list: bool) -> str:
+    names = {float: "number", int: "integer", str: "text", bool: "true or false", Path: "path"}
+    found = []
+    for kind in types_of(annotation):
+        if issubclass(kind, Enum):
+            found.append(", ".join(f"`{member.value}`" for member in kind))
+        elif kind in names:
+            found.append(names[kind])
+    words = " or ".join(dict.fromkeys(found))
+    return f"list of {words}" if is_list else words
+
+
+def _default_words(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "required"
+    if value in (None, "", ()):
+        return ""
+    if isinstance(value, Enum):
+        return f"`{value.value}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{value}`"
+
+
+def main() -> None:
+    """Write both pages."""
+    (FOLDER / "settings.md").write_text(settings_page(), encoding="utf-8")
+    (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
