@@ -87,7 +87,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Curves over one axis. `level` is a horizontal line (the objective), `marks` vertical ones with their text."""
+    """Curves over one axis. `level` is a horizontal line (the objective), `marks` are vertical ones, with text."""
 
     name: str
     title: str
@@ -96,11 +96,13 @@ class Plot:
     curves: tuple[Curve, ...]
     level: tuple[float, str] | None = None
     marks: tuple[tuple[float, str], ...] = ()
+    log_x: bool = False
+    log_y: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A study that was run. `findings` say in sentences where ours and the published differ."""
+    """A study that was run: rows, what was assumed for them, tables as views of them, and plots."""
 
     name: str
     title: str
@@ -150,8 +152,8 @@ def _table(view: View, rows: tuple[Row, ...]) -> Table:
         table.add_column(column, no_wrap=True)
     for quantity in view.quantities:
         table.add_column(quantity.replace("_", "\n"), justify="right", no_wrap=True)
-    for case, found in cases.items():
-        table.add_row(*(str(value) for value in case), *(_cell(found.get(name)) for name in view.quantities))
+    for values, found in cases.items():
+        table.add_row(*(str(value) for value in values), *(_cell(found.get(name)) for name in view.quantities))
     return table
 
 

@@ -1,0 +1,73 @@
+"""What a run is reduced to: rows of costs and latencies, and curves of latency over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mark.simulator.results import RunResult, SecondSeries
+from mark.studies.study import Curve, Row
+
+Where = tuple[tuple[str, str | int], ...]
+
+
+def latency_rows(where: Where, result: RunResult, claim: str | None = None) -> Iterator[Row]:
+    """Mean and quantiles of latency, ms, and the share within the objective. Published as drawings only."""
+    for quantity, value_s in (
+        ("mean_ms", result.latency.mean_s),
+        ("p50_ms", result.latency.p50_s),
+        ("p98_ms", quantile_s(result, 0.98)),
+        ("p99_ms", result.latency.p99_s),
+    ):
+        yield Row(where=where, quantity=quantity, unit="ms", ours=value_s * 1000, claim=claim)
+    yield Row(where=where, quantity="attained", unit="share", ours=result.attained)
+
+
+def quantile_s(result: RunResult, level: float) -> float:
+    """The latency that the share `level` of the answers keeps, from the run's CCDF; NaN without any answer."""
+    latency = result.latency
+    if not len(latency.ccdf_s):
+        return float("nan")
+    below = np.flatnonzero(latency.ccdf_share <= 1 - level)
+    return float(latency.ccdf_s[below[0] if len(below) else -1])
+
+
+def ccdf_curve(label: str, result: RunResult) -> Curve:
+    """Share of the answers that were slower than x ms."""
+    latency = result.latency
+    return Curve(
+        label=label,
+        x=tuple((latency.ccdf_s * 1000).tolist()),
+        y=tuple(latency.ccdf_share.tolist()),
+    )
+
+
+def latency_over_time(label: str, seconds: SecondSeries, step_s: int) -> Curve:
+    """Mean latency, ms, of what arrived in each step; x is the step's start in minutes. NaN where nothing was."""
+    answered = _steps(seconds.answered.astype(np.float64), step_s)
+    total_s = _steps(seconds.latency_sum_s, step_s)
+    mean_ms = [1000 * s / n if n else float("nan") for s, n in zip(total_s, answered, strict=True)]
+    return Curve(label=label, x=tuple(i * step_s / 60 for i in range(len(mean_ms))), y=tuple(mean_ms))
+
+
+def longest_ms(seconds: SecondSeries, from_s: int = 0, to_s: int | None = None) -> float:
+    """The longest latency of what arrived in [from_s, to_s), ms."""
+    return 1000 * float(seconds.latency_max_s[from_s:to_s].max(initial=0.0))
+
+
+def unanswered(result: RunResult) -> int:
+    """Requests that arrived, were not answered, and are not in flight at the end: what was lost or gave up."""
+    seconds = result.seconds
+    return int(seconds.arrivals.sum()) - int(seconds.answered.sum()) - result.served.in_flight
+
+
+def attained_between(seconds: SecondSeries, from_s: int, to_s: int) -> float:
+    """Share of what arrived in [from_s, to_s) that was answered in time; 1 where nothing arrived."""
+    arrived = int(seconds.arrivals[from_s:to_s].sum())
+    return 1.0 - int(seconds.missed[from_s:to_s].sum()) / arrived if arrived else 1.0
+
+
+def _steps(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]], step_s: int) -> list[float]:
+    edges = np.arange(0, len(values), step_s)
+    return [float(value) for value in np.add.reduceat(values, edges)]
