@@ -159,6 +159,8 @@ def run(
 
 def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: Tally) -> None:
     """Complete everything that was answered by `now`."""
+    # While requests were routed, `due_at` was that of the accepting instances: those that drain have theirs too.
+    tally.totals.due_at = now
     _advance_all(now, every, rules, fleet, tally)
     _reap(now, rules, pool, tally)
 
