@@ -377,10 +377,11 @@ def _take_idle(now: float, pool: Pool) -> bool:
     while marks.idle > 0 and pool.idle_until[marks.idle_low] <= now:
         marks.idle_low = (marks.idle_low + 1) % pool.idle_until.size
         marks.idle -= 1
-    if marks.idle == 0:
-        return False
-    marks.idle -= 1
-    return True
+    while marks.idle > 0:  # lives differ: the last used may be over before the first used
+        marks.idle -= 1
+        if pool.idle_until[(marks.idle_low + marks.idle) % pool.idle_until.size] > now:
+            return True
+    return False
 
 
 def _reap(now: float, rules: Record, pool: Pool, tally: Tally) -> None:
