@@ -24,7 +24,7 @@ _CLICK_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__n
 
 app = typer.Typer(
     name="mark",
-    no_args_is_help=True,
+    no_args_is_help=False,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -62,7 +62,7 @@ _add(app, "reproduce", reproduce.reproduce, reproduce.EXAMPLES)
 _add(app, "policies", lists.policies, lists.POLICY_EXAMPLES)
 _add(app, "models", lists.models, lists.MODEL_EXAMPLES)
 traces = typer.Typer(
-    name="trace", help="Traces: import, describe, generate.", no_args_is_help=True, rich_markup_mode=None
+    name="trace", help="Traces: import, describe, generate.", no_args_is_help=False, rich_markup_mode=None
 )
 _add(traces, "import", trace.import_trace, trace.IMPORT_EXAMPLES)
 _add(traces, "describe", trace.describe_trace, trace.DESCRIBE_EXAMPLES)
@@ -79,12 +79,20 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command; returns the exit status."""
     try:
-        status = app(args=arguments, prog_name="mark", standalone_mode=False)
+        status = app(args=arguments or ["--help"], prog_name="mark", standalone_mode=False)
+        sys.stdout.flush()
     except _CLICK_ERROR as error:
-        fail(error.format_message())
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context else "mark"
+        said = error.format_message().rstrip(".")
+        fail(f"{said}{'' if said.endswith('?') else ';'} see `{where} --help`")
         return WRONG_USE
     except MarkError as error:
         fail(str(error))
+        return WRONG_USE
+    except OSError as error:
+        # every file that a command opens has its own message; what is left is stdout, on a full disk, say
+        fail(f"cannot write the output: {error.strerror or error}")
         return WRONG_USE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

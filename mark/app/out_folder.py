@@ -36,6 +36,8 @@ class OutFolder:
             self.journal_path(first_policy).touch()
             for name in policy_names():  # what an earlier run left would explain another run
                 (path / name / JOURNAL_NAME).unlink(missing_ok=True)
+        except FileExistsError as error:
+            raise Misconfigured(f"cannot write to --out {path}: it is no folder; name another") from error
         except OSError as error:
             raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 

@@ -219,8 +219,20 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None)
     choices = _choices(path)
     if choices and isinstance(value, str):
         return Misconfigured(f"{where}: {unknown(str(path[-1]), value, choices)}")
-    said = error["msg"].replace("Input should", "should")
+    said = _SAID.get(error["type"]) or error["msg"].replace("Input should", "should")
     return Misconfigured(f"{where} {said}, not {value!r}")
+
+
+_SAID = {
+    "tuple_type": "should be a list",
+    "too_short": "should name one at least",
+    "model_type": "should hold keys and values",
+    "invalid_key": "is no key; keys are text",
+    "float_parsing": "should be a number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+}
+"""Errors that pydantic words for programmers."""
 
 
 def _part(path: tuple[int | str, ...]) -> type[BaseModel]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,7 +61,12 @@ def chosen_workload(settings: Settings) -> Workload:
     trace = read_trace(asked.file)
     if asked.mean_rps is not None:
         trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
-    return Workload(trace=trace, seed=settings.seed, start_s=asked.start_s, duration_s=asked.duration_s)
+    workload = Workload(trace=trace, seed=settings.seed, start_s=asked.start_s, duration_s=asked.duration_s)
+    if math.floor(workload.end_s) <= math.ceil(workload.start_s):
+        raise Misconfigured(
+            f"a replay needs a whole second, not {workload.duration_s:g} s; give a longer --duration-s"
+        )
+    return workload
 
 
 def chosen_faults(settings: Settings) -> FaultScript:

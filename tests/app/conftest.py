@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mark.app.cli import run
+from mark.simulator.generators import constant
+from mark.simulator.traces import write_trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+
+
+Mark = Callable[..., Answer]
+
+
+@pytest.fixture
+def mark(tmp_path, monkeypatch, capsys) -> Mark:
+    """Runs one command as the shell would, in a folder of its own that holds `load.csv.gz`, 15 min of 20 rps."""
+    monkeypatch.setenv("MARK_CACHE", str(Path(tempfile.gettempdir()) / "mark-test-engine"))
+    monkeypatch.chdir(tmp_path)
+    write_trace(constant(20, duration_s=900, seed=1), tmp_path / "load.csv.gz")
+
+    def invoke(*arguments: str) -> Answer:
+        capsys.readouterr()
+        status = run(list(arguments))
+        said = capsys.readouterr()
+        return Answer(status=status, out=said.out, err=said.err)
+
+    return invoke

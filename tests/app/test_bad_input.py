@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+BASE = ["simulate", "--model", "inception-v3", "--policy", "reactive"]
+RUN = [*BASE, "--trace", "load.csv.gz"]
+RATES = "timestamp_s,rate_rps\n"
+
+
+def refused(answer) -> str:
+    assert answer.status == 2, answer.err
+    assert answer.out == ""
+    assert answer.err.count("\n") == 1
+    assert answer.err.startswith("mark: ")
+    return answer.err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (gzip.compress(b""), "is empty"),
+        (gzip.compress(os.urandom(4000).hex().encode())[:1000], "truncated gzip"),
+        (f"{RATES}0,1\n1,-2\n".encode(), "line 3: rate -2 is negative"),
+        (f"{RATES}0,1\n1,nan\n".encode(), "line 3: nan is not a finite number"),
+        (f"{RATES}0,1\n2,1\n1,3\n".encode(), "line 4: time 1 comes after 2"),
+        (b"hello\n", "opens no known format"),
+    ],
+)
+def test_a_broken_trace(mark, content, said):
+    Path("bad.csv").write_bytes(content)
+
+    assert said in refused(mark(*BASE, "--trace", "bad.csv"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([*BASE, "--trace", "none.csv"], "no such trace file"),
+        (["simulate", "--trace", "load.csv.gz"], "name a model with --model"),
+        (BASE, "name a trace with --trace"),
+        ([*RUN, "--model", "inception-v4"], "did you mean 'inception-v3'?"),
+        ([*RUN, "--policy", "sagemakr"], "did you mean 'sagemaker'?"),
+        ([*RUN, "--policy", "reactive,al"], "did you mean 'all'?"),
+        ([*RUN, "--types", "c5.larg"], "did you mean 'c5.large'?"),
+        ([*RUN, "--types", "m5.large"], "no profile of inception-v3 on m5.large"),
+        ([*RUN, "--forecaster", "last-valeu"], "did you mean 'last-value'?"),
+        ([*RUN, "--dispatch", "weightd"], "did you mean 'weighted'?"),
+        ([*RUN, "--market", "spto"], "did you mean 'spot'?"),
+        ([*RUN, "--profiles", "assumed-lamda"], "did you mean 'assumed-lambda'?"),
+        ([*RUN, "--slo-ms", "10"], "no batch keeps the objective of 10 ms"),
+        ([*RUN, "--slo-ms", "ten"], "--slo-ms"),
+        ([*RUN, "--slo-target", "98"], "--slo-target should be less than or equal to 1"),
+        ([*RUN, "--start-s", "1000"], "a start at 1000 s is beyond its end"),
+        ([*RUN, "--duration-s", "0.2"], "a replay needs a whole second"),
+        ([*RUN, "--interrupt", "7"], "must read MINUTE:SHARE"),
+        ([*RUN, "--interrupt", "7:4"], "--interrupt should be less than or equal to 1"),
+        ([*RUN, "--out", "load.csv.gz"], "it is no folder"),
+        ([*RUN, "--polcy", "mark"], "--policy"),
+        ([*RUN, "--policy", "static-peak"], "give a --start-s above 0"),
+        (
+            ["simulate", "--trace", "load.csv.gz", "--model", "nasnet", "--policy", "lambda-only"],
+            "model on Lambda",
+        ),
+        (["simulatte"], "simulate"),
+        (["trace"], "Missing command"),
+        (["trace", "generate", "flood", "--out", "x.csv"], "did you mean 'diurnal-floods'?"),
+        (["trace", "generate", "constant", "--out", "none/x.csv"], "cannot be written"),
+        (["trace", "generate", "mmpp", "--rates", "a,b", "--out", "x.csv"], "must be numbers"),
+        (["plan", "--model", "inception-v3"], "give either --rate or --forecast"),
+        (["plan", "--model", "inception-v3", "--rate", "-1"], "0 rps or more"),
+        (["plan", "--model", "inception-v3", "--rate", "9", "--running", "c5.lage=3"], "did you mean 'c5.large"),
+        (["plan", "--model", "inception-v3", "--rate", "9", "--running", "c5.large"], "must read TYPE=NUMBER"),
+        (["plan", "--model", "inception-v3", "--rate", "9", "--slo-ms", "20"], "no batch keeps the objective"),
+        (["explain", "none"], "is no folder"),
+        (["explain", "."], "holds no journal.jsonl"),
+        (["reproduce", "mark-table"], "did you mean 'mark-table5'?"),
+        (["models", "--config", "none.yaml"], "No such file"),
+    ],
+)
+def test_one_line_that_says_what_to_do(mark, arguments, said):
+    assert said in refused(mark(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("minute,rate\n0,5\n2,5\n", "line 3: minute 2 where 1 follows"),
+        ("minute,rate\n0,-5\n", "line 2: rate -5"),
+        ("minute,rate\n0,5,1\n", "line 2: '0,5,1' is no row"),
+        ("minute,rate\n", "holds no minute"),
+    ],
+)
+def test_a_broken_forecast(mark, text, said):
+    Path("forecast.csv").write_text(text)
+
+    assert said in refused(mark("plan", "--model", "inception-v3", "--forecast", "forecast.csv"))
+
+
+def test_a_torn_journal(mark):
+    Path("run").mkdir()
+    Path("run/journal.jsonl").write_text('{"policy": 3}\n')
+
+    assert "line 1 of the journal cannot be read" in refused(mark("explain", "run"))

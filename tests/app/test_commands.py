@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+
+from mark import __version__
+from mark.app import demonstrating
+from mark.app.cli import run
+from mark.simulator.generators import constant
+from mark.simulator.traces import read_trace
+from mark.simulator.workload import Workload
+
+PLAN = ["plan", "--model", "inception-v3"]
+SIMULATE = ["simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--start-s", "300", "--out", "run"]
+
+
+def document(answer) -> dict:
+    assert answer.status == 0, answer.err
+    return json.loads(answer.out)
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"mark {__version__}\n"
+
+
+def test_without_a_command_it_helps(mark):
+    answer = mark()
+
+    assert answer.status == 0
+    assert "simulate" in answer.out
+
+
+def test_a_plan_meets_the_rate_and_excuses_the_rest(mark):
+    found = document(mark(*PLAN, "--rate", "120", "--json"))
+
+    assert found["required_rps"] == 120
+    assert found["capacity_rps"] >= 120
+    assert found["usd_per_hour"] == pytest.approx(sum(c["count"] * c["usd_per_hour"] for c in found["counts"]))
+    taken = {item["offering"] for item in found["counts"]}
+    scored = {item["offering"] for item in found["scores"]}
+    excused = {item["offering"] for item in found["excuses"]}
+    assert taken <= scored
+    assert scored - taken <= excused
+    assert not taken & excused
+    assert "t2.large:on-demand" in excused
+
+
+def test_running_instances_are_kept(mark):
+    new = document(mark(*PLAN, "--rate", "12", "--types", "c5.large", "--json"))
+    kept = document(mark(*PLAN, "--rate", "12", "--types", "c5.large", "--running", "c5.large=2", "--json"))
+
+    assert new["counts"][0]["count"] == kept["counts"][0]["count"]
+    assert (new["counts"][0]["kept"], kept["counts"][0]["kept"]) == (0, 2)
+    assert kept["launch_usd"] < new["launch_usd"]
+
+
+def test_a_forecast_by_the_minute_and_as_a_trace(mark):
+    Path("minutes.csv").write_text("minute,rate\n0,10\n1,10\n2,10\n3,10\n4,10\n5,80\n")
+    Path("rates.csv").write_text(
+        "timestamp_s,rate_rps\n" + "".join(f"{60 * m},{80 if m >= 5 else 10}\n" for m in range(60))
+    )
+
+    found = [document(mark(*PLAN, "--forecast", name, "--json")) for name in ("minutes.csv", "rates.csv")]
+
+    assert [item["required_rps"] for item in found] == [80, 80]
+    assert found[0]["counts"] == found[1]["counts"]
+
+
+def test_a_plan_in_words(mark):
+    answer = mark(*PLAN, "--rate", "120", "--market", "spot")
+
+    assert answer.status == 0
+    assert "In 5 minutes 120 requests/s are expected" in answer.out
+    assert "c5.large:spot" in answer.out
+    assert "burstable: stands by only" in answer.out
+
+
+def test_bound_and_floor(mark):
+    found = document(mark("bound", "--trace", "load.csv.gz", "--model", "inception-v3", "--json"))
+    (simulated,) = document(mark(*SIMULATE[:5], "--policy", "reactive", "--json"))["runs"]
+
+    assert 0 < found["floor_usd"] <= found["bound_usd"]
+    assert (found["requests"], found["bound_usd"]) == (simulated["requests"], simulated["bound_usd"])
+
+
+def test_without_lambda_there_may_be_no_bound(mark):
+    Path("mark.yaml").write_text("offerings: {overflow: false}\n")
+
+    answer = mark("bound", "--trace", "load.csv.gz", "--model", "inception-v3", "--config", "mark.yaml")
+
+    assert answer.status == 0
+    assert "bound" in answer.out
+
+
+def test_a_trace_is_imported_scaled_and_described(mark):
+    Path("arrivals.csv").write_text("arrival_s\n" + "".join(f"{i / 4}\n" for i in range(1200)))
+
+    assert mark("trace", "import", "arrivals.csv", "rates.csv.gz", "--duration-s", "60").status == 0
+    found = document(mark("trace", "describe", "rates.csv.gz", "--json"))
+
+    assert (found["duration_s"], found["requests"], found["mean_rps"]) == (60, 240, 4)
+    assert mark("trace", "import", "rates.csv.gz", "more.csv", "--mean-rps", "8").status == 0
+    assert read_trace(Path("more.csv")).mean_rps == pytest.approx(8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "length_s"),
+    [
+        (["constant", "--rps", "5", "--duration-s", "120"], 120),
+        (["surge", "--rps", "5", "--plus", "1", "--at-s", "60"], 1800),
+        (["mmpp", "--rates", "5,50", "--sojourns-s", "60,60", "--duration-s", "300"], 300),
+        (["diurnal-floods", "--days", "1"], 86400),
+    ],
+)
+def test_a_generated_trace_depends_on_its_seed_alone(mark, arguments, length_s):
+    for name, seed in (("a.csv.gz", "1"), ("b.csv.gz", "1"), ("c.csv.gz", "2")):
+        assert mark("trace", "generate", *arguments, "--seed", seed, "--out", name).status == 0
+
+    assert Path("a.csv.gz").read_bytes() == Path("b.csv.gz").read_bytes() != Path("c.csv.gz").read_bytes()
+    assert read_trace(Path("a.csv.gz")).duration_s == length_s
+
+
+def test_explain_reproduces_a_run_and_shows_a_minute(mark):
+    assert mark(*SIMULATE, "--policy", "mark,reactive").status == 0
+
+    whole = document(mark("explain", "run", "--json"))
+    minute = document(mark("explain", "run", "--at", "2", "--json"))
+    other = mark("explain", "run", "--at", "2", "--policy", "reactive")
+
+    assert (whole["policy"], whole["reproduces"], whole["deviations"]) == ("mark", True, [])
+    assert whole["tick_count"] >= 10
+    assert sum(whole["launched"].values()) > 0
+    assert whole["ticks"][0]["minute"] == 0
+    assert {tick["minute"] for tick in minute["ticks"]} == {1, 2, 3}
+    assert "folded again, the journal gives the same plans and orders" in other.out
+    assert "minute 2 (00:02:00 after the start)" in other.out
+    assert "outside" in mark("explain", "run", "--at", "99").err
+    assert "did you mean 'mark'?" in mark("explain", "run", "--policy", "mrk").err
+
+
+def test_explain_says_when_a_journal_does_not_reproduce(mark):
+    mark(*SIMULATE, "--policy", "mark")
+    path = Path("run/journal.jsonl")
+    header, first, *rest = path.read_text().splitlines()
+    entry = json.loads(first)
+    entry["orders"] = entry["orders"][1:]
+    path.write_text("\n".join([header, json.dumps(entry), *rest]) + "\n")
+
+    found = document(mark("explain", "run", "--json"))
+
+    assert found["reproduces"] is False
+    assert found["deviations"][0]["what"] == "orders"
+    assert found["deviations"][0]["at_s"] == 0
+    assert "differ from the journal, the first at minute 0.0 (orders)" in mark("explain", "run").out
+
+
+def test_lists(mark):
+    policies = document(mark("policies", "--json"))
+    models = document(mark("models", "--json"))
+
+    assert policies["policies"][0]["name"] == "mark"
+    assert all(item["about"] for item in policies["policies"])
+    assert "lstm-vanilla" in policies["forecasters"]
+    assert next(m for m in models["models"] if m["name"] == "inception-v3")["slo"]["latency_ms"] == 600
+    assert "assumed-lambda" in models["assumed_sets"]
+    assert "c5.large" in mark("models").out
+    assert "module:attribute" in mark("policies").out
+
+
+def test_the_demo_says_what_happens_and_where_the_report_is(mark, monkeypatch):
+    workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
+    monkeypatch.setattr(demonstrating.generators, "demo_workload", lambda _seed: workload)
+
+    answer = mark("demo", "--out", "demo")
+
+    assert answer.status == 0
+    assert "are replayed under every policy" in answer.err
+    assert "report: demo/report.html" in answer.out
+    assert all(name in answer.out for name in ("mark", "greedy-oracle", "sagemaker", "reactive", "lambda-only"))
+
+
+def test_a_study_is_printed_with_its_assumptions(mark, monkeypatch):
+    class Study:
+        def document(self):
+            return {"study": "mark-fig9", "rows": [{"ours": 1}], "assumptions": ["a stated one"]}
+
+        def tables(self):
+            table = Table("ours")
+            table.add_row("1")
+            return [table]
+
+    seeds = []
+    monkeypatch.setattr(
+        "mark.app.reproducing.STUDIES", {"mark-fig9": lambda context: seeds.append(context.seed) or Study()}
+    )
+
+    assert document(mark("reproduce", "mark-fig9", "--seed", "7", "--json"))["rows"] == [{"ours": 1}]
+    assert "assumed: a stated one" in mark("reproduce", "mark-fig9").out
+    assert seeds == [7, 0]

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mark.app.settings import Settings, cache_dir, load_settings
+from mark.dispatch.policy import Late, Routing
+from mark.domain.errors import Misconfigured
+from mark.domain.offering import Market
+from scripts.docs import SETTINGS_INTRO
+
+
+def config(folder: Path, text: str) -> Path:
+    path = folder / "mark.yaml"
+    path.write_text(text)
+    return path
+
+
+def refusal(path: Path | None, **flags) -> str:
+    with pytest.raises(Misconfigured) as caught:
+        load_settings(path, {key.replace("__", "."): (f"--{key}", value) for key, value in flags.items()})
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_without_file_and_flags_the_defaults_hold():
+    assert load_settings(None, {}) == Settings()
+
+
+def test_flags_override_the_file_and_the_file_the_defaults(tmp_path):
+    path = config(tmp_path, "model: nasnet\nobjective: {latency_ms: 900, target: 0.95}\nseed: 4\n")
+
+    settings = load_settings(path, {"objective.target": ("--slo-target", 0.9), "seed": ("--seed", None)})
+
+    assert settings.model == "nasnet"
+    assert (settings.objective.latency_ms, settings.objective.target) == (900, 0.9)
+    assert settings.seed == 4
+    assert settings.market is Market.ON_DEMAND
+
+
+def test_the_whole_tree_can_be_written(tmp_path):
+    text = """
+        model: inception-v3
+        objective: {latency_ms: 600, target: 0.98, mean_latency_ms: 200, late: shed}
+        market: spot
+        offerings: {types: [c5.large], overflow: false, standby_type: t2.large, standby_share: 0.25}
+        profiles: [assumed-t3]
+        policies: [mark, reactive]
+        forecaster: last-value
+        dispatch: weighted
+        trace: {mean_rps: 50, start_s: 60, duration_s: 600}
+        faults:
+          stress: 2
+          interrupts: [{at_min: 7, share: 0.4, offering: "c5.large:spot"}]
+          refusals: [{from_min: 1, to_min: 2}]
+          late_boots: [{from_min: 0, to_min: 5, factor: 2}]
+        seed: 3
+    """
+
+    settings = load_settings(config(tmp_path, text), {})
+
+    assert settings.objective.late is Late.SHED
+    assert settings.dispatch is Routing.WEIGHTED
+    assert settings.faults.interrupts[0].offering == "c5.large:spot"
+    assert settings.faults.late_boots[0].factor == 2
+
+
+def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
+    text = (
+        "trace: {file: a.csv}\nout: run\nprices: p.json\nprofiles: [mine.json, assumed-t3]\nforecaster: f.py:F\n"
+    )
+    path = config(tmp_path, text)
+
+    settings = load_settings(path, {})
+
+    assert settings.trace.file == tmp_path / "a.csv"
+    assert (settings.out, settings.prices) == (tmp_path / "run", tmp_path / "p.json")
+    assert settings.profiles == (str(tmp_path / "mine.json"), "assumed-t3")
+    assert settings.forecaster == f"{tmp_path}/f.py:F"
+    assert load_settings(path, {"trace.file": ("--trace", "b.csv")}).trace.file == Path("b.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("objectve: {}", "unknown key 'objectve'; did you mean 'objective'?"),
+        ("objective: {latency: 3}", "unknown key in objective 'latency'; did you mean 'latency_ms'?"),
+        (
+            "faults: {interrupts: [{at_min: 1, share: 1, offring: x}]}",
+            "unknown key in faults.interrupts.0 'offring'; did you mean 'offering'?",
+        ),
+        ("faults: {interrupts: [{at_min: 1}]}", "faults.interrupts.0.share is missing"),
+        ("objective: {latency_ms: abc}", "objective.latency_ms should be a number, not 'abc'"),
+        ("objective: {latency_ms: .nan}", "objective.latency_ms should be a finite number, not nan"),
+        ("objective: {target: 98}", "objective.target should be less than or equal to 1, not 98"),
+        ("objective: 3", "objective should hold keys and values, not 3"),
+        ("policies: mark", "policies should be a list, not 'mark'"),
+        ("policies: []", "policies should name one at least, not []"),
+        ("seed: 1.5", "seed should be a whole number, not 1.5"),
+        ("market: spt", "market: unknown market 'spt'; did you mean 'spot'?"),
+        ("dispatch: weighed", "dispatch: unknown dispatch 'weighed'; did you mean 'weighted'?"),
+        ("- a", "a configuration holds keys and values"),
+        ("model: [a", "line 1: expected ',' or ']'"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_one_line_with_file_and_key(tmp_path, text, said):
+    path = config(tmp_path, text)
+
+    found = refusal(path)
+
+    assert found.startswith(str(path))
+    assert said in found
+
+
+def test_a_wrong_flag_is_named_as_the_user_wrote_it(tmp_path):
+    path = config(tmp_path, "objective: {target: 0.9}")
+
+    assert refusal(path, objective__target=98) == "--objective__target should be less than or equal to 1, not 98"
+
+
+def test_a_missing_or_unreadable_file_is_one_line(tmp_path):
+    assert "No such file" in refusal(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "not UTF-8" in refusal(tmp_path / "binary.yaml")
+
+
+def test_the_documented_example_is_valid(tmp_path):
+    example = re.search(r"```yaml\n(.*?)```", SETTINGS_INTRO, re.DOTALL)
+    assert example is not None
+
+    settings = load_settings(config(tmp_path, example[1]), {})
+
+    assert set(yaml.safe_load(example[1])) <= set(Settings.model_fields)
+    assert settings.faults.interrupts[0].share == 0.4
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"MARK_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, Path("/a")),
+        ({"XDG_CACHE_HOME": "/b"}, Path("/b/mark")),
+        ({}, Path.home() / ".cache" / "mark"),
+    ],
+)
+def test_where_the_cache_lives(environment, expected):
+    assert cache_dir(environment) == expected

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mark.app import out_folder
+from mark.app.cli import INTERRUPTED
+from mark.domain.errors import Misconfigured
+
+RUN = ["simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--start-s", "300"]
+KEYS = {
+    "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd", "bound_usd", "floor_usd",
+    "cost_over_bound", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles", "launches",
+    "interruptions", "wall_s",
+}  # fmt: skip
+
+
+def runs(answer) -> list[dict]:
+    assert answer.status == 0, answer.err
+    return json.loads(answer.out)["runs"]
+
+
+def without_wall(found: list[dict]) -> list[dict]:
+    return [{key: value for key, value in run.items() if key != "wall_s"} for run in found]
+
+
+def test_the_document_has_what_is_promised_and_adds_up(mark):
+    (run,) = runs(mark(*RUN, "--json"))
+
+    assert set(run) >= KEYS
+    assert run["policy"] == "mark"
+    assert run["requests"] == sum(run["served"].values()) > 0
+    parts = run["cost_usd"]
+    assert parts["serving"] == pytest.approx(parts["instances"] + parts["standby"] + parts["lambda"])
+    assert parts["total"] == pytest.approx(parts["serving"] + parts["overhead"])
+    assert run["floor_usd"] <= run["bound_usd"]
+
+
+def test_the_same_seed_gives_the_same_document_and_every_policy_the_same_arrivals(mark):
+    spot = [*RUN, "--policy", "mark,reactive", "--policy", "sagemaker", "--market", "spot", "--interrupt", "4:1"]
+    first, again = (runs(mark(*spot, "--seed", "3", "--json")) for _ in range(2))
+
+    assert without_wall(first) == without_wall(again)
+    assert [run["policy"] for run in first] == ["mark", "reactive", "sagemaker"]
+    assert len({run["requests"] for run in first}) == 1
+    assert len({run["bound_usd"] for run in first}) == 1
+    assert first[0]["interruptions"] > 0
+
+
+def test_flags_override_the_configuration(mark):
+    Path("mark.yaml").write_text(
+        "model: inception-v3\ntrace: {file: load.csv.gz, start_s: 300}\nseed: 5\npolicies: [reactive, sagemaker]\n"
+    )
+
+    (run,) = runs(
+        mark("simulate", "--config", "mark.yaml", "--policy", "reactive", "--duration-s", "120", "--json")
+    )
+
+    assert (run["policy"], run["seed"], run["duration_s"]) == ("reactive", 5, 120)
+
+
+def test_the_load_is_scaled(mark):
+    (run,) = runs(mark(*RUN, "--policy", "reactive", "--mean-rps", "40", "--json"))
+
+    assert run["requests"] == pytest.approx(40 * 600, rel=0.05)
+
+
+def test_all_leaves_out_what_cannot_run_and_says_so(mark):
+    answer = mark("simulate", "--trace", "load.csv.gz", "--model", "nasnet", "--policy", "all", "--json")
+
+    assert {run["policy"] for run in runs(answer)} == {"mark", "greedy-oracle", "sagemaker", "reactive"}
+    assert "note: static-peak is left out: " in answer.err
+    assert "note: lambda-only is left out: " in answer.err
+
+
+def test_named_beside_all_it_is_an_error(mark):
+    answer = mark("simulate", "--trace", "load.csv.gz", "--model", "nasnet", "--policy", "all,lambda-only")
+
+    assert (answer.status, answer.out) == (2, "")
+
+
+def test_without_json_a_table_and_where_the_report_is(mark):
+    answer = mark(*RUN, "--policy", "mark,reactive", "--out", "run")
+
+    assert answer.status == 0
+    assert "report: run/report.html" in answer.out
+    assert "reactive" in answer.out
+    assert "<svg" in Path("run/report.html").read_text()
+    assert [run["policy"] for run in json.loads(Path("run/runs.json").read_text())["runs"]] == ["mark", "reactive"]
+    assert Path("run/journal.jsonl").stat().st_size > 1000
+    assert Path("run/reactive/journal.jsonl").stat().st_size > 1000
+
+
+def test_an_earlier_runs_journals_do_not_stay(mark):
+    mark(*RUN, "--policy", "mark,reactive", "--out", "run")
+    mark(*RUN, "--policy", "sagemaker", "--out", "run")
+
+    assert not Path("run/reactive/journal.jsonl").exists()
+    assert mark("explain", "run").out.startswith("sagemaker")
+
+
+def test_replaced_parts_are_told(mark):
+    first, second = runs(
+        mark(
+            *RUN,
+            "--policy",
+            "mark,greedy-oracle",
+            "--forecaster",
+            "last-value",
+            "--dispatch",
+            "least-finish",
+            "--json",
+        )
+    )
+
+    assert "forecaster last-value instead of the policy's own" in first["notes"]
+    assert not [note for note in second["notes"] if note.startswith("forecaster")]
+    assert all("dispatch least-finish instead of the policy's own" in run["notes"] for run in (first, second))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_journal_and_not_the_runs(mark):
+    Path("run").mkdir()
+    Path("run/journal.jsonl").symlink_to("/dev/full")
+
+    answer = mark(*RUN, "--policy", "mark,reactive", "--out", "run", "--json")
+
+    assert answer.status == 2
+    assert [run["policy"] for run in json.loads(answer.out)["runs"]] == ["mark", "reactive"]
+    assert answer.err.count("\n") == 1
+    assert "No space left on device" in answer.err
+
+
+def test_a_report_that_cannot_be_written_loses_no_figures(mark, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise Misconfigured("cannot write run/report.html: No space left on device; free space there")
+
+    monkeypatch.setattr(out_folder, "write_report", full)
+
+    answer = mark(*RUN, "--policy", "reactive", "--out", "run")
+
+    assert answer.status == 2
+    assert "reactive" in answer.out
+    assert "report:" not in answer.out
+    assert answer.err == "mark: cannot write run/report.html: No space left on device; free space there\n"
+
+
+def test_a_policy_that_fails_in_the_middle_loses_nothing_before_it(mark):
+    Path("late.py").write_text("class Late:\n    def __init__(self, setup): raise ValueError('no')\n")
+
+    answer = mark(*RUN, "--policy", "greedy-oracle,mark", "--forecaster", "late.py:Late", "--json")
+
+    assert answer.status == 2
+    assert [run["policy"] for run in json.loads(answer.out)["runs"]] == ["greedy-oracle"]
+    assert "late.py:Late" in answer.err
+
+
+def test_ctrl_c_prints_what_is_finished(mark, tmp_path):
+    """The second policy's forecaster sends the signal, so it always comes in the middle of a run."""
+    Path("stop.py").write_text(
+        "import os, signal\n"
+        "from predictors.naive import LastValue\n"
+        "class Stop(LastValue):\n"
+        "    calls = 0\n"
+        "    def forecast(self, history, horizon):\n"
+        "        self.calls += 1\n"
+        "        if self.calls == 3:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "        return super().forecast(history, horizon)\n"
+    )
+    command = [sys.executable, "-c", "from mark.app.cli import main; main()", *RUN, "--json", "--out", "run"]
+
+    done = subprocess.run(  # noqa: S603 - our own program
+        [*command, "--policy", "greedy-oracle,mark,reactive", "--forecaster", "stop.py:Stop"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+
+    assert done.returncode == INTERRUPTED
+    assert [run["policy"] for run in json.loads(done.stdout)["runs"]] == ["greedy-oracle"]
+    assert done.stderr == "note: interrupted: 1 of 3 policies finished\n"
+    assert Path("run/report.html").exists()
