@@ -287,7 +287,10 @@ def _spend_credits(now: float, work_s: float, server: Record, batch_s: Floats) -
     if server.slow <= 1.0:  # unlimited: full speed, the rest is billed
         server.surplus += max(0.0, needed - balance)
         return work_s
-    return slowed_s(balance, needed, work_s, server.slow)
+    takes_s = slowed_s(balance, needed, work_s, server.slow)
+    if needed > balance:
+        server.balance_at = now + takes_s  # baseline is the speed that uses up what is earned
+    return takes_s
 
 
 def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> None:
