@@ -1,0 +1,86 @@
+"""Engines on given arrivals, with defaults for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.objective import Slo
+from mark.domain.offering import BurstCredits, LambdaOffering, Offering
+from mark.simulator.arrays import MonitorWindow
+from mark.simulator.compiled import Kernel
+from mark.simulator.engine import Engine
+from tests.planner.builders import KNOWN, SLO, offering
+
+Floats = NDArray[np.float64]
+
+
+def poisson(rps: float, duration_s: float, seed: int) -> Floats:
+    """Poisson arrivals in [0, duration_s), rising."""
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.uniform(0.0, duration_s, rng.poisson(rps * duration_s)))
+
+
+def engine(
+    kernel: Kernel,
+    arrivals: Floats | Sequence[float],
+    *,
+    dispatch: DispatchPolicy | None = None,
+    overflow: LambdaOffering | None = None,
+    slo: Slo = SLO,
+    duration_s: float | None = None,
+    monitor: MonitorWindow | None = None,
+    watching: bool = False,
+    seed: int = 5,
+) -> Engine:
+    """An engine that starts at 0 s; the monitor stops it only when `watching`."""
+    instants = np.asarray(arrivals, dtype=np.float64)
+    length_s = duration_s or float(np.ceil(instants.max(initial=0.0))) + 1.0
+    made = Engine(
+        kernel_=kernel,
+        arrivals=lambda from_s, to_s: instants[(instants >= from_s) & (instants < to_s)],
+        slo=slo,
+        dispatch=dispatch or DispatchPolicy(),
+        overflow=overflow,
+        start_at=0.0,
+        duration_s=length_s,
+        rng=np.random.default_rng(seed),
+        monitor=monitor or MonitorWindow(),
+    )
+    if not watching:
+        made.quiet_until(np.inf)
+    return made
+
+
+def batching(batch: int, single_s: float, full_s: float, rps: float | None = None) -> Offering:
+    """A type whose batches take from `single_s` to `full_s`, linear in between."""
+    step_s = (full_s - single_s) / max(1, batch - 1)
+    points = {size: single_s + (size - 1) * step_s for size in range(1, batch + 1)}
+    return offering(rps=rps or batch / full_s, batch=batch, points=points)
+
+
+def burstable(service_s: float, *, credits_: float = 0.0, unlimited: bool = False) -> Offering:
+    """A type of one vCPU that slows to a tenth when its credits are used up."""
+    plain = offering("t2.micro", rps=1.0 / service_s)
+    credit = BurstCredits(
+        vcpus=1, earn_per_hour=6.0, max_balance=144.0, baseline=0.1, launch_credits=credits_, unlimited=unlimited
+    )
+    return replace(plain, instance_type=replace(plain.instance_type, credits=credit))
+
+
+def lambda_offering(**fields: float) -> LambdaOffering:
+    """Lambda with short lives and low limits, so that all of them matter within seconds."""
+    given: dict[str, float] = {
+        "latency_s": 0.3,
+        "cold_start_s": 1.0,
+        "idle_min_s": 4.0,
+        "idle_max_s": 8.0,
+        "concurrency": 20,
+        "burst": 6,
+        "burst_window_s": 3.0,
+    } | fields
+    return LambdaOffering(provenance=KNOWN, **given)  # type: ignore[arg-type]

@@ -1,0 +1,277 @@
+"""The engine's own duties: instances that come and go, the monitor's window, warm-up pings, series."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.domain.objective import Slo
+from mark.domain.offering import LambdaOffering
+from mark.simulator.arrays import FIRST_QUEUE, FIRST_SLOTS, MonitorWindow
+from mark.simulator.compiled import Kernel
+from mark.simulator.engine import PING_S
+from tests.planner.builders import KNOWN, offering
+from tests.scenarios.builders import validate_engine
+from tests.simulator.engines import batching, burstable, engine, lambda_offering, poisson
+
+PATIENT = DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None)
+SECOND = offering(rps=1.0)
+"""An instance that takes a second for a request."""
+
+
+def test_what_a_lost_instance_held_is_answered_elsewhere(kernel: Kernel) -> None:
+    made = engine(kernel, [0.0, 0.1, 0.2, 0.3], dispatch=PATIENT, duration_s=20.0)
+    lost = made.add(SECOND, standby=False)
+    made.run_until(0.5)
+    made.add(SECOND, standby=False)
+    made.remove(lost, redispatch=True)
+    made.run_until(20.0)
+    served = made.served()
+    assert (served.instance, served.shed, served.in_flight) == (4, 0, 0)
+    # From 0.5 s on one after the other: answered at 1.5, 2.5, 3.5, 4.5 s; latency counts from the arrival.
+    assert made.latency().mean_s == pytest.approx((1.5 + 2.4 + 3.3 + 4.2) / 4)
+
+
+def test_what_a_lost_instance_held_is_shed_where_the_model_forbids_a_second_run(kernel: Kernel) -> None:
+    made = engine(kernel, [0.0, 0.1, 0.2, 2.5], dispatch=PATIENT, duration_s=20.0)
+    lost = made.add(SECOND, standby=False)
+    made.run_until(1.5)
+    made.remove(lost, redispatch=False)
+    made.run_until(20.0)
+    served = made.served()
+    assert (served.instance, served.shed, served.in_flight) == (1, 3, 0)
+    assert made.attained() == 0.0  # the first took a second, above the objective
+
+
+def test_a_removed_slot_is_used_again_and_starts_empty(kernel: Kernel) -> None:
+    made = engine(kernel, [0.0, 0.0, 3.0], dispatch=PATIENT)
+    slots = [made.add(SECOND, standby=False) for _ in range(FIRST_SLOTS)]
+    made.run_until(0.5)
+    for slot in slots:
+        made.remove(slot, redispatch=False)
+    again = made.add(offering(rps=10.0), standby=True)
+    assert again in slots
+    assert made.is_idle(again)
+    made.run_until(4.0)
+    assert made.served().standby == 1
+    assert made.seconds().latency_max_s[3] == pytest.approx(0.1)
+    validate_engine(made)
+
+
+def test_slots_and_rings_grow_without_losing_anything(kernel: Kernel) -> None:
+    arrivals = np.sort(np.concatenate([np.linspace(0.0, 0.9, 5 * FIRST_QUEUE), poisson(50.0, 30.0, 1)]))
+    made = engine(kernel, arrivals, dispatch=replace(PATIENT, give_up_s=1e9), duration_s=4000.0)
+    made.add(SECOND, standby=False)
+    made.run_until(1.0)
+    for _ in range(3 * FIRST_SLOTS):
+        made.add(batching(32, 0.5, 4.0), standby=False)
+        validate_engine(made)
+    made.run_until(4000.0)
+    assert made._fleet.servers.size > 3 * FIRST_SLOTS
+    assert made._fleet.queue.shape[1] > 4 * FIRST_QUEUE
+    assert made.served().instance == arrivals.size
+
+
+def test_draining_answers_what_is_held_and_takes_nothing_new(kernel: Kernel) -> None:
+    made = engine(kernel, [0.0, 0.1, 0.2, 5.0], dispatch=PATIENT, duration_s=20.0)
+    slot = made.add(SECOND, standby=False)
+    made.run_until(0.5)
+    made.stop_accepting(slot)
+    assert made.drained_at(slot) == pytest.approx(3.0)
+    made.run_until(3.0)
+    assert made.is_idle(slot)
+    assert made.drained_at(slot) == 3.0
+    made.run_until(20.0)
+    served = made.served()
+    assert (served.instance, served.shed) == (3, 1)
+
+
+def test_an_instance_about_to_go_takes_only_what_it_finishes(kernel: Kernel) -> None:
+    for routing in Routing:
+        dispatch = replace(PATIENT, routing=routing)
+        made = engine(kernel, [0.0, 0.1, 0.2], dispatch=dispatch, duration_s=20.0)
+        slot = made.add(SECOND, standby=False)
+        made.will_go(slot, 2.05)
+        made.run_until(2.05)
+        assert made.is_idle(slot), routing
+        made.remove(slot, redispatch=True)
+        assert (made.served().instance, made.served().shed) == (2, 1), routing
+
+
+def test_a_missed_window_stops_the_engine_with_every_ended_batch_completed(kernel: Kernel) -> None:
+    """The controller looks at instances at that instant: one that is idle must look idle."""
+    made = engine(
+        kernel,
+        [0.0, 0.05, 1.7, 1.8],
+        dispatch=replace(PATIENT, routing=Routing.WEIGHTED),
+        watching=True,
+        monitor=MonitorWindow(requests=1, seconds=60.0),
+    )
+    first, second = (made.add(SECOND, standby=False) for _ in range(2))
+    assert made.run_until(1.75) == 1.7
+    assert (made.is_idle(first), made.is_idle(second)) == (False, True)
+    assert made.drained_at(second) == 1.7
+    window = made.slo_window()
+    assert window is not None
+    assert (window.closed_at, window.requests, window.missed) == (1.7, 1, 1)
+
+
+def test_the_monitor_keeps_quiet_during_its_cool_down(kernel: Kernel) -> None:
+    arrivals = np.arange(0.0, 40.0, 0.5)
+    made = engine(
+        kernel, arrivals, dispatch=PATIENT, watching=True, monitor=MonitorWindow(requests=5, seconds=60.0)
+    )
+    made.add(SECOND, standby=False)
+    stopped_at = made.run_until(30.0)
+    assert stopped_at < 30.0
+    made.quiet_until(stopped_at + 10.0)
+    again_at = made.run_until(30.0)
+    assert stopped_at + 10.0 <= again_at < stopped_at + 17.0
+    made.quiet_until(np.inf)
+    assert made.run_until(30.0) == 30.0
+
+
+def test_a_window_that_keeps_the_target_does_not_stop_it(kernel: Kernel) -> None:
+    """Exactly 1 - target may miss."""
+    slo = Slo(latency_s=0.6, target=0.75)
+    arrivals = [0.0, 0.1, 2.0, 4.0, 6.0, 8.0]
+    for target, stops in ((0.75, False), (0.76, True)):
+        made = engine(
+            kernel,
+            arrivals,
+            dispatch=PATIENT,
+            slo=replace(slo, target=target),
+            watching=True,
+            monitor=MonitorWindow(requests=4, seconds=60.0),
+        )
+        made.add(offering(rps=2.0), standby=False)  # the second request takes 0.9 s
+        assert (made.run_until(8.5) < 8.5) is stops
+
+
+def test_late_requests_wait_up_to_a_minute_and_are_then_shed(kernel: Kernel) -> None:
+    made = engine(kernel, np.zeros(100), dispatch=PATIENT, duration_s=200.0)
+    made.add(SECOND, standby=False)
+    made.run_until(200.0)
+    assert (made.served().instance, made.served().shed) == (60, 40)
+    assert made.attained() == 0.0
+
+
+def test_late_shed_refuses_what_nobody_answers_in_time(kernel: Kernel) -> None:
+    for late, answered in ((Late.SERVE, 10), (Late.SHED, 3)):
+        dispatch = DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=1.0, late=late)
+        made = engine(
+            kernel, np.zeros(10), dispatch=dispatch, slo=Slo(latency_s=0.65, target=0.9), duration_s=20.0
+        )
+        made.add(offering(rps=5.0), standby=False)
+        made.run_until(20.0)
+        assert (made.served().instance, made.served().shed) == (answered, 10 - answered)
+        assert made.attained() == pytest.approx(0.3)
+
+
+def test_without_lambda_or_instances_everything_is_shed(kernel: Kernel) -> None:
+    made = engine(kernel, [0.5, 1.0])
+    made.run_until(3.0)
+    assert (made.served().shed, made.attained()) == (2, 0.0)
+
+
+def test_what_is_not_answered_yet_is_in_flight_and_outside_attainment(kernel: Kernel) -> None:
+    made = engine(kernel, [0.0, 1.0, 1.1], dispatch=PATIENT)
+    made.add(offering(rps=2.0), standby=False)
+    made.run_until(1.2)
+    assert made.served().in_flight == 2
+    assert made.attained() == 1.0
+
+
+def test_unlimited_credits_are_billed_and_limited_ones_slow_it_down(kernel: Kernel) -> None:
+    arrivals = np.arange(0.0, 600.0, 1.0)
+    limited = engine(kernel, arrivals, dispatch=PATIENT, duration_s=7000.0)
+    slot = limited.add(burstable(0.5), standby=True, balance=1.0)
+    limited.run_until(600.0)
+    # A credit is a vCPU minute. The balance and what is earned before it is used up give 75 s of work at full
+    # speed, 150 s long (half a second in each second, less 0.1 earned); then a tenth of it, 5 s a request.
+    assert limited.served().standby == pytest.approx(150 + (600 - 150) / 5.0, abs=4)
+    assert limited.credits(slot) < 0.05
+    assert limited.surplus_vcpu_s(slot) == 0.0
+    free = engine(kernel, arrivals, dispatch=PATIENT)
+    slot = free.add(burstable(0.5, unlimited=True), standby=True, balance=1.0)
+    free.run_until(601.0)
+    assert free.served().standby == 600
+    # 300 s of work, less the 60 s of the balance and what ten minutes earn at 6 credits an hour.
+    assert free.surplus_vcpu_s(slot) == pytest.approx(300.0 - 60.0 - 60.0, abs=0.2)
+
+
+def test_pings_warm_as_many_as_were_asked_for(kernel: Kernel) -> None:
+    pool = lambda_offering(concurrency=50, burst=100)
+    made = engine(
+        kernel, [20.0] * 8, dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=pool, duration_s=40.0
+    )
+    made.warm(5)
+    made.run_until(2.0)
+    assert made.lambda_warm() == 5
+    usage = made.lambda_usage()
+    assert (usage.requests, usage.cold_starts) == (5, 5)
+    assert usage.gib_s == pytest.approx(5 * 1.0 * pool.memory_gib)
+    made.warm(3)  # three of the five are pinged, none starts
+    usage = made.lambda_usage()
+    assert (usage.requests, usage.cold_starts) == (8, 5)
+    assert usage.gib_s == pytest.approx((5 * 1.0 + 3 * PING_S) * pool.memory_gib)
+    assert made.served().total == 0
+
+
+def test_a_ping_starts_an_idle_life_anew(kernel: Kernel) -> None:
+    pool = lambda_offering(concurrency=50, burst=100, idle_min_s=5.0, idle_max_s=5.0)
+    for pings_at, cold in (((4.0, 8.0, 12.0), 0), ((), 4)):
+        made = engine(
+            kernel, [16.0] * 4, dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=pool, duration_s=30.0
+        )
+        made.warm(4)
+        for at in pings_at:
+            made.run_until(at)
+            made.warm(4)
+        made.run_until(30.0)
+        assert made.invocations() == (4, cold)
+
+
+def test_pings_do_not_exceed_the_accounts_concurrency(kernel: Kernel) -> None:
+    made = engine(kernel, [0.5] * 6, overflow=lambda_offering(concurrency=8, burst=100), duration_s=10.0)
+    made.run_until(1.0)  # six calls are under way
+    made.warm(500)
+    marks = made._pool.marks
+    assert int(marks.warm + marks.cold) == 8
+    validate_engine(made)
+
+
+def test_lambdas_bill_counts_cold_starts_and_pings(kernel: Kernel) -> None:
+    pool = LambdaOffering(latency_s=0.38, provenance=KNOWN)
+    made = engine(kernel, [0.0, 0.0, 10.0], dispatch=DispatchPolicy(bounced=Bounced.LAMBDA), overflow=pool)
+    made.run_until(20.0)
+    usage = made.lambda_usage()
+    assert (usage.requests, usage.cold_starts) == (3, 2)
+    assert usage.gib_s == pytest.approx((3 * 0.38 + 2 * 2.9) * 3.0)
+
+
+def test_windows_count_arrivals_by_five_seconds(kernel: Kernel) -> None:
+    made = engine(kernel, [0.0, 4.99, 5.0, 61.0], duration_s=70.0)
+    made.run_until(70.0)
+    counts = made.window_counts(0.0, 60.0)
+    assert counts.shape == (12,)
+    assert counts.tolist()[:3] == [2, 1, 0]
+    assert made.window_counts(60.0, 65.0).tolist() == [1]
+
+
+def test_the_run_does_not_depend_on_how_it_is_cut(kernel: Kernel) -> None:
+    arrivals = poisson(40.0, 60.0, 2)
+
+    def go(stops: list[float]) -> tuple[object, ...]:
+        made = engine(kernel, arrivals, overflow=lambda_offering(), duration_s=70.0)
+        for _ in range(3):
+            made.add(batching(4, 0.1, 0.25), standby=False)
+        for stop in stops:
+            made.run_until(stop)
+        seconds = made.seconds()
+        return made.served(), seconds.answered.tolist(), seconds.missed.tolist(), made.lambda_usage()
+
+    assert go([70.0]) == go([*np.arange(0.37, 70.0, 0.37).tolist(), 70.0])

@@ -1,0 +1,268 @@
+"""The kernel: compiled and plain agree to the last bit, and both with models that share no code with them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.domain.offering import LambdaOffering
+from mark.planner.queueing import mean_wait_s
+from mark.simulator.arrays import MonitorWindow
+from mark.simulator.compiled import Kernel, plain_kernel
+from mark.simulator.engine import Engine
+from tests.planner.builders import offering
+from tests.simulator.engines import batching, burstable, engine, lambda_offering, poisson
+
+Floats = NDArray[np.float64]
+ALONE = DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None)
+ONLY_LAMBDA = DispatchPolicy(bounced=Bounced.LAMBDA)
+
+
+def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int) -> Engine:
+    """Instances of four kinds come, slow down, are warned, drained and lost, under a load in waves."""
+    rng = np.random.default_rng(seed)
+    arrivals = np.concatenate(
+        [poisson(25.0, 8.0, seed), 8.0 + poisson(90.0, 2.0, seed), 10.0 + poisson(20.0, 6.0, 1)]
+    )
+    overflow = lambda_offering() if rng.random() < 0.8 else None
+    made = engine(
+        kernel,
+        arrivals,
+        dispatch=dispatch,
+        overflow=overflow,
+        watching=True,
+        monitor=MonitorWindow(requests=60, seconds=2.5),
+        duration_s=20.0,
+    )
+    kinds = [batching(4, 0.1, 0.25), offering(rps=8.0), burstable(0.2), batching(16, 0.05, 0.5)]
+    slots = [made.add(kind, standby=kind is kinds[2], balance=0.01) for kind in kinds]
+    stops = sorted(rng.uniform(0.0, 16.0, 12))
+    for place, stop in enumerate(stops):
+        while made.run_until(stop) < stop:
+            made.quiet_until(made.now + 3.0)
+        slot = slots[int(rng.integers(len(slots)))]
+        action = place % 6
+        if action == 0:
+            slots.append(made.add(kinds[int(rng.integers(len(kinds)))], standby=bool(rng.random() < 0.3)))
+        elif action == 1:
+            made.will_go(slot, stop + 0.7)
+        elif action == 2:
+            made.stop_accepting(slot)
+        elif action == 3 and len(slots) > 2:
+            slots.remove(slot)
+            made.remove(slot, redispatch=bool(rng.random() < 0.7))
+        elif action == 4:
+            made.warm(int(rng.integers(1, 12)))
+    while made.run_until(16.0) < 16.0:
+        made.quiet_until(made.now + 3.0)
+    return made
+
+
+RULES = [
+    DispatchPolicy(routing=routing, bounced=bounced, late=late, admission_factor=factor, give_up_s=give_up_s)
+    for (routing, bounced, late), (factor, give_up_s) in zip(
+        product(Routing, Bounced, Late),
+        [(0.98, 60.0), (1.0, 0.9), (None, 60.0), (None, 1.2)] * 5,
+        strict=False,
+    )
+] + [DispatchPolicy(routing=routing, bounced=bounced) for routing, bounced in product(Routing, Bounced)]
+
+
+@pytest.mark.parametrize("dispatch", RULES, ids=lambda d: f"{d.routing}-{d.bounced}-{d.late}-{d.admission_factor}")
+def test_compiled_and_plain_give_the_same_run(kernel: Kernel, dispatch: DispatchPolicy) -> None:
+    for seed in (1, 2):
+        fast, slow = eventful(kernel, dispatch, seed), eventful(plain_kernel(), dispatch, seed)
+        assert fast.served() == slow.served()
+        assert fast.served().total > 300
+        assert np.array_equal(fast._tally.seconds, slow._tally.seconds)
+        assert np.array_equal(fast._tally.histogram, slow._tally.histogram)
+        assert fast._tally.totals == slow._tally.totals
+        assert np.array_equal(fast._fleet.servers, slow._fleet.servers)
+        assert fast.lambda_usage() == slow.lambda_usage()
+        assert fast.slo_window() == slow.slo_window()
+
+
+def test_the_eventful_run_reaches_every_outcome(kernel: Kernel) -> None:
+    """Without this, two runs in which nothing happens would agree as well."""
+    runs = [eventful(kernel, dispatch, seed) for dispatch in RULES for seed in (1, 2)]
+    served = [run.served() for run in runs]
+    for name in ("instance", "standby", "lambda_", "shed", "in_flight"):
+        assert any(getattr(one, name) for one in served), name
+    assert any(run._tally.totals.throttled for run in runs)
+    assert any(run._fleet.queue.shape[1] > 64 for run in runs), "a ring has grown"
+    servers = [run._fleet.servers[slot] for run in runs for slot in run._used]
+    assert any(server.burn_per_s > 0 and server.full_s > 1.9 for server in servers), "credits have run out"
+
+
+def latencies_of_shared_queue(arrivals: Floats, service_s: float, servers: int) -> Floats:
+    """FIFO M/D/c by a heap of the instants at which servers become free."""
+    free = [0.0] * servers
+    found = np.empty(arrivals.size)
+    for place, at in enumerate(arrivals):
+        finish_at = max(at, heapq.heappop(free)) + service_s
+        heapq.heappush(free, finish_at)
+        found[place] = finish_at - at
+    return found
+
+
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (1, 0.8), (4, 0.7), (10, 0.9)])
+def test_latencies_of_a_queue_without_batching(kernel: Kernel, servers: int, load: float) -> None:
+    """Least finish on equal servers is one FIFO queue: every latency is known from a heap."""
+    service_s = 0.1
+    arrivals = poisson(load * servers / service_s, 2000.0, seed=servers)
+    made = engine(kernel, arrivals, dispatch=ALONE)
+    for _ in range(servers):
+        made.add(offering(rps=1.0 / service_s), standby=False)
+    made.run_until(2100.0)
+    expected = latencies_of_shared_queue(arrivals, service_s, servers)
+    found = made.latency()
+    assert made.served().instance == arrivals.size
+    assert found.mean_s == pytest.approx(expected.mean(), rel=1e-9)
+    for name, share in (("p50_s", 0.5), ("p95_s", 0.95), ("p99_s", 0.99)):
+        exact = np.quantile(expected, share, method="inverted_cdf")
+        assert exact - 1e-9 <= getattr(found, name) + 1e-9
+        assert getattr(found, name) - exact <= 1.001e-4
+    assert made.seconds().missed.sum() == np.count_nonzero(expected > 0.6 + 1e-12)
+    assert made.seconds().latency_max_s.max() == pytest.approx(expected.max())
+    assert made.attained() == pytest.approx(1.0 - np.mean(expected > 0.6 + 1e-12))
+
+
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (1, 0.8), (4, 0.7), (10, 0.9)])
+def test_mean_wait_agrees_with_theory(kernel: Kernel, servers: int, load: float) -> None:
+    """M/D/c within 4 %: the formula is within 2 %, the rest is the run's own noise over 20,000 s and more."""
+    service_s = 0.1
+    arrivals = poisson(load * servers / service_s, 20_000.0, seed=10 + servers)
+    made = engine(kernel, arrivals, dispatch=ALONE)
+    for _ in range(servers):
+        made.add(offering(rps=1.0 / service_s), standby=False)
+    made.run_until(20_100.0)
+    wait_s = made.latency().mean_s - service_s
+    assert wait_s == pytest.approx(mean_wait_s(load * servers / service_s, service_s, servers), rel=0.04)
+
+
+def latencies_of_batches(arrivals: Floats, batch_s: list[float]) -> Floats:
+    """One work-conserving batching server, stepped batch by batch. batch_s: seconds by size, entry 0 not used."""
+    found, waiting, place, free_at = np.empty(arrivals.size), deque[int](), 0, 0.0
+    while place < arrivals.size or waiting:
+        if not waiting:
+            free_at = max(free_at, arrivals[place])
+        while place < arrivals.size and (arrivals[place] < free_at or not waiting):
+            waiting.append(place)
+            place += 1
+            if len(waiting) == 1 and arrivals[waiting[0]] >= free_at:
+                break
+        took = [waiting.popleft() for _ in range(min(len(waiting), len(batch_s) - 1))]
+        free_at += batch_s[len(took)]
+        for one in took:
+            found[one] = free_at - arrivals[one]
+    return found
+
+
+@pytest.mark.parametrize("rps", [5.0, 15.0, 19.0, 30.0])
+def test_latencies_of_a_batching_server(kernel: Kernel, rps: float) -> None:
+    kind = batching(8, 0.1, 0.4)
+    arrivals = poisson(rps, 300.0, seed=3)
+    made = engine(
+        kernel, arrivals, dispatch=DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None, give_up_s=1e9)
+    )
+    made.add(kind, standby=False)
+    made.run_until(2000.0)
+    batch_s = [0.0, *(kind.profile.latency_s(size) for size in range(1, 9))]
+    expected = latencies_of_batches(arrivals, batch_s)
+    assert made.latency().mean_s == pytest.approx(expected.mean(), rel=1e-9)
+    assert made.seconds().latency_max_s.max() == pytest.approx(expected.max())
+
+
+@dataclass(slots=True)
+class NaivePool:
+    """Lambda by lists: every environment is looked at for every call. `lives_s` are the idle lives in turn."""
+
+    offering: LambdaOffering
+    lives_s: Floats
+    cold: int = 0
+    throttled: int = 0
+    draws: int = 0
+
+    def serve(self, arrivals: Floats) -> Floats:
+        """Latency by arrival; NaN for what was refused."""
+        found = np.full(arrivals.size, np.nan)
+        busy: list[tuple[float, int]] = []  # end of the call, arrival
+        idle: list[tuple[float, float]] = []  # end of the last call, end of its idle life
+        starts: list[float] = []
+        for place, now in enumerate(arrivals):
+            for ended_at, _ in sorted(call for call in busy if call[0] <= now):
+                idle.append((ended_at, ended_at + self.lives_s[self.draws]))
+                self.draws += 1
+            busy = [call for call in busy if call[0] > now]
+            idle = [one for one in idle if one[1] > now]
+            if len(busy) >= self.offering.concurrency:
+                self.throttled += 1
+                continue
+            takes_s = self.offering.latency_s
+            if idle:
+                idle.remove(max(idle))
+            elif sum(1 for at in starts if now - at < self.offering.burst_window_s) >= self.offering.burst:
+                self.throttled += 1
+                continue
+            else:
+                starts.append(now)
+                self.cold += 1
+                takes_s += self.offering.cold_start_s
+            busy.append((now + takes_s, place))
+            found[place] = takes_s
+        return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"burst": 3}, {"concurrency": 3}, {"idle_min_s": 1.0, "idle_max_s": 30.0}, {"burst_window_s": 0.1}],
+    ids=str,
+)
+def test_the_lambda_pool_agrees_with_a_naive_one(kernel: Kernel, seed: int, limits: dict[str, float]) -> None:
+    gaps = [0.0, 3.0, 9.0, 21.0, 30.0]
+    arrivals = np.sort(np.concatenate([at + poisson(12.0, 3.0, seed + int(at)) for at in gaps]))
+    pool = lambda_offering(**limits)
+    made = engine(kernel, arrivals, dispatch=ONLY_LAMBDA, overflow=pool, seed=seed)
+    naive = NaivePool(pool, made._pool.idle_life_s.copy())
+    expected = naive.serve(arrivals)
+    made.run_until(60.0)
+    assert made.invocations() == (int(np.count_nonzero(~np.isnan(expected))), naive.cold)
+    assert made.served().shed == np.count_nonzero(np.isnan(expected)) == naive.throttled
+    assert made.latency().mean_s == pytest.approx(np.nanmean(expected))
+
+
+def test_a_thousand_run_at_once_and_no_more(kernel: Kernel) -> None:
+    arrivals = np.linspace(0.0, 0.1, 1500)
+    made = engine(kernel, arrivals, dispatch=ONLY_LAMBDA, overflow=lambda_offering(concurrency=1000, burst=5000))
+    made.run_until(5.0)
+    assert made.served().lambda_ == 1000
+    assert made.served().shed == 500
+
+
+def test_a_thousand_start_in_ten_seconds_and_no_more(kernel: Kernel) -> None:
+    arrivals = np.concatenate(
+        [np.linspace(0.0, 0.1, 1200), np.linspace(9.0, 9.1, 1200), np.linspace(10.2, 10.3, 1800)]
+    )
+    pool = lambda_offering(concurrency=3000, burst=1000, burst_window_s=10.0, idle_min_s=2700.0, idle_max_s=3600.0)
+    made = engine(kernel, arrivals, dispatch=ONLY_LAMBDA, overflow=pool)
+    made.run_until(20.0)
+    # 1,000 start at 0 s and are warm at 9 s (200 refused twice); from 10 s on another 800 may start.
+    assert made.invocations() == (1000 + 1000 + 1800, 1800)
+    assert made.served().shed == 400
+
+
+@pytest.mark.parametrize(("idle_s", "cold"), [(44 * 60.0, 1), (61 * 60.0, 2)])
+def test_environments_are_recycled_after_45_to_60_idle_minutes(kernel: Kernel, idle_s: float, cold: int) -> None:
+    pool = LambdaOffering(latency_s=0.3, provenance=offering().profile.provenance)
+    for seed in range(5):
+        made = engine(kernel, [1.0, 4.2 + idle_s], dispatch=ONLY_LAMBDA, overflow=pool, seed=seed)
+        made.run_until(5000.0)
+        assert made.invocations() == (2, cold)
