@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -21,7 +22,12 @@ class JournalFile:
             self._file = path.open("wb")
         except OSError as error:
             raise _unwritable(path, error) from error
-        self._write(header_line(header))
+        try:
+            self._write(header_line(header))
+        except Misconfigured:
+            with suppress(OSError):  # closing tries to write once more
+                self._file.close()
+            raise
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         """Write one tick."""
