@@ -1,0 +1,351 @@
+"""The simulated cloud: every transition at its exact second, every stretch that is billed, every fact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mark.dispatch.policy import Bounced, DispatchPolicy
+from mark.domain.fleet import InstanceState, Role
+from mark.domain.offering import BurstCredits, Market, Offering
+from mark.domain.orders import (
+    Drain,
+    Launch,
+    LaunchRefused,
+    SpotWarned,
+    StartStandby,
+    StopStandby,
+    Terminate,
+    WarmLambda,
+)
+from mark.domain.times import CloudTimes
+from mark.simulator.cloud import CREDITED_STARTS, SimulatedCloud
+from mark.simulator.compiled import Kernel
+from mark.simulator.engine import Engine
+from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
+from tests.planner.builders import offering
+from tests.scenarios.builders import FIXED, validate_cloud, validate_engine, validate_usages
+from tests.simulator.engines import burstable, engine, lambda_offering
+
+PATIENT = DispatchPolicy(bounced=Bounced.NOWHERE, admission_factor=None)
+SERVING = offering(rps=1.0)
+SPOT = replace(
+    SERVING,
+    market=Market.SPOT,
+    instance_type=replace(SERVING.instance_type, spot_usd_per_hour=0.1, spot_interruption_rate=0.5),
+)
+SLEEPER = burstable(1.0, credits_=30.0)
+
+
+class World:
+    """A cloud and its engine, run from event to event as the replay does."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        arrivals: list[float] | None = None,
+        *,
+        faults: FaultScript | None = None,
+        times: CloudTimes = FIXED,
+        seed: int = 1,
+        redispatch: bool = True,
+        sleeper: Offering = SLEEPER,
+    ) -> None:
+        self.engine: Engine = engine(
+            kernel, arrivals or [], dispatch=PATIENT, overflow=lambda_offering(), duration_s=200_000.0
+        )
+        known = (SERVING, SPOT, sleeper)
+        self.cloud = SimulatedCloud(
+            engine=self.engine,
+            offerings={item.name: item for item in known},
+            times=times,
+            faults=faults or FaultScript(stress=0.0),
+            seed=seed,
+            start_at=0.0,
+            redispatch=redispatch,
+        )
+
+    def launch(self, item: Offering, count: int = 1, role: Role = Role.SERVING, token: str = "t1-1") -> None:
+        self.cloud.submit(Launch(token=token, reason="test", offering=item.name, count=count, role=role))
+
+    def to(self, at: float) -> None:
+        """Run to `at`, events included, and validate after each."""
+        while self.engine.now < at or self.cloud.next_at() <= at:
+            stop = min(at, self.cloud.next_at())
+            self.engine.run_until(stop)
+            self.cloud.fire(stop)
+            validate_engine(self.engine)
+            validate_cloud(self.cloud, self.engine)
+
+    def states(self) -> dict[str, InstanceState]:
+        return {one.id: one.state for one in self.cloud.observe()}
+
+    def stretches(self) -> list[tuple[str, float, float]]:
+        validate_usages(self.cloud.usages)
+        return [(u.instance, u.started_at, u.ended_at) for u in self.cloud.usages]
+
+
+@pytest.fixture
+def world(kernel: Kernel) -> World:
+    return World(kernel)
+
+
+def test_a_launch_is_ready_after_its_boot_and_billed_after_its_pending_time(world: World) -> None:
+    world.launch(SERVING)
+    assert world.states() == {"i-000001": InstanceState.PENDING}
+    world.to(149.99)
+    assert world.states() == {"i-000001": InstanceState.PENDING}
+    world.to(150.0)
+    assert world.states() == {"i-000001": InstanceState.READY}
+    assert world.cloud.ready() == {SERVING.name: 1}
+    world.to(500.0)
+    world.cloud.close(500.0)
+    assert world.stretches() == [("i-000001", 15.0, 500.0)]
+    assert (world.cloud.launches, world.cloud.running_s) == (1, 485.0)
+
+
+def test_the_first_fleet_is_there_at_once_and_not_counted_as_launched(world: World) -> None:
+    world.cloud.prewarmed = True
+    world.launch(SERVING, 2)
+    world.launch(SLEEPER, role=Role.STANDBY)
+    world.cloud.prewarmed = False
+    ready, asleep = InstanceState.READY, InstanceState.STOPPED
+    assert list(world.states().values()) == [ready, ready, asleep]
+    world.cloud.close(100.0)
+    assert world.stretches() == [("i-000003", 0.0, 0.0), ("i-000001", 0.0, 100.0), ("i-000002", 0.0, 100.0)]
+    assert (world.cloud.launches, world.cloud.asleep_s) == (0, 100.0)
+
+
+def test_drained_while_pending_it_is_gone_and_costs_nothing(world: World) -> None:
+    world.launch(SERVING)
+    world.to(10.0)
+    world.cloud.submit(Drain(token="t2-1", reason="test", instances=("i-000001",)))
+    assert world.states() == {}
+    world.to(1000.0)
+    assert world.stretches() == []
+
+
+def test_draining_a_busy_instance_loses_nothing(kernel: Kernel) -> None:
+    world = World(kernel, [200.0, 200.1, 200.2, 203.0])
+    world.launch(SERVING)
+    world.to(200.5)
+    world.cloud.submit(Drain(token="t2-1", reason="test", instances=("i-000001", "i-none")))
+    assert world.states() == {"i-000001": InstanceState.DRAINING}
+    world.to(202.99)
+    assert world.states() == {"i-000001": InstanceState.DRAINING}
+    world.to(204.0)
+    assert world.states() == {}
+    assert world.stretches() == [("i-000001", 15.0, 203.0)]
+    served = world.engine.served()
+    assert (served.instance, served.shed) == (3, 1)  # the one that came after the drain found nobody
+
+
+def test_terminated_at_once_its_requests_run_elsewhere(kernel: Kernel) -> None:
+    world = World(kernel, [200.0, 200.1, 200.2])
+    world.launch(SERVING, 2)
+    world.to(200.5)
+    world.cloud.submit(Terminate(token="t2-1", reason="test", instances=("i-000001",)))
+    assert world.states() == {"i-000002": InstanceState.READY}
+    world.to(210.0)
+    assert world.engine.served().instance == 3
+
+
+def test_a_standby_sleeps_wakes_and_sleeps_again(world: World) -> None:
+    world.launch(SLEEPER, role=Role.STANDBY)
+    world.to(200.0)
+    world.cloud.submit(StopStandby(token="t2-1", reason="test", instances=("i-000001",)))
+    assert world.states() == {"i-000001": InstanceState.STOPPED}
+    world.to(1000.0)
+    world.cloud.submit(StartStandby(token="t3-1", reason="test", instances=("i-000001",)))
+    world.to(1074.9)
+    assert world.states() == {"i-000001": InstanceState.PENDING}
+    world.to(1075.0)
+    assert world.states() == {"i-000001": InstanceState.READY}
+    world.to(1200.0)
+    world.cloud.submit(StopStandby(token="t4-1", reason="test", instances=("i-000001",)))
+    world.to(1500.0)
+    world.cloud.submit(Terminate(token="t5-1", reason="test", instances=("i-000001",)))
+    assert world.stretches() == [("i-000001", 15.0, 200.0), ("i-000001", 1000.0, 1200.0)]
+    assert world.cloud.asleep_s == 800.0 + 300.0
+    assert (world.cloud.wakes, world.cloud.launches) == (1, 1)
+
+
+def test_a_standby_told_to_stop_while_it_wakes_sleeps_on(world: World) -> None:
+    world.launch(SLEEPER, role=Role.STANDBY)
+    world.to(200.0)
+    world.cloud.submit(StopStandby(token="t2-1", reason="test", instances=("i-000001",)))
+    world.to(300.0)
+    world.cloud.submit(StartStandby(token="t3-1", reason="test", instances=("i-000001",)))
+    world.to(330.0)
+    world.cloud.submit(StopStandby(token="t4-1", reason="test", instances=("i-000001",)))
+    world.to(600.0)
+    assert world.states() == {"i-000001": InstanceState.STOPPED}
+    assert world.stretches() == [("i-000001", 15.0, 200.0), ("i-000001", 300.0, 330.0)]
+
+
+def test_orders_that_do_not_fit_the_state_change_nothing(world: World) -> None:
+    world.launch(SERVING)
+    world.to(200.0)
+    before = world.states()
+    world.cloud.submit(StartStandby(token="t2-1", reason="test", instances=("i-000001",)))
+    world.cloud.submit(Drain(token="t2-2", reason="test", instances=("i-999999",)))
+    assert world.states() == before
+    assert world.cloud.wakes == 0
+
+
+@pytest.mark.parametrize(
+    ("keeps", "launch_credits", "balance"), [(False, 30.0, 30.0), (True, 0.0, 0.0), (True, 30.0, 60.0)]
+)
+def test_credits_at_the_second_start(kernel: Kernel, keeps: bool, launch_credits: float, balance: float) -> None:
+    credit = BurstCredits(
+        vcpus=1,
+        earn_per_hour=6.0,
+        max_balance=144.0,
+        baseline=0.1,
+        launch_credits=launch_credits,
+        keeps_when_stopped=keeps,
+    )
+    sleeper = replace(SLEEPER, instance_type=replace(SLEEPER.instance_type, credits=credit))
+    world = World(kernel, sleeper=sleeper)
+    world.launch(sleeper, role=Role.STANDBY)
+    world.to(200.0)
+    world.cloud.submit(StopStandby(token="t2-1", reason="test", instances=("i-000001",)))
+    world.cloud.submit(StartStandby(token="t3-1", reason="test", instances=("i-000001",)))
+    world.to(300.0)
+    slot = world.cloud._machines["i-000001"].slot
+    assert slot is not None
+    assert world.engine.credits(slot) == balance
+
+
+def test_an_account_has_a_hundred_credited_starts_a_day(world: World) -> None:
+    world.cloud.prewarmed = True
+    world.launch(SLEEPER, CREDITED_STARTS + 3)
+
+    def granted() -> int:
+        slots = [machine.slot for machine in world.cloud._machines.values()]
+        return sum(world.engine.credits(slot) == 30.0 for slot in slots if slot is not None)
+
+    assert granted() == CREDITED_STARTS
+    world.to(86_401.0)
+    world.launch(SLEEPER)
+    assert granted() == CREDITED_STARTS + 1
+
+
+def test_a_scripted_interruption_takes_its_share_after_its_notice(kernel: Kernel) -> None:
+    script = FaultScript(stress=0.0, interrupts=(Interrupt(at_s=400.0, share=0.8),))
+    world = World(kernel, faults=script)
+    world.launch(SPOT, 10)
+    world.launch(SERVING, 5)
+    world.to(400.0)
+    facts = world.cloud.facts()
+    assert len(facts) == 8
+    assert {fact.instance for fact in facts if isinstance(fact, SpotWarned)} <= {
+        f"i-{n:06d}" for n in range(1, 11)
+    }
+    assert all(isinstance(fact, SpotWarned) and (fact.at, fact.gone_at) == (400.0, 520.0) for fact in facts)
+    assert world.cloud.facts() == ()
+    warned = [one for one in world.cloud.observe() if one.interrupt_at == 520.0]
+    assert len(warned) == 8
+    assert world.cloud.observe().staying()[SPOT.name] == 2
+    world.to(519.9)
+    assert len(world.states()) == 15
+    world.to(520.0)
+    assert len(world.states()) == 7
+    assert world.cloud.interruptions == 8
+    assert {ended for _, _, ended in world.stretches()} == {520.0}
+
+
+def test_a_scripted_interruption_of_one_pool_leaves_the_others(kernel: Kernel) -> None:
+    script = FaultScript(stress=0.0, interrupts=(Interrupt(at_s=400.0, share=1.0, offering="other:spot"),))
+    world = World(kernel, faults=script)
+    world.launch(SPOT, 4)
+    world.to(600.0)
+    assert world.cloud.interruptions == 0
+
+
+@pytest.mark.parametrize("stress", [1.0, 50.0])
+def test_drawn_interruptions_follow_the_hazard(kernel: Kernel, stress: float) -> None:
+    """Exponential lives: half gone in ln 2 / (hazard x stress) hours."""
+    world = World(kernel, faults=FaultScript(stress=stress))
+    world.cloud.prewarmed = True
+    count = 2000
+    world.launch(SPOT, count)
+    half_s = np.log(2) / (SPOT.hazard_per_hour * stress) * 3600.0
+    at = min(half_s, 190_000.0)
+    dead = 1.0 - 0.5 ** (at / half_s)
+    world.engine.run_until(at)
+    world.cloud.fire(at)
+    expected, sigma = count * dead, np.sqrt(count * dead * (1 - dead))
+    assert abs(world.cloud.interruptions - expected) < 4 * sigma
+    assert sigma > 0
+
+
+def test_on_demand_instances_are_never_interrupted(kernel: Kernel) -> None:
+    world = World(kernel, faults=FaultScript(stress=1e6, interrupts=(Interrupt(at_s=300.0, share=1.0),)))
+    world.launch(SERVING, 20)
+    world.to(1000.0)
+    assert world.cloud.interruptions == 0
+
+
+def test_warned_while_it_boots_it_serves_until_it_goes(kernel: Kernel) -> None:
+    world = World(kernel, faults=FaultScript(stress=1e6))  # warned within a second
+    world.launch(SPOT)
+    world.to(100.0)
+    (one,) = world.cloud.observe()
+    assert one.interrupt_at is not None
+    assert one.interrupt_at < 150.0
+    world.to(150.0)
+    assert world.states() == {}
+
+
+def test_a_refused_launch_is_a_fact_and_nothing_else(kernel: Kernel) -> None:
+    world = World(kernel, faults=FaultScript(refusals=(Refuse(from_s=0.0, to_s=10.0, code="NoCapacity"),)))
+    world.launch(SERVING, 3, token="t7-1")
+    world.cloud.fire(0.0)
+    fact = LaunchRefused(token="t7-1", offering=SERVING.name, count=3, code="NoCapacity", at=0.0)
+    assert world.cloud.facts() == (fact,)
+    assert (world.cloud.refusals, world.cloud.launches, world.states()) == (3, 0, {})
+    world.to(10.0)
+    world.launch(SERVING)
+    world.to(200.0)
+    assert len(world.states()) == 1
+
+
+def test_late_boots_are_late_by_their_factor(kernel: Kernel) -> None:
+    world = World(kernel, faults=FaultScript(late_boots=(LateBoots(from_s=0.0, to_s=1.0, factor=3.0),)))
+    world.launch(SERVING)
+    world.to(449.0)
+    assert world.cloud.ready() == {}
+    world.to(450.0)
+    assert world.cloud.ready() == {SERVING.name: 1}
+
+
+def test_warm_lambda_reaches_the_pool(world: World) -> None:
+    world.cloud.submit(WarmLambda(token="t1-1", reason="test", concurrency=4))
+    assert world.engine.lambda_warm() == 4
+
+
+def test_boots_have_the_pinned_median_and_tail(kernel: Kernel) -> None:
+    world = World(kernel, times=CloudTimes())
+    world.launch(SERVING, 2000)
+    counts = []
+    for at in (150.0, 270.0):
+        world.engine.run_until(at)
+        world.cloud.fire(at)
+        counts.append(world.cloud.ready().get(SERVING.name, 0) / 2000)
+    assert counts == [pytest.approx(0.5, abs=0.045), pytest.approx(0.95, abs=0.02)]
+
+
+def test_a_launch_changes_no_other_draws(kernel: Kernel) -> None:
+    """Interruptions have their own stream: the same instances go at the same time whatever boots take."""
+
+    def warned(times: CloudTimes) -> list[float]:
+        world = World(kernel, times=times, faults=FaultScript(stress=20_000.0))
+        world.launch(SPOT, 30)
+        world.to(3000.0)
+        return sorted(fact.at for fact in world.cloud.facts() if isinstance(fact, SpotWarned))
+
+    assert warned(FIXED) == warned(CloudTimes())
+    assert len(warned(FIXED)) > 5
