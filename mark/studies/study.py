@@ -120,8 +120,9 @@ class Study:
         }
 
     def tables(self) -> list[Table]:
-        """One rich table per view. A cell reads `ours (published)`."""
-        return [_table(view, self.rows) for view in self.views]
+        """One rich table per view that has rows. A cell reads `ours (published)`."""
+        tables = (_table(view, self.rows) for view in self.views)
+        return [table for table in tables if table.row_count]
 
     def figures(self) -> dict[str, str]:
         """One SVG file's text per plot, by the plot's name."""

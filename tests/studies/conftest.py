@@ -1,0 +1,56 @@
+"""Short variants of the studies: the same code, less load, no LSTM to train."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mark.app.plugins import build_forecaster
+from mark.domain.demand import Demand, Forecast, point_forecast
+from mark.ports import Forecaster, ForecasterSetup
+from mark.simulator.compiled import Kernel
+from mark.studies.study import StudyContext
+
+
+def untrained(name: str, setup: ForecasterSetup) -> Forecaster:
+    return build_forecaster("last-value" if name.startswith("lstm") else name, setup)
+
+
+@pytest.fixture(scope="session")
+def context(kernel: Kernel) -> StudyContext:
+    return StudyContext(kernel=kernel, build_forecaster=untrained, cache_dir=None, seed=0)
+
+
+class Steady:
+    """What an LSTM of a calm day forecasts: that day's load, whatever comes."""
+
+    def __init__(self, setup: ForecasterSetup) -> None:
+        self._mean_rps = sum(setup.history.mean_rps) / len(setup.history)
+        self._max_rps = sum(setup.history.max_rps) / len(setup.history)
+
+    def forecast(self, history: Demand, horizon: int) -> Forecast:
+        return point_forecast(
+            history.end_at,
+            mean_rps=(self._mean_rps,) * horizon,
+            max_rps=(self._max_rps,) * horizon,
+            source="steady",
+        )
+
+
+def steady(name: str, setup: ForecasterSetup) -> Forecaster:
+    return Steady(setup) if name.startswith("lstm") else build_forecaster(name, setup)
+
+
+@pytest.fixture(scope="session")
+def calm_context(kernel: Kernel) -> StudyContext:
+    return StudyContext(kernel=kernel, build_forecaster=steady, cache_dir=None, seed=0)
+
+
+@pytest.fixture(scope="session")
+def published_dir() -> Path:
+    root = os.environ.get("MARK_DATA")
+    if not root:
+        pytest.skip("MARK_DATA is not set")
+    return Path(root) / "profiles"

@@ -1,0 +1,85 @@
+"""Table 5: the rate comes from SageMaker's cost alone, and every difference is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mark.simulator.experiment import Experiment
+from mark.simulator.results import RunResult
+from mark.studies import table5
+from mark.studies.published import ONDEMAND, SAGEMAKER, SPOT, TABLE5
+from mark.studies.study import StudyContext
+from mark.studies.table5 import Table5Parameters, mark_table5, solve_rate
+from tests.studies.documents import check_study, value
+
+SHORT = Table5Parameters(models=("nasnet", "opennmt-ende"), duration_s=1800.0, days=1, tolerance=0.02)
+
+
+def test_rate_is_found_where_cost_is_stepped() -> None:
+    solved = solve_rate(lambda rate: 0.3 * (rate // 2 + 1), 30.0, first_rps=1.0, tolerance=0.01, tries=9)
+    assert abs(solved.usd / 30.0 - 1) <= 0.01
+
+
+def test_nearest_try_is_kept_where_none_is_close_enough() -> None:
+    tried: list[float] = []
+
+    def cost_at(rate: float) -> float:
+        tried.append(rate)
+        return 40.0 if rate > 7 else 10.0
+
+    solved = solve_rate(cost_at, 30.0, first_rps=5.0, tolerance=0.01, tries=4)
+    assert solved.usd == 40.0
+    assert len(tried) == 4
+
+
+def test_rate_is_solved_without_mark(context: StudyContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MArk's runs refuse until the rate is there, and the rate is the same when MArk costs nothing."""
+    run = Experiment.run
+    order: list[str] = []
+
+    def only_sagemaker(self: Experiment, policy: str, **rest: object) -> RunResult:
+        order.append(policy)
+        return run(self, "sagemaker" if policy == "mark" else policy)
+
+    parameters = replace(SHORT, models=("lstm-ptb",), variants=False)
+    honest = check_study(mark_table5(context, parameters))
+    monkeypatch.setattr(Experiment, "run", only_sagemaker)
+    blind = check_study(mark_table5(context, parameters))
+    first_mark = order.index("mark")
+    assert set(order[:first_mark]) == {"sagemaker"}
+    assert set(order[first_mark:]) == {"mark"}
+    assert value(honest, "mean_rps", model="lstm-ptb") == value(blind, "mean_rps", model="lstm-ptb")
+
+
+def test_document(context: StudyContext) -> None:
+    document = check_study(mark_table5(context, SHORT))
+    for model in SHORT.models:
+        per_hour = TABLE5[model, SAGEMAKER].total_usd / 8
+        ours = value(document, "total_usd", model=model, system=SAGEMAKER)
+        assert ours * 3600 / SHORT.duration_s == pytest.approx(per_hour, rel=0.02)
+        assert value(document, "ratio", model=model, system=SAGEMAKER) == pytest.approx(1.0)
+        for system in (ONDEMAND, SPOT):
+            total = value(document, "total_usd", model=model, system=system)
+            parts = (value(document, name, model=model, system=system) for name in ("ec2_usd", "lambda_usd"))
+            assert sum(parts) == pytest.approx(total)
+            assert value(document, "ratio", model=model, system=system) == pytest.approx(ours / total)
+    said = " ".join(document["assumptions"])
+    for word in ("x 1.4", "solved", "2025", "nasnet on lambda", "overhead", "generated", "one batch size"):
+        assert word.lower() in said.lower()
+
+
+def test_contradictions_stand_in_their_rows(context: StudyContext) -> None:
+    rows = [r for r in check_study(mark_table5(context, SHORT))["rows"] if "variant" not in r]
+    notes = {(r["model"], r.get("instance_type") or r.get("system"), r["quantity"]): r["notes"] for r in rows}
+    assert "takes 3100 ms, beyond the objective" in " ".join(notes["opennmt-ende", ONDEMAND, "total_usd"])
+    assert "no batch keeps the objective" in " ".join(notes["opennmt-ende", "c5.xlarge", "n_batch"])
+    assert "published N 16" in " ".join(notes["nasnet", "p2.xlarge", "n_batch"])
+    published = {(r["model"], r.get("instance_type")): r["published"] for r in rows if r["quantity"] == "n_batch"}
+    assert published["opennmt-ende", "c5.2xlarge"] == 2
+
+
+def test_ratio_of_text_and_table_are_both_printed() -> None:
+    assert table5._text_notes("lstm-ptb", SPOT) == ("the paper's text says 6.64, its table gives 6.54",)
+    assert table5._text_notes("lstm-ptb", ONDEMAND) == ()
