@@ -51,6 +51,17 @@ def surging(rps: float = 40.0, *, plus: float = 0.5, minutes: float = 20.0, seed
     return surge(rps, plus=plus, at_s=HISTORY_S + duration_s / 3, duration_s=HISTORY_S + duration_s, seed=seed)
 
 
+def up_and_down(minutes: float = 35.0, *, low: float = 30.0, high: float = 90.0, seed: int = 4) -> Trace:
+    """An hour of history at `low`, then `high` from a fifth to a half of `minutes`, then a third of `low`."""
+    rng = np.random.default_rng(seed)
+    duration_s = minutes * 60.0
+    at_s = np.arange(HISTORY_S + duration_s) - HISTORY_S
+    means = np.select([at_s < duration_s / 5, at_s < duration_s / 2], [low, high], low / 3)
+    return Trace(
+        name="up-and-down", start_at=0.0, bin_s=1.0, rates_rps=rng.poisson(means).astype(float), whole_counts=True
+    )
+
+
 def experiment(
     kernel: Kernel,
     market: Market = Market.SPOT,
