@@ -40,13 +40,13 @@ class Reading:
 def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_json: bool) -> None:
     """Print the ticks around a minute, or the run in short."""
     path = find_journal(run_dir, policy)
-    header, ticks = read_journal(journal_lines(path))
+    header, ticks = read_journal(_whole_lines(path))
     with progress() as report:
         report("reading the journal", 0.0)
         reading = _read(ticks, header, minute)
         _check_minute(reading, minute)
         report("folding the journal again", 0.0)
-        header, ticks = read_journal(journal_lines(path))
+        header, ticks = read_journal(_whole_lines(path))
         found = list(deviations(header, ticks))
     if as_json:
         show_json(_document(header, reading, found))
@@ -69,11 +69,16 @@ def find_journal(run_dir: Path, policy: str | None) -> Path:
         raise Misconfigured(f"{run_dir} holds no {JOURNAL_NAME}; give a folder that `mark simulate --out` wrote")
     if policy is None:
         return first
-    header, _ = read_journal(journal_lines(first))
+    header, _ = read_journal(_whole_lines(first))
     known = {header.policy.name: first, **others}
     if policy not in known:
         raise unknown(f"policy in {run_dir}", policy, known)
     return known[policy]
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a journal, without the last one where a run was killed in the middle of it."""
+    return (line for line in journal_lines(path) if line.endswith(b"\n"))
 
 
 def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Reading:

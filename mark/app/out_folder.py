@@ -25,15 +25,15 @@ JOURNAL_NAME = "journal.jsonl"
 class OutFolder:
     """One run's folder, made where it is missing. `failure` is the first error, None while all is well."""
 
-    def __init__(self, path: Path, *, first_policy: str, title: str, command: str) -> None:
+    def __init__(self, path: Path, *, title: str, command: str) -> None:
         self.path = path
         self.failure: MarkError | None = None
-        self._first = first_policy
+        self._first: str | None = None
         self._title = title
         self._command = command
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self.journal_path(first_policy).touch()
+            (path / JOURNAL_NAME).touch()
             for name in policy_names():  # what an earlier run left would explain another run
                 (path / name / JOURNAL_NAME).unlink(missing_ok=True)
         except FileExistsError as error:
@@ -42,7 +42,9 @@ class OutFolder:
             raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
     def journal_path(self, policy: str) -> Path:
-        """Where a policy's journal is written."""
+        """Where a policy's journal is written; the first that asks is the first policy."""
+        if self._first is None:
+            self._first = policy
         return self.path / JOURNAL_NAME if policy == self._first else self.path / policy / JOURNAL_NAME
 
     def open_journal(self, header: Header) -> OutJournal:

@@ -48,7 +48,7 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
     folder = None
     if settings.out is not None:
         command = shlex.join(["mark", *sys.argv[1:]])
-        folder = OutFolder(settings.out, first_policy=lineup.policies[0], title=TITLE, command=command)
+        folder = OutFolder(settings.out, title=TITLE, command=command)
     for text in lineup.left_out:
         note(text)
     outcome = Outcome()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -110,7 +111,9 @@ def make_experiment(
         prices=load_prices(settings.prices),
         cache_dir=cache,
     )
-    return Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)
+    experiment = Experiment(spec, kernel=compiled_kernel(cache), build_forecaster=build_forecaster)
+    _check_faults(settings, experiment)
+    return experiment
 
 
 def check_names(settings: Settings) -> None:
@@ -159,7 +162,9 @@ def warm_engine(experiment: Experiment, report: Report) -> None:
     report("compiling the engine (once a machine)", 0.0)
     workload = Workload(trace=constant(1.0, duration_s=60.0), seed=0)
     spec = replace(experiment.spec, workload=workload, faults=FaultScript())
-    Experiment(spec, kernel=compiled_kernel(usable_cache()), build_forecaster=build_forecaster).run("reactive")
+    warm = Experiment(spec, kernel=compiled_kernel(usable_cache()), build_forecaster=build_forecaster)
+    with suppress(MarkError):  # where this policy cannot run, the first one that can compiles the engine
+        warm.run("reactive")
 
 
 def usable_cache() -> Path:
@@ -172,6 +177,27 @@ def usable_cache() -> Path:
             f"cannot make the cache {folder}: {error.strerror}; set MARK_CACHE to another"
         ) from error
     return folder
+
+
+def _check_faults(settings: Settings, experiment: Experiment) -> None:
+    """Refuse faults that would hit nothing: an offering that is not there, a time that is not replayed."""
+    workload, asked = experiment.spec.workload, settings.faults
+    known = {offering.name for offering in (*experiment.offerings, *experiment.on_demand)}
+    for fault in (*asked.interrupts, *asked.refusals):
+        if fault.offering and fault.offering not in known:
+            raise unknown("offering in faults", fault.offering, known)
+    end_min = workload.duration_s / 60
+    begins = [item.at_min for item in asked.interrupts]
+    for span in (*asked.refusals, *asked.late_boots):
+        if span.to_min <= span.from_min:
+            raise Misconfigured(f"a fault from minute {span.from_min:g} must end after it, not at {span.to_min:g}")
+        begins.append(span.from_min)
+    if begins and max(begins) >= end_min:
+        raise Misconfigured(f"a fault at minute {max(begins):g} comes after the run's end at minute {end_min:g}")
+    if asked.interrupts and experiment.spec.market is not Market.SPOT:
+        raise Misconfigured(
+            "only spot instances are interrupted: add --market spot, or leave the interruptions out"
+        )
 
 
 def _check_can_run(policy: str, settings: Settings, experiment: Experiment) -> None:

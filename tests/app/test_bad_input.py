@@ -58,6 +58,8 @@ def test_a_broken_trace(mark, content, said):
         ([*RUN, "--start-s", "1000"], "a start at 1000 s is beyond its end"),
         ([*RUN, "--duration-s", "0.2"], "a replay needs a whole second"),
         ([*RUN, "--interrupt", "7"], "must read MINUTE:SHARE"),
+        ([*RUN, "--interrupt", "7:0.4"], "only spot instances are interrupted"),
+        ([*RUN, "--market", "spot", "--interrupt", "15:0.4"], "comes after the run's end at minute 15"),
         ([*RUN, "--interrupt", "7:4"], "--interrupt should be less than or equal to 1"),
         ([*RUN, "--out", "load.csv.gz"], "it is no folder"),
         ([*RUN, "--polcy", "mark"], "--policy"),
@@ -99,6 +101,20 @@ def test_a_broken_forecast(mark, text, said):
     Path("forecast.csv").write_text(text)
 
     assert said in refused(mark("plan", "--model", "inception-v3", "--forecast", "forecast.csv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("refusals: [{from_min: 2, to_min: 2}]", "must end after it"),
+        ("refusals: [{from_min: 2, to_min: 3, offering: c5.lrge}]", "did you mean 'c5.large:on-demand'?"),
+        ("late_boots: [{from_min: 20, to_min: 30, factor: 2}]", "after the run's end"),
+    ],
+)
+def test_faults_that_would_hit_nothing(mark, text, said):
+    Path("mark.yaml").write_text(f"faults: {{{text}}}\n")
+
+    assert said in refused(mark(*RUN, "--config", "mark.yaml"))
 
 
 def test_a_torn_journal(mark):

@@ -158,6 +158,17 @@ def test_explain_says_when_a_journal_does_not_reproduce(mark):
     assert "differ from the journal, the first at minute 0.0 (orders)" in mark("explain", "run").out
 
 
+def test_explain_reads_the_journal_of_a_run_that_was_killed(mark):
+    mark(*SIMULATE, "--policy", "mark")
+    path = Path("run/journal.jsonl")
+    path.write_bytes(path.read_bytes()[:-50])
+
+    found = document(mark("explain", "run", "--json"))
+
+    assert found["reproduces"] is True
+    assert found["tick_count"] == len(path.read_bytes().splitlines()) - 2
+
+
 def test_lists(mark):
     policies = document(mark("policies", "--json"))
     models = document(mark("models", "--json"))

@@ -11,6 +11,8 @@ import pytest
 from mark.app import out_folder
 from mark.app.cli import INTERRUPTED
 from mark.domain.errors import Misconfigured
+from mark.simulator.generators import constant
+from mark.simulator.traces import write_trace
 
 RUN = ["simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--start-s", "300"]
 KEYS = {
@@ -82,6 +84,22 @@ def test_named_beside_all_it_is_an_error(mark):
     answer = mark("simulate", "--trace", "load.csv.gz", "--model", "nasnet", "--policy", "all,lambda-only")
 
     assert (answer.status, answer.out) == (2, "")
+
+
+def test_without_torch_all_goes_on_and_mark_by_name_does_not(mark, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "predictors.lstm_training", raising=False)
+    write_trace(constant(1, duration_s=86400 + 120, seed=8), Path("day.csv.gz"))
+    command = ["simulate", "--trace", "day.csv.gz", "--model", "inception-v3", "--start-s", "86400", "--json"]
+
+    everything = mark(*command, "--policy", "all", "--out", "run")
+    named = mark(*command, "--policy", "mark")
+
+    assert {run["policy"] for run in runs(everything)} >= {"greedy-oracle", "sagemaker"}
+    assert "note: mark is left out: lstm-vanilla needs torch: pip install 'mark-serving[lstm]'" in everything.err
+    assert mark("explain", "run").out.startswith("greedy-oracle")
+    assert (named.status, named.out) == (2, "")
+    assert named.err == "mark: lstm-vanilla needs torch: pip install 'mark-serving[lstm]'\n"
 
 
 def test_without_json_a_table_and_where_the_report_is(mark):
