@@ -1,0 +1,224 @@
+"""Experiments: what runs cost, to the cent, and that the two bounds lie where they claim to."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from mark.domain.fleet import Role
+from mark.domain.offering import Market
+from mark.domain.orders import Launch
+from mark.simulator.compiled import Kernel
+from mark.simulator.faults import FaultScript
+from mark.simulator.generators import constant, mmpp
+from mark.simulator.results import RunResult
+from mark.simulator.traces import Trace
+from tests.scenarios.builders import (
+    FIXED,
+    HISTORY_S,
+    MemoryJournal,
+    experiment,
+    run,
+    surging,
+    up_and_down,
+)
+
+POLICIES = ("mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
+CALM = FaultScript(stress=0.0)
+
+
+def jumping(seed: int) -> Trace:
+    """An hour and 25 minutes that jump between 10 and 70 requests/s."""
+    return mmpp((10.0, 40.0, 70.0), (240.0, 300.0, 120.0), duration_s=HISTORY_S + 1500.0, seed=seed)
+
+
+TRACES = {
+    "constant": constant(30.0, duration_s=HISTORY_S + 1200.0, seed=2),
+    "surge": surging(40.0, plus=1.0),
+    "fall": surging(60.0, plus=-0.8),
+    "waves": up_and_down(),
+    "jumps": jumping(1),
+    "other jumps": jumping(2),
+    "hardly any": constant(0.3, duration_s=HISTORY_S + 1200.0, seed=2),
+}
+
+
+@pytest.mark.parametrize("market", list(Market))
+@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES.keys())
+def test_the_floor_lies_below_every_run_that_attains_its_target(
+    kernel: Kernel, market: Market, trace: Trace
+) -> None:
+    attaining = 0
+    for seed in (1, 2):
+        given = experiment(kernel, market, trace=trace, seed=seed)
+        bound, floor = given.bounds()
+        assert bound is not None
+        assert floor is not None
+        assert 0.0 < floor <= bound * (1 + 1e-9)
+        for policy in POLICIES:
+            result = run(given, policy)
+            if result.attained >= result.slo.target:
+                attaining += 1
+                assert floor <= result.cost.serving * (1 + 1e-9), (policy, seed)
+    assert attaining >= 6
+
+
+@pytest.mark.parametrize("market", list(Market))
+@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES.keys())
+def test_the_bound_lies_below_greedy_with_perfect_forecasts(kernel: Kernel, market: Market, trace: Trace) -> None:
+    given = experiment(kernel, market, trace=trace, faults=CALM)
+    bound, _ = given.bounds()
+    result = run(given, "greedy-oracle")
+    assert bound is not None
+    assert bound <= result.cost.serving
+    assert result.attained >= result.slo.target
+
+
+@pytest.mark.parametrize("types", [("c5.large",), ("c5.large", "c5.xlarge"), ("p2.xlarge",)])
+@pytest.mark.parametrize("overflow", [True, False])
+def test_both_bounds_hold_for_other_choices_of_types(
+    kernel: Kernel, types: tuple[str, ...], overflow: bool
+) -> None:
+    given = experiment(kernel, Market.SPOT, trace=jumping(3), types=types, overflow=overflow, standby_share=0.2)
+    bound, floor = given.bounds()
+    result = run(given, "greedy-oracle")
+    assert bound is not None
+    assert floor is not None
+    assert floor <= bound
+    if result.attained >= result.slo.target:
+        assert floor <= result.cost.serving
+
+
+def test_a_tiny_runs_bill_by_hand(kernel: Kernel) -> None:
+    """12 minutes in which 8 requests/s become 24, on c5.large with boots of exactly 150 s."""
+    trace = surging(8.0, plus=2.0, minutes=12.0)
+    given = experiment(
+        kernel, Market.ON_DEMAND, trace=trace, types=("c5.large",), times=FIXED, managed_cpu_factor=1.2
+    )
+    journal = MemoryJournal()
+    result = run(given, "sagemaker", journal)
+    launches = [(at - HISTORY_S, order.count) for at, order in journal.orders if isinstance(order, Launch)]
+    assert len(journal.orders) == len(launches) > 1, "it scales up, and 12 minutes are too short to scale down"
+    (first_at, first), *later = launches
+    assert first_at == 0.0
+    # The first fleet is there from the start. Later ones pay from the end of their 15 s pending, boot included.
+    seconds = first * 720 + sum(count * (720 - int(at) - 15) for at, count in later)
+    assert result.cost.instances == pytest.approx(seconds / 3600 * 0.085 * 1.2, rel=1e-12)
+    assert result.launches == sum(count for _, count in later)
+    assert (result.cost.lambda_, result.cost.standby, result.cost.overhead) == (0.0, 0.0, 0.0)
+    ready = result.minutes.ready.sum(axis=1)
+    assert ready[0] == first
+    assert ready[-1] == first + sum(count for at, count in later if at + 150 <= 11 * 60)
+
+
+def test_standbys_that_only_sleep_by_hand(kernel: Kernel) -> None:
+    """Each pays the minute of its first start and its disk of 20 GiB at 0.08 USD a month of 730 h."""
+    trace = constant(30.0, duration_s=HISTORY_S + 1200.0, seed=2)
+    given = experiment(kernel, trace=trace, faults=CALM)
+    journal = MemoryJournal()
+    result = run(given, "greedy-oracle", journal)
+    launched = [(at, o.count) for at, o in journal.orders if isinstance(o, Launch) and o.role is Role.STANDBY]
+    assert result.wakes == 0
+    assert [at for at, _ in launched] == [HISTORY_S]
+    count = launched[0][1]
+    minute = 60 / 3600 * 0.0116
+    disk = 20 * 0.08 * 1200 / 3600 / 730
+    assert result.cost.standby == pytest.approx(count * (minute + disk), rel=1e-9)
+    assert given.standby is not None
+    planned = journal.seen[0].plan
+    assert planned is not None
+    assert count == math.ceil(0.5 * planned.capacity_rps / given.standby.offering.capacity_rps)
+
+
+def test_static_peaks_bill_is_its_count_times_the_hours(kernel: Kernel) -> None:
+    given = experiment(kernel, Market.ON_DEMAND, trace=up_and_down())
+    bundle = given.bundle("static-peak")
+    (kind,) = bundle.controller.offerings
+    highest = max(given.ingredients.history.mean_rps)
+    count = math.ceil(highest * kind.profile.latency_s(1) - 1e-9)
+    result = run(given, "static-peak")
+    assert result.cost.instances == pytest.approx(count * 35 / 60 * kind.usd_per_hour, rel=1e-12)
+    assert (result.launches, result.cost.lambda_, result.cost.standby) == (0, 0.0, 0.0)
+    assert (result.minutes.ready.sum(axis=1) == count).all()
+
+
+def test_sagemaker_pays_its_premium_and_no_overhead(kernel: Kernel) -> None:
+    plain = experiment(kernel, Market.ON_DEMAND, managed_cpu_factor=1.0, managed_gpu_factor=1.0)
+    dear = experiment(kernel, Market.ON_DEMAND, managed_cpu_factor=1.2, managed_gpu_factor=1.2)
+    first, second = run(plain, "sagemaker"), run(dear, "sagemaker")
+    assert second.cost.instances == pytest.approx(1.2 * first.cost.instances)
+    assert second.cost.overhead == 0.0
+    assert run(plain, "reactive").cost.overhead > 0.0
+
+
+def test_lambda_only_pays_for_lambda_only(kernel: Kernel) -> None:
+    result = run(experiment(kernel, Market.ON_DEMAND), "lambda-only")
+    assert result.served.lambda_ + result.served.in_flight == result.requests
+    assert (result.cost.instances, result.cost.standby, result.cost.overhead) == (0.0, 0.0, 0.0)
+    gib_s = (result.lambda_invocations * 0.38 + result.cold_starts * 2.9) * 3.0
+    assert result.cost.lambda_ == pytest.approx(result.lambda_invocations * 0.2e-6 + gib_s * 1.66667e-5)
+    assert result.cold_starts > 0
+
+
+def test_the_same_seed_gives_every_policy_the_same_arrivals(kernel: Kernel) -> None:
+    given = experiment(kernel, Market.SPOT)
+    runs = [run(given, policy) for policy in POLICIES]
+    assert len({result.requests for result in runs}) == 1
+    for result in runs[1:]:
+        assert np.array_equal(result.seconds.arrivals, runs[0].seconds.arrivals)
+
+
+def flat(result: RunResult) -> dict[str, object]:
+    """A result as comparable values, without the time it took."""
+    values = dataclasses.asdict(dataclasses.replace(result, wall_s=0.0))
+
+    def plain(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return value.tobytes() if isinstance(value, np.ndarray) else value
+
+    return {key: plain(value) for key, value in values.items()}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_same_seed_gives_the_same_result_twice(kernel: Kernel, policy: str) -> None:
+    faults = FaultScript(stress=3000.0)
+    first, again = (flat(run(experiment(kernel, seed=3, faults=faults), policy)) for _ in range(2))
+    assert first == again
+
+
+def test_another_seed_gives_another_run(kernel: Kernel) -> None:
+    one, other = (flat(run(experiment(kernel, seed=seed), "greedy-oracle")) for seed in (1, 2))
+    assert one != other
+
+
+def test_a_run_does_not_depend_on_the_runs_before_it(kernel: Kernel) -> None:
+    given = experiment(kernel, faults=FaultScript(stress=3000.0))
+    alone = flat(run(given, "mark"))
+    run(given, "greedy-oracle")
+    assert flat(run(given, "mark")) == alone
+
+
+def test_without_overhead_only_serving_is_billed(kernel: Kernel) -> None:
+    bare, whole = (run(experiment(kernel, overhead=asked), "greedy-oracle") for asked in (False, True))
+    assert bare.cost.overhead == 0.0
+    assert bare.cost.serving == pytest.approx(whole.cost.serving)
+    assert whole.cost.overhead > 0.0
+
+
+def test_minutes_show_what_was_ready_and_what_was_forecast(kernel: Kernel) -> None:
+    given = experiment(kernel, Market.ON_DEMAND, trace=surging(40.0, plus=1.0))
+    result = run(given, "greedy-oracle")
+    minutes = result.minutes
+    assert minutes.ready.shape == (20, len(minutes.offerings))
+    by_name = {offering.name: offering.capacity_rps for offering in given.offerings}
+    expected = minutes.ready * np.array([by_name[name] for name in minutes.offerings])
+    assert np.allclose(minutes.capacity_rps, expected)
+    truth = given.setup(seed=0).truth
+    assert truth is not None
+    known = ~np.isnan(minutes.forecast_max_rps)
+    assert known.sum() == 15  # from one lead (five minutes) on
+    assert np.allclose(minutes.forecast_max_rps[known], np.array(truth.max_rps[:20])[known])
