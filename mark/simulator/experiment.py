@@ -92,6 +92,12 @@ class Experiment:
         if not self.offerings:
             why = "; ".join(f"{excuse.offering}: {excuse.reason}" for excuse in self.excuses)
             raise Misconfigured(f"nothing can serve {spec.model.name} within the objective: {why}")
+        self.slo = _reachable(spec.slo, self.offerings)
+        if self.slo != spec.slo:
+            self.warnings = (
+                *self.warnings,
+                f"no type answers in half of {spec.slo.latency_s * 1000:g} ms: plans allow a mean of all of it",
+            )
         self.overflow, self.overflow_excuse = self._overflow()
         self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
 
@@ -105,7 +111,7 @@ class Experiment:
         """What policies are made of."""
         spec = self.spec
         return Ingredients(
-            slo=spec.slo,
+            slo=self.slo,
             market=spec.market,
             offerings=self.offerings,
             on_demand=self.on_demand,
@@ -179,7 +185,7 @@ class Experiment:
             arrivals=counts.astype(np.float64),
             offerings=self.offerings,
             overflow=self.overflow,
-            slo=self.spec.slo,
+            slo=self.slo,
             times=self.spec.times,
             standbys=(self.standby.offering,) if self.standby else (),
         )
@@ -251,6 +257,23 @@ class Experiment:
             )
         choice = able or self.on_demand
         return min(choice, key=lambda o: (o.usd_per_hour / o.capacity_rps, o.name)).instance_type.name
+
+
+def _reachable(slo: Slo, offerings: tuple[Offering, ...]) -> Slo:
+    """The objective with a mean latency that some type can keep (docs/decisions/0005-mean-latency.md).
+
+    Half of the objective is a default, not a promise: where even the fastest type takes longer, plans may use all
+    of it. A mean latency that somebody asked for and nothing keeps is Misconfigured.
+    """
+    fastest = min(offerings, key=lambda o: (o.latency_s, o.name))
+    if fastest.latency_s <= slo.mean_latency_s:
+        return slo
+    if slo.mean_latency_s == slo.latency_s / 2:
+        return Slo(latency_s=slo.latency_s, target=slo.target, mean_latency_s=slo.latency_s)
+    raise Misconfigured(
+        f"no type keeps a mean latency of {slo.mean_latency_s * 1000:g} ms: the fastest, "
+        f"{fastest.instance_type.name}, takes {fastest.latency_s * 1000:.4g} ms; raise mean_latency_ms"
+    )
 
 
 class _Unwritten:
