@@ -52,7 +52,9 @@ def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_j
         show_json(_document(header, reading, found))
         return
     show(
-        f"{header.policy.name}: {_minutes(reading):.0f} minutes, {reading.ticks:,} ticks", _law(found, reading), ""
+        f"{header.policy.name}: minutes 0 to {_minutes(reading):.0f}, {reading.ticks:,} ticks",
+        _law(found, reading),
+        "",
     )
     if minute is None:
         show(*_summary(reading), "")

@@ -183,15 +183,17 @@ def _check_faults(settings: Settings, experiment: Experiment) -> None:
     """Refuse faults that would hit nothing: an offering that is not there, a time that is not replayed."""
     workload, asked = experiment.spec.workload, settings.faults
     known = {offering.name for offering in (*experiment.offerings, *experiment.on_demand)}
-    for fault in (*asked.interrupts, *asked.refusals):
-        if fault.offering and fault.offering not in known:
-            raise unknown("offering in faults", fault.offering, known)
+    for name in [*(item.offering for item in asked.interrupts), *(item.offering for item in asked.refusals)]:
+        if name and name not in known:
+            raise unknown("offering in faults", name, known)
     end_min = workload.duration_s / 60
     begins = [item.at_min for item in asked.interrupts]
-    for span in (*asked.refusals, *asked.late_boots):
-        if span.to_min <= span.from_min:
-            raise Misconfigured(f"a fault from minute {span.from_min:g} must end after it, not at {span.to_min:g}")
-        begins.append(span.from_min)
+    refusals = [(item.from_min, item.to_min) for item in asked.refusals]
+    late_boots = [(item.from_min, item.to_min) for item in asked.late_boots]
+    for from_min, to_min in refusals + late_boots:
+        if to_min <= from_min:
+            raise Misconfigured(f"a fault from minute {from_min:g} must end after it, not at {to_min:g}")
+        begins.append(from_min)
     if begins and max(begins) >= end_min:
         raise Misconfigured(f"a fault at minute {max(begins):g} comes after the run's end at minute {end_min:g}")
     if asked.interrupts and experiment.spec.market is not Market.SPOT:
