@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from mark.studies.study import Plot
 
@@ -22,6 +23,8 @@ def svg_of(plot: Plot) -> str:
         "svg.hashsalt": plot.name,
         "text.parse_math": False,
         "font.size": 9.0,
+        "axes.titlesize": 9.0,
+        "axes.titlepad": 14.0,
     }
     with mpl.rc_context(rules):
         figure = Figure(figsize=(7.2, 3.6), layout="constrained")
@@ -45,7 +48,11 @@ def svg_of(plot: Plot) -> str:
             yscale=_scale(plot.log_y),
         )
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
+        for axis in (axes.xaxis, axes.yaxis):
+            # A log axis labels itself in mathematics, which is off: names may hold a dollar sign.
+            axis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
+        figure.legend(loc="outside lower center", ncols=len(plot.curves), frameon=False)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
