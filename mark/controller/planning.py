@@ -56,6 +56,7 @@ def plan_request(
         lead_units=policy.lead_units,
         ready_history=known.ready_history,
         recent_rps=seen.recent_rps,
+        refused=tuple(sorted(refused)),
     )
 
 

@@ -66,6 +66,7 @@ class PlanRequest:
     `history` and `forecast` are aligned: the forecast starts where the history ends. `ready_history`
     gives the ready serving instances at the end of each of the last units, oldest first: what an autoscaler
     divides its metric by. `recent_rps` are the rates of the last windows of 5 s, at most twelve, oldest first.
+    `refused` names offerings of which no more can be launched now: only those that run count.
     """
 
     now: float
@@ -78,3 +79,4 @@ class PlanRequest:
     lead_units: int = 5
     ready_history: tuple[int, ...] = ()
     recent_rps: tuple[float, ...] = ()
+    refused: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ units); it is compiled.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +87,8 @@ def plan_greedy(request: PlanRequest) -> Plan:
         tau,
         np.array(usable),
         np.array([item.usd_per_hour * unit_h for item in offerings]),
-        np.array([item.launch_usd for item in offerings]),
+        # A refused offering is launched only where nothing else can be: it may be had again by then.
+        np.array([math.inf if item.name in request.refused else item.launch_usd for item in offerings]),
         there,
     )
     counts = tuple(
@@ -223,6 +225,8 @@ def _excuses(
                 f"a batch takes {latencies[term.offering] * 1000:.0f} ms, "
                 f"over the mean latency of {request.slo.mean_latency_s * 1000:.0f} ms"
             )
+        elif term.offering in request.refused:
+            reason = "refused just now"
         elif first < 0:
             reason = "nothing is expected one lead from now"
         else:
