@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mark.app.plugins import build_forecaster
 from mark.app.settings import Settings
-from mark.app.terminal import progress, show, show_json
+from mark.app.terminal import progress, show, show_json, show_wide
 from mark.app.wiring import usable_cache
 from mark.domain.errors import unknown
 from mark.simulator.compiled import compiled_kernel
@@ -32,6 +32,7 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
         show_json(study.document())
         return
     for table in study.tables():
-        show(table, "")
+        show_wide(table)
+        show("")
     for text in study.document()["assumptions"]:
         show(f"assumed: {text}")

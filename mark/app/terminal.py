@@ -9,9 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
 
 WIDTH = 100
 """What tables are drawn for where nobody's terminal says how wide it is."""
+
+WIDEST = 200
+"""What the widest table is drawn for."""
 
 Report = Callable[[str, float], None]
 """Told what is being done and the share of it that is done, in [0, 1]."""
@@ -24,6 +29,13 @@ def show(*parts: RenderableType) -> None:
         console = Console(file=sys.stdout, width=WIDTH)
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str), highlight=False)
+
+
+def show_wide(table: Table) -> None:
+    """Print a table that is all figures on stdout: as wide as it needs, because a figure cut short is none."""
+    console = Console(file=sys.stdout)
+    needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
+    Console(file=sys.stdout, width=max(WIDTH, needed)).print(table, highlight=False)
 
 
 def show_json(document: Mapping[str, Any]) -> None:
