@@ -138,6 +138,27 @@ class _Recorder:
             self.forecast[minute] = seen.forecast.max_at(0.5)[lead]
 
 
+def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
+    """The engine before the first arrival; without a monitor it never stops for a missed window."""
+    workload, monitor = scenario.workload, bundle.controller.monitor
+    end_s = scenario.start_s + scenario.duration_s
+    window = MonitorWindow(requests=monitor.requests, seconds=monitor.seconds) if monitor else MonitorWindow()
+    engine = Engine(
+        kernel_=kernel,
+        arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),
+        slo=bundle.controller.slo,
+        dispatch=bundle.dispatch,
+        overflow=bundle.controller.overflow,
+        start_at=scenario.start_s,
+        duration_s=scenario.duration_s,
+        rng=stream(workload.seed, "lambda"),
+        monitor=window,
+    )
+    if monitor is None:
+        engine.quiet_until(math.inf)
+    return engine
+
+
 class _Run:
     def __init__(
         self,
@@ -151,22 +172,7 @@ class _Run:
         policy, workload = bundle.controller, scenario.workload
         self._scenario, self._bundle = scenario, bundle
         self._start_s, self._end_s = scenario.start_s, scenario.start_s + scenario.duration_s
-        monitor = policy.monitor
-        self._engine = Engine(
-            kernel_=kernel,
-            arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, self._end_s)),
-            slo=policy.slo,
-            dispatch=bundle.dispatch,
-            overflow=policy.overflow,
-            start_at=self._start_s,
-            duration_s=scenario.duration_s,
-            rng=stream(workload.seed, "lambda"),
-            monitor=MonitorWindow(requests=monitor.requests, seconds=monitor.seconds)
-            if monitor
-            else MonitorWindow(),
-        )
-        if monitor is None:
-            self._engine.quiet_until(math.inf)
+        self._engine = _engine(scenario, bundle, kernel)
         offerings = (*policy.offerings, *policy.fallbacks)
         if policy.standby:
             offerings = (*offerings, policy.standby.offering)
