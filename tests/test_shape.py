@@ -1,0 +1,92 @@
+"""The house is in order: import rules, sizes, docstrings."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HOUSE = Path(__file__).parents[1]
+LINES_A_FILE, LINES_A_FUNCTION = 400, 40
+FILES = sorted(path for room in ("mark", "predictors") for path in (HOUSE / room).rglob("*.py"))
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(HOUSE))
+
+
+def definitions(tree: ast.AST) -> Iterator[Definition]:
+    return (node for node in ast.walk(tree) if isinstance(node, Definition))
+
+
+def public(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
+    """Public functions and classes of a module, and public methods of those classes."""
+    for node in tree.body:
+        if not isinstance(node, Definition) or node.name.startswith("_"):
+            continue
+        yield node.name, node
+        if isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, Definition) and not inner.name.startswith("_"):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def code_lines(node: Definition) -> int:
+    """Lines of the body; the signature (a command's options) and the docstring (a theory) are no code."""
+    statements = node.body[1:] if ast.get_docstring(node) else node.body
+    if not statements:
+        return 0
+    last = statements[-1].end_lineno
+    assert last is not None
+    return last - statements[0].lineno + 1
+
+
+def test_there_is_a_house() -> None:
+    assert len(FILES) > 50
+
+
+def test_import_rules_are_kept() -> None:
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    environment = {**os.environ, "PYTHONPATH": str(HOUSE)}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], cwd=HOUSE, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_and_functions_fit_a_page(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= LINES_A_FILE
+    for node in definitions(ast.parse(text)):
+        if not isinstance(node, ast.ClassDef):
+            assert code_lines(node) <= LINES_A_FUNCTION, f"{node.name} is too long"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_what_is_public_is_documented(path: Path) -> None:
+    """Modules, classes, functions and methods; a port's methods are its signature, its class says what it is."""
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "the module"
+    ports = path.name == "ports.py"
+    lacking = [name for name, node in public(tree) if not ast.get_docstring(node) and not (ports and "." in name)]
+
+    assert not lacking
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if "mark" in path.relative_to(HOUSE).parts], ids=name_of)
+def test_mark_imports_no_plug_in(path: Path) -> None:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            rooms |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            rooms.add(node.module.split(".")[0])
+    assert not rooms & {"predictors", "models", "infra", "lambda_handlers", "scripts", "tests"}
