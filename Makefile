@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all bench golden catalog docs format clean
+.PHONY: setup demo test test-all bench acceptance golden catalog docs format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -30,6 +30,10 @@ test-all: setup
 
 bench: setup
 	$(BIN)/python -m scripts.bench
+
+# The figures on real traces; MARK_DATA names the folder that holds them.
+acceptance: setup
+	$(BIN)/python -m scripts.acceptance
 
 golden: setup
 	$(BIN)/python -m scripts.golden

@@ -1,0 +1,67 @@
+"""Golden ledgers: what fixed runs cost, to the cent and the request. `make golden` rewrites them; review the diff.
+
+A change here says that a decision, a price or a profile has changed what a run costs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mark.app.plugins import build_forecaster
+from mark.app.settings import cache_dir
+from mark.catalog.load import model
+from mark.domain.offering import Market
+from mark.simulator.compiled import Kernel, compiled_kernel
+from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
+from mark.simulator.faults import FaultScript, Interrupt
+from mark.simulator.generators import diurnal_floods
+from mark.simulator.workload import Workload
+
+GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "ledgers.json"
+HOURS_S = 4 * 3600.0
+
+
+def main() -> None:
+    """Rewrite the golden ledgers."""
+    GOLDEN.parent.mkdir(exist_ok=True)
+    GOLDEN.write_text(json.dumps(ledgers(compiled_kernel(cache_dir())), indent=1) + "\n")
+
+
+def ledgers(kernel: Kernel) -> dict[str, Any]:
+    """Four hours of a generated day under each policy; `mark` forecasts by last value: nothing is trained."""
+    found: dict[str, Any] = {}
+    for market in Market:
+        experiment = Experiment(_spec(market), kernel=kernel, build_forecaster=build_forecaster)
+        bound, floor = experiment.bounds()
+        found[f"{market.value} bounds"] = {"bound_usd": _cents(bound), "floor_usd": _cents(floor)}
+        for policy in ("mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only"):
+            overrides = Overrides(forecaster="last-value") if policy == "mark" else None
+            run = experiment.run(policy, overrides=overrides)
+            found[f"{market.value} {policy}"] = {
+                "bill": {f"{entry.component}: {entry.item}": _cents(entry.usd) for entry in run.bill},
+                "served": [run.served.instance, run.served.standby, run.served.lambda_, run.served.shed],
+                "launches": run.launches,
+                "wakes": run.wakes,
+            }
+    return found
+
+
+def _spec(market: Market) -> ExperimentSpec:
+    spec = model("inception-v3")
+    return ExperimentSpec(
+        model=spec,
+        slo=spec.slo,
+        market=market,
+        workload=Workload(trace=diurnal_floods(3, 2), seed=3, start_s=86_400.0, duration_s=HOURS_S),
+        faults=FaultScript(interrupts=(Interrupt(at_s=3600.0, share=0.4),)),
+    )
+
+
+def _cents(usd: float | None) -> float | None:
+    return None if usd is None else round(usd, 4)
+
+
+if __name__ == "__main__":
+    main()
