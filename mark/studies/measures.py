@@ -12,7 +12,7 @@ from mark.studies.study import Curve, Row
 Where = tuple[tuple[str, str | int], ...]
 
 
-def latency_rows(where: Where, result: RunResult, claim: str | None = None) -> Iterator[Row]:
+def latency_rows(where: Where, result: RunResult) -> Iterator[Row]:
     """Mean and quantiles of latency, ms, and the share within the objective. Published as drawings only."""
     for quantity, value_s in (
         ("mean_ms", result.latency.mean_s),
@@ -20,7 +20,7 @@ def latency_rows(where: Where, result: RunResult, claim: str | None = None) -> I
         ("p98_ms", quantile_s(result, 0.98)),
         ("p99_ms", result.latency.p99_s),
     ):
-        yield Row(where=where, quantity=quantity, unit="ms", ours=value_s * 1000, claim=claim)
+        yield Row(where=where, quantity=quantity, unit="ms", ours=value_s * 1000)
     yield Row(where=where, quantity="attained", unit="share", ours=result.attained)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from mark.dispatch.policy import Routing
+from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
 from mark.simulator.generators import DEMO_DAYS, diurnal_floods
 from mark.simulator.results import RunResult
@@ -139,6 +140,11 @@ class _Table5:
         self._assumed: dict[str, None] = {}
         if context.trace is not None:
             self._trace = read_trace(context.trace)
+            if self._trace.duration_s < asked.duration_s:
+                raise Misconfigured(
+                    f"trace {self._trace.name} lasts {self._trace.duration_s / 3600:.3g} h; table 5 replays "
+                    f"{asked.duration_s / 3600:g} h: give a longer one"
+                )
             self._start_s = max(0.0, min(asked.start_s, self._trace.duration_s - asked.duration_s))
             self._shape = f"the given trace {self._trace.name}"
         else:

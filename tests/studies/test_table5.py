@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.studies import table5
@@ -78,6 +80,22 @@ def test_contradictions_stand_in_their_rows(context: StudyContext) -> None:
     assert "published N 16" in " ".join(notes["nasnet", "p2.xlarge", "n_batch"])
     published = {(r["model"], r.get("instance_type")): r["published"] for r in rows if r["quantity"] == "n_batch"}
     assert published["opennmt-ende", "c5.2xlarge"] == 2
+
+
+def test_trace_that_is_too_short_is_refused(context: StudyContext, tmp_path: Path) -> None:
+    path = tmp_path / "short.csv"
+    path.write_text("timestamp_s,rate_rps\n0,5\n60,5\n", encoding="utf-8")
+    with pytest.raises(Misconfigured, match=r"lasts 0\.0333 h; table 5 replays 8 h: give a longer one"):
+        mark_table5(replace(context, trace=path))
+
+
+def test_a_given_trace_is_replayed_up_to_its_end(context: StudyContext, tmp_path: Path) -> None:
+    path = tmp_path / "given.csv"
+    lines = [f"{60 * minute},{20 + minute % 7}" for minute in range(90)]
+    path.write_text("\n".join(["timestamp_s,rate_rps", *lines]), encoding="utf-8")
+    parameters = replace(SHORT, models=("lstm-ptb",), variants=False)
+    document = check_study(mark_table5(replace(context, trace=path), parameters))
+    assert "the given trace given; 0.5 h from 3600 s on" in document["assumptions"][0]
 
 
 def test_ratio_of_text_and_table_are_both_printed() -> None:
