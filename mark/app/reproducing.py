@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from mark.app.plugins import build_forecaster
 from mark.app.settings import Settings
-from mark.app.terminal import progress, show, show_json, show_wide
+from mark.app.terminal import note, progress, show, show_json, show_wide
 from mark.app.wiring import usable_cache
 from mark.domain.errors import unknown
+from mark.report.page import write_whole
 from mark.simulator.compiled import compiled_kernel
-from mark.studies.registry import STUDIES, StudyContext
+from mark.studies.registry import STUDIES, Study, StudyContext
 
 
 def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
-    """Run a study and print it."""
+    """Run a study, print it, and with `out` write its document and its plots there."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     cache = usable_cache()
@@ -30,9 +34,22 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
         )
     if as_json:
         show_json(study.document())
-        return
+    else:
+        _print(study)
+    if settings.out is not None:
+        _write(study, settings.out)
+
+
+def _print(study: Study) -> None:
     for table in study.tables():
         show_wide(table)
         show("")
     for text in study.document()["assumptions"]:
         show(f"assumed: {text}")
+
+
+def _write(study: Study, out: Path) -> None:
+    write_whole(out / f"{study.name}.json", json.dumps(study.document(), indent=2, allow_nan=False) + "\n")
+    for name, svg in study.figures().items():
+        write_whole(out / f"{name}.svg", svg)
+        note(f"plot: {out / name}.svg")

@@ -95,13 +95,13 @@ def write_report(
     Raises Misconfigured with one line when the folder cannot be written.
     """
     document = json.dumps(simulate_document(runs), indent=2, allow_nan=False) + "\n"
-    _write_whole(out_dir / DOCUMENT_NAME, document)
+    write_whole(out_dir / DOCUMENT_NAME, document)
     page = render_report(runs, title=title, command=command, assumptions=assumptions)
-    _write_whole(out_dir / REPORT_NAME, page)
+    write_whole(out_dir / REPORT_NAME, page)
     return out_dir / REPORT_NAME
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Through a file beside it, so that a reader never meets half a page; the old one stays on failure."""
     draft: str | None = None
     try:

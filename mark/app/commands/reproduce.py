@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mark.app.commands import options as given
 
-EXAMPLES = ("mark reproduce mark-table5", "mark reproduce mark-fig9 --json")
+EXAMPLES = (
+    "mark reproduce mark-table5",
+    "mark reproduce mark-fig9 --out fig9",
+    "mark reproduce mark-fig8 --json",
+)
 
 
 def reproduce(
@@ -17,6 +22,10 @@ def reproduce(
     *,
     trace: given.Trace = None,
     seed: given.Seed = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the document and the plots (SVG); made where missing."),
+    ] = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -24,7 +33,7 @@ def reproduce(
 
     Our numbers stand beside the published ones, with every assumption.
     """
-    settings = given.settings_from(config, trace__file=trace, seed=seed)
+    settings = given.settings_from(config, trace__file=trace, seed=seed, out=out)
     from mark.app.reproducing import reproduce_study
 
     reproduce_study(study, settings, as_json=json)
