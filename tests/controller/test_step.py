@@ -1,0 +1,301 @@
+"""`step`: launches at once, drains with patience, never repeats an order in flight."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.controller.planning import plan_request
+from mark.controller.state import State
+from mark.controller.step import step
+from mark.domain.demand import Demand
+from mark.domain.fleet import FleetView, InstanceState, Role
+from mark.domain.orders import Launch, LaunchRefused, SloWindow, WarmLambda
+from tests.controller.builders import (
+    LARGE,
+    POLICY,
+    SLEEPER,
+    SMALL,
+    SPOT,
+    TWIN,
+    WATCHED,
+    WITH_STANDBY,
+    Stepped,
+    drained,
+    forecast,
+    instances,
+    launched,
+    plan,
+    seen,
+)
+from tests.planner.builders import overflow
+
+PENDING, READY = InstanceState.PENDING, InstanceState.READY
+
+
+def test_without_a_plan_it_waits() -> None:
+    made = Stepped()
+    assert made.see(seen(0.0)) == ()
+    assert made.last.notes == ("no plan yet",)
+
+
+def test_it_scales_up_at_once() -> None:
+    made = Stepped()
+    orders = made.see(seen(0.0, instances(2), wanted=plan(small=5, large=1)))
+    assert launched(orders) == {SMALL.name: 3, LARGE.name: 1}
+    assert all(order.reason for order in orders)
+    assert len({order.token for order in orders}) == 2
+
+
+def test_an_order_in_flight_is_not_repeated() -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=5)))
+    for now in (1.0, 60.0, 899.0):
+        assert made.see(seen(now, wanted=plan(small=5))) == ()
+
+
+def test_a_partial_arrival_leaves_the_rest_requested() -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=5)))
+    token = made.state.requested[0].token
+    some = instances(2, state=PENDING, token=token)
+    assert made.see(seen(60.0, some, wanted=plan(small=5))) == ()
+    assert made.state.requested[0].count == 3
+    every = instances(5, state=PENDING, token=token)
+    assert made.see(seen(120.0, every, wanted=plan(small=5))) == ()
+    assert made.state.requested == ()
+    # Two of them vanish: they are launched again, because they had been seen.
+    assert launched(made.see(seen(180.0, every[:3], wanted=plan(small=5)))) == {SMALL.name: 2}
+
+
+def test_an_instance_that_appears_and_dies_is_not_waited_for_any_longer() -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=3)))
+    token = made.state.requested[0].token
+    made.see(seen(60.0, instances(2, state=PENDING, token=token), wanted=plan(small=3)))
+    assert launched(made.see(seen(120.0, instances(1, token=token), wanted=plan(small=3)))) == {SMALL.name: 1}
+
+
+def test_a_lost_call_heals_when_the_request_expires() -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=5)))
+    assert made.see(seen(899.9, wanted=plan(small=5))) == ()
+    assert launched(made.see(seen(900.0, wanted=plan(small=5)))) == {SMALL.name: 5}
+
+
+def refusal(made: Stepped, at: float, count: int) -> LaunchRefused:
+    return LaunchRefused(
+        token=made.state.requested[0].token, offering=SMALL.name, count=count, code="Insufficient", at=at
+    )
+
+
+def test_a_refused_offering_is_left_alone_until_it_expires() -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=5)))
+    assert made.see(seen(1.0, wanted=plan(small=5), facts=(refusal(made, 1.0, 5),))) == ()
+    assert made.state.requested == ()
+    assert made.state.unavailable == ((SMALL.name, 601.0),)
+    assert any("refused" in note for note in made.last.notes)
+    assert made.see(seen(600.9, wanted=plan(small=5))) == ()
+    assert launched(made.see(seen(601.0, wanted=plan(small=5)))) == {SMALL.name: 5}
+
+
+def test_other_offerings_are_launched_meanwhile() -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=5)))
+    orders = made.see(seen(1.0, wanted=plan(small=5, large=2), facts=(refusal(made, 1.0, 5),)))
+    assert launched(orders) == {LARGE.name: 2}
+
+
+def test_a_partial_refusal_leaves_the_others_requested() -> None:
+    made = Stepped()
+    made.see(seen(0.0, wanted=plan(small=5)))
+    made.see(seen(1.0, wanted=plan(small=5), facts=(refusal(made, 1.0, 2),)))
+    assert made.state.requested[0].count == 3
+
+
+def test_refused_spot_is_planned_as_its_on_demand_twin() -> None:
+    policy = replace(POLICY, offerings=(SPOT,), fallbacks=(TWIN,))
+    history = Demand(end_at=0.0, mean_rps=(), max_rps=())
+
+    def asked(fleet_count: int, refused: bool) -> tuple[set[str], tuple[str, ...]]:
+        state = State(unavailable=((SPOT.name, 600.0),) if refused else ())
+        observation = seen(1.0, instances(fleet_count, SPOT))
+        request = plan_request(state, observation, policy, history=history, forecast=forecast(50.0))
+        return {item.name for item in request.offerings}, request.refused
+
+    assert asked(0, False) == ({SPOT.name}, ())
+    assert asked(0, True) == ({TWIN.name}, (SPOT.name,))
+    # What runs stays a candidate, but no more of it can be launched.
+    assert asked(2, True) == ({SPOT.name, TWIN.name}, (SPOT.name,))
+
+
+def test_it_drains_only_when_every_plan_of_the_cool_down_agrees() -> None:
+    made = Stepped()
+    fleet = instances(5)
+    made.see(seen(0.0, fleet, wanted=plan(small=5), load=1.0))
+    for now in range(60, 360, 60):
+        assert made.see(seen(float(now), fleet, wanted=plan(small=2), load=1.0)) == ()
+    assert drained(made.see(seen(360.0, fleet, wanted=plan(small=2), load=1.0))) == ["i-0001", "i-0002", "i-0003"]
+
+
+def test_one_larger_plan_starts_the_patience_anew() -> None:
+    made = Stepped()
+    fleet = instances(5)
+    for now in range(0, 1200, 60):
+        size = 4 if now == 300 else 2
+        orders = made.see(seen(float(now), fleet, wanted=plan(small=size), load=1.0))
+        if 300 <= now < 660:
+            assert len(drained(orders)) <= 1
+        if now == 660:
+            assert len(drained(orders)) == 3
+
+
+@pytest.mark.parametrize(("load", "count"), [(1.0, 3), (25.0, 2), (30.0, 2), (31.0, 1), (45.0, 0), (80.0, 0)])
+def test_the_load_just_seen_keeps_what_it_needs(load: float, count: int) -> None:
+    made = Stepped()
+    orders = made.see(seen(0.0, instances(5), wanted=plan(small=2), load=load))
+    assert len(drained(orders)) == count
+    if not count:
+        assert any("the load needs them" in note for note in made.last.notes)
+
+
+def test_a_policy_may_ignore_the_observed_load() -> None:
+    made = Stepped(replace(POLICY, keep_observed=False))
+    assert len(drained(made.see(seen(0.0, instances(5), wanted=plan(small=2), load=80.0)))) == 3
+
+
+def test_nothing_ready_is_drained_for_what_still_boots() -> None:
+    """The plan moved to another type: until that serves, the old ones carry the load."""
+    fleet = (*instances(4), *instances(1, LARGE, state=PENDING, first=11))
+    made = Stepped()
+    assert drained(made.see(seen(0.0, fleet, wanted=plan(large=1), load=35.0))) == []
+    fleet = (*instances(4), *instances(1, LARGE, first=11))
+    assert len(drained(made.see(seen(60.0, fleet, wanted=plan(large=1), load=35.0)))) == 4
+
+
+def test_pending_ones_are_drained_first_then_the_youngest() -> None:
+    fleet = (
+        *instances(2, launched_at=10.0),
+        *instances(1, first=3, launched_at=50.0),
+        *instances(2, first=4, launched_at=70.0, state=PENDING),
+    )
+    made = Stepped()
+    assert drained(made.see(seen(80.0, fleet, wanted=plan(small=1), load=1.0))) == [
+        "i-0004",
+        "i-0005",
+        "i-0003",
+        "i-0001",
+    ]
+
+
+def test_what_is_about_to_be_taken_away_is_replaced_and_not_drained() -> None:
+    fleet = tuple(replace(one, interrupt_at=200.0) for one in instances(3))
+    made = Stepped()
+    orders = made.see(seen(80.0, fleet, wanted=plan(small=3), load=1.0))
+    assert launched(orders) == {SMALL.name: 3}
+    assert drained(orders) == []
+
+
+def test_the_limit_of_instances_counts_what_is_requested() -> None:
+    made = Stepped(replace(POLICY, max_instances=10))
+    orders = made.see(seen(0.0, instances(4), wanted=plan(small=20)))
+    assert launched(orders) == {SMALL.name: 6}
+    assert any("the limit is 10" in note for note in made.last.notes)
+    assert launched(made.see(seen(60.0, instances(4), wanted=plan(small=20, large=5)))) == {}
+
+
+COUNTS = st.integers(0, 12)
+TICKS = st.lists(
+    st.tuples(COUNTS, COUNTS, st.floats(0.0, 200.0), st.floats(1.0, 400.0), st.integers(0, 12)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(ticks=TICKS, limit=st.integers(1, 30))
+def test_on_any_path(ticks: list[tuple[int, int, float, float, int]], limit: int) -> None:
+    """Launches fill the gap and no more, drains leave what is wanted, both are never of one offering at once."""
+    policy = replace(POLICY, max_instances=limit)
+    state, now = State(), 0.0
+    for small, large, load, gap_s, there in ticks:
+        now += gap_s
+        fleet = (*instances(there), *instances(small, LARGE, first=100))
+        observation = seen(now, fleet, wanted=plan(small=small, large=large), load=load)
+        decision = step(state, observation, policy)
+        assert decision == step(state, observation, policy)
+        new, gone = launched(decision.orders), drained(decision.orders)
+        outstanding = sum(item.count for item in decision.state.requested)
+        if new:
+            assert len(fleet) + outstanding <= max(limit, len(fleet))
+        by_kind = {SMALL.name: there, LARGE.name: small}
+        wanted = {SMALL.name: small, LARGE.name: large}
+        for name, count in by_kind.items():
+            left = count - sum(1 for one in fleet if one.id in gone and one.offering == name)
+            assert left >= min(count, wanted[name])
+            assert new.get(name, 0) <= max(0, wanted[name] - count)
+            assert not (new.get(name) and left < count)
+        capacity = 10.0 * there + 40.0 * small
+        taken = sum(10.0 if one.offering == SMALL.name else 40.0 for one in fleet if one.id in gone)
+        assert taken == 0 or capacity - taken >= load - 1e-9
+        state = decision.state
+
+
+def test_each_input_moves_a_decision() -> None:
+    """A field of the observation that moved nothing would be a promise not kept."""
+    policy = replace(WITH_STANDBY, monitor=WATCHED.monitor, warm_lambda=True)
+    fleet = (*instances(6), *instances(6, SLEEPER, role=Role.STANDBY, state=InstanceState.STOPPED))
+    before = Stepped(policy)
+    before.see(seen(0.0, fleet, wanted=plan(small=6), load=50.0, expected=forecast(50.0)))
+    base = seen(400.0, fleet, wanted=plan(small=4), load=10.0, expected=forecast(10.0), lambda_warm=0)
+
+    def orders(**changes: object) -> object:
+        return step(before.state, replace(base, **changes), policy).orders  # type: ignore[arg-type]
+
+    usual = orders()
+    changed = {
+        "now": orders(now=100.0),
+        "fleet": orders(fleet=FleetView(instances=fleet[1:])),
+        "demand": orders(demand=seen(0.0, load=59.0).demand),
+        "forecast": orders(forecast=forecast(500.0)),
+        "plan": orders(plan=plan(small=9)),
+        "slo": orders(slo=SloWindow(closed_at=399.0, requests=1000, missed=500)),
+    }
+    for name, found in changed.items():
+        assert found != usual, name
+    more = step(before.state, replace(base, forecast=forecast(500.0)), policy).orders
+    warm = [order for order in more if isinstance(order, WarmLambda)]
+    assert warm
+    less = step(before.state, replace(base, forecast=forecast(500.0), lambda_warm=warm[0].concurrency), policy)
+    assert not [order for order in less.orders if isinstance(order, WarmLambda)]
+
+
+def test_lambda_is_warmed_for_what_is_expected_before_the_plan_takes_effect() -> None:
+    made = Stepped(replace(POLICY, warm_lambda=True))
+    fleet = instances(5)
+    (order,) = made.see(seen(0.0, fleet, wanted=plan(small=5), load=50.0, expected=forecast(80.0)))
+    assert isinstance(order, WarmLambda)
+    assert order.concurrency == math.ceil(30.0 * overflow().latency_s)
+    again = made.see(
+        seen(60.0, fleet, wanted=plan(small=5), expected=forecast(80.0), lambda_warm=order.concurrency)
+    )
+    assert again == ()
+
+
+def test_lambda_is_warmed_up_to_the_accounts_concurrency() -> None:
+    made = Stepped(replace(POLICY, warm_lambda=True))
+    (order,) = made.see(seen(0.0, instances(1), wanted=plan(small=1), expected=forecast(1e6)))
+    assert isinstance(order, WarmLambda)
+    assert order.concurrency == 1000
+
+
+def test_launches_of_a_tick_carry_its_number() -> None:
+    made = Stepped()
+    made.see(seen(0.0))
+    (order,) = made.see(seen(1.0, wanted=plan(small=1)))
+    assert isinstance(order, Launch)
+    assert order.token == "t2-1"
