@@ -25,8 +25,9 @@ def keep_standbys(
         return state, []
     pool = [i for i in seen.fleet if i.role is Role.STANDBY]
     state, bridge = _bridge(state, seen, policy, policy.standby, pool, tokens)
-    orders = bridge + _rest(state, pool, tokens) + _size(state, policy.standby, pool, tokens)
-    return state, orders
+    stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
+    rest = _rest(state, [i for i in pool if i.id not in stopping], tokens)
+    return state, bridge + rest + _size(state, policy.standby, pool, tokens)
 
 
 def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float:
