@@ -1,0 +1,162 @@
+"""One tick over a small world: ports are read, failures become facts, orders are written down before they go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from mark.controller.runner import Controller
+from mark.controller.state import Decision, Observation
+from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
+from mark.domain.fleet import FleetView, Instance
+from mark.domain.orders import Fact, ForecastFailed, Launch, LaunchRefused, Order, PlanFailed, SloWindow
+from tests.controller.builders import POLICY, SMALL, instances, launched, unit
+from tests.planner.builders import offering
+
+HISTORY = Demand(end_at=0.0, mean_rps=(30.0,), max_rps=(30.0,))
+
+
+@dataclass
+class World:
+    """Clock, cloud, data plane, forecaster and journal in one, moved by the test."""
+
+    at: float = 0.0
+    fleet: tuple[Instance, ...] = ()
+    happened: list[Fact] = field(default_factory=list)
+    rate: float = 30.0
+    error: Exception | None = None
+    log: list[object] = field(default_factory=list)
+    ended: DemandUnit | None = None
+
+    def now(self) -> float:
+        return self.at
+
+    def observe(self) -> FleetView:
+        return FleetView(instances=self.fleet)
+
+    def facts(self) -> tuple[Fact, ...]:
+        facts, self.happened = tuple(self.happened), []
+        return facts
+
+    def submit(self, order: Order) -> None:
+        self.log.append(order)
+
+    def demand(self) -> DemandUnit | None:
+        return self.ended
+
+    def slo_window(self) -> SloWindow | None:
+        return None
+
+    def lambda_warm(self) -> int:
+        return 0
+
+    def recent_rps(self) -> tuple[float, ...]:
+        return (1.0, 2.0)
+
+    def forecast(self, history: Demand, horizon: int) -> Forecast:
+        if self.error is not None:
+            raise self.error
+        rates = (self.rate,) * horizon
+        return point_forecast(history.end_at, mean_rps=rates, max_rps=rates, source="world")
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+        self.log.append((before, seen, decision))
+
+    @property
+    def seen(self) -> list[Observation]:
+        return [entry[1] for entry in self.log if isinstance(entry, tuple)]
+
+
+class Last:
+    def forecast(self, history: Demand, horizon: int) -> Forecast:
+        rates = history.max_rps[-1:] * horizon
+        return point_forecast(history.end_at, mean_rps=rates, max_rps=rates, source="last")
+
+
+def controller(world: World, **changes: object) -> Controller:
+    return Controller(
+        policy=replace(POLICY, offerings=(SMALL,), **changes),  # type: ignore[arg-type]
+        clock=world,
+        cloud=world,
+        data_plane=world,
+        forecaster=world,
+        fallback=Last(),
+        journal=world,
+        history=HISTORY,
+    )
+
+
+def test_a_tick_is_written_down_before_its_orders_are_sent() -> None:
+    world = World()
+    decision = controller(world).tick()
+    assert isinstance(world.log[0], tuple)
+    assert tuple(world.log[1:]) == decision.orders
+    assert launched(decision.orders)[SMALL.name] >= 3
+    assert world.seen[0].recent_rps == (1.0, 2.0)
+
+
+def test_it_plans_once_a_period_and_at_once_after_a_refusal() -> None:
+    world = World()
+    made = controller(world)
+    made.tick()
+    for at in (1.0, 59.9):
+        world.at = at
+        made.tick()
+    assert [seen.plan is not None for seen in world.seen] == [True, False, False]
+    world.at = 59.95
+    world.happened = [LaunchRefused(token="t1-1", offering="other", count=1, code="x", at=59.0)]
+    made.tick()
+    world.at = 60.0
+    made.tick()
+    assert [seen.plan is not None for seen in world.seen] == [True, False, False, True, True]
+
+
+def test_history_grows_by_the_units_that_end() -> None:
+    world = World(error=ValueError("blind"))
+    made = controller(world)
+    world.ended = replace(unit(70.0), start_at=0.0)
+    made.tick()
+    (seen,) = world.seen
+    assert seen.forecast is not None
+    assert (seen.forecast.source, seen.forecast.start_at, seen.forecast.max_at(0.5)[0]) == ("last", 60.0, 70.0)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), KeyError("x"), ZeroDivisionError(), TypeError("x"), OverflowError()]
+)
+def test_a_forecaster_that_raises_is_a_fact(error: Exception) -> None:
+    world = World(error=error)
+    controller(world).tick()
+    (fact,) = world.seen[0].facts
+    assert isinstance(fact, ForecastFailed)
+    assert type(error).__name__ in fact.error
+    assert world.seen[0].plan is not None
+
+
+def test_a_plan_that_fails_is_a_fact_and_the_last_plan_stays() -> None:
+    world = World()
+    slow = offering("small", rps=10.0, latency_s=0.5)
+    made = controller(world)
+    first = made.tick()
+    made.policy = replace(made.policy, offerings=(slow,))
+    world.at = 60.0
+    second = made.tick()
+    (fact,) = world.seen[1].facts
+    assert isinstance(fact, PlanFailed)
+    assert world.seen[1].plan is None
+    assert second.state.plan == first.state.plan
+
+
+def test_what_was_asked_for_is_not_asked_for_again() -> None:
+    world = World()
+    made = controller(world)
+    made.tick()
+    token = next(order.token for order in world.log if isinstance(order, Launch))
+    world.fleet = instances(2, token=token)
+    world.at = 60.0
+    assert made.tick().orders == ()
+    running = made.state.requested
+    assert running[0].seen == 2
+    before, seen, _ = [entry for entry in world.log if isinstance(entry, tuple)][1]
+    assert (len(before), len(seen.fleet)) == (0, 2)
