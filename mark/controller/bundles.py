@@ -93,6 +93,7 @@ def _autoscaled(given: Ingredients, name: str, planner: str) -> PolicyBundle:
             planner=planner,
             slo=given.slo,
             offerings=(cheapest_type(given.on_demand, given.slo),),
+            horizon=1,
             cooldown_s=0.0,
             keep_observed=False,
             warm_lambda=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
 
@@ -38,9 +39,10 @@ class MonitorPolicy:
 class ControllerPolicy:
     """One policy's control plane.
 
-    `fallbacks` are on-demand twins, used while a spot offering is refused. `cooldown_s` is how long a smaller plan
-    must last before anything is drained; `keep_observed` also keeps what the last unit's load needed. A launch
-    that stays unseen for `request_timeout_s` is forgotten; a refused offering is left out for `unavailable_s`.
+    `horizon` is how many units are forecast (an autoscaler looks at none of them). `fallbacks` are on-demand
+    twins, used while a spot offering is refused. `cooldown_s` is how long a smaller plan must last before anything
+    is drained; `keep_observed` also keeps what the last unit's load needed. A launch that stays unseen for
+    `request_timeout_s` is forgotten; a refused offering is left out for `unavailable_s`.
     """
 
     name: str
@@ -54,6 +56,7 @@ class ControllerPolicy:
     static_count: int = 0
     period_s: float = 60.0
     lead_units: int = 5
+    horizon: int = HORIZON
     cooldown_s: float = 360.0
     keep_observed: bool = True
     warm_lambda: bool = True

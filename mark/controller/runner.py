@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
-from mark.domain.demand import HORIZON, Demand, Forecast
+from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import MarkError, PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.orders import ForecastFailed, LaunchRefused, PlanFailed
@@ -104,13 +105,13 @@ class Controller:
 
     def _forecast(self, now: float) -> tuple[Forecast, tuple[ForecastFailed, ...]]:
         try:
-            forecast = self._forecaster.forecast(self._history, HORIZON)
+            forecast = self._forecaster.forecast(self._history, self.policy.horizon)
             _check(forecast)
         except (MarkError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             # A user's forecaster may fail in any of these ways; planning goes on without it.
             name = type(self._forecaster).__name__
             fact = ForecastFailed(forecaster=name, error=f"{type(error).__name__}: {error}", at=now)
-            return self._fallback.forecast(self._history, HORIZON), (fact,)
+            return self._fallback.forecast(self._history, self.policy.horizon), (fact,)
         return forecast, ()
 
 
@@ -118,7 +119,6 @@ def _check(forecast: Forecast) -> None:
     """Refuse nonsense: no horizon, or rates that are not finite and at least 0."""
     if not len(forecast):
         raise ValueError("the forecast is empty")
-    for rows in (forecast.mean_rps, forecast.max_rps):
-        for row in rows:
-            if not all(math.isfinite(rate) and rate >= 0 for rate in row):
-                raise ValueError("the forecast holds rates that are not finite and at least 0")
+    rates = chain.from_iterable(chain(forecast.mean_rps, forecast.max_rps))
+    if not all(0 <= rate < math.inf for rate in rates):
+        raise ValueError("the forecast holds rates that are not finite and at least 0")
