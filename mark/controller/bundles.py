@@ -74,7 +74,7 @@ def _mark(given: Ingredients) -> PolicyBundle:
             monitor=MonitorPolicy(offering=_monitor_type(given)),
         ),
         dispatch=DispatchPolicy(
-            routing=Routing.WEIGHTED, bounced=_bounced(given), admission_factor=1.0, late=given.late
+            routing=Routing.WEIGHTED, bounced=Bounced.LAMBDA, admission_factor=1.0, late=given.late
         ),
         forecaster="lstm-vanilla",
     )
@@ -165,12 +165,6 @@ def make_bundle(name: str, given: Ingredients) -> PolicyBundle:
     if name not in _BUNDLES:
         raise unknown("policy", name, _BUNDLES)
     return _BUNDLES[name](given)
-
-
-def _bounced(given: Ingredients) -> Bounced:
-    """MArk always sends a bounced request to Lambda; where Lambda itself is late, only if it finishes first."""
-    in_time = given.overflow is not None and given.overflow.latency_s <= given.slo.latency_s
-    return Bounced.LAMBDA if in_time else Bounced.LAMBDA_IF_SOONER
 
 
 def _monitor_type(given: Ingredients) -> str:

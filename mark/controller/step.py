@@ -138,23 +138,25 @@ def _drains(
     for past in state.wanted:
         for name, count in past.counts:
             floor[name] = max(floor[name], count)
+    there = sorted(seen.fleet.staying().items())
+    unwanted = {name: count - floor[name] for name, count in there if count > floor[name]}
+    if not unwanted:
+        return [], []
     staying = [i for i in seen.fleet if i.role is Role.SERVING and i.stays]
     orders: list[Order] = []
     notes: list[str] = []
     spare_rps = _spare_rps(state, staying, policy)
     ready_rps = _spare_rps(state, [i for i in staying if i.state is InstanceState.READY], policy)
-    for name in sorted({i.offering for i in staying}):
+    for name, too_many in unwanted.items():
+        surplus = too_many
         instances = [i for i in staying if i.offering == name]
-        surplus = len(instances) - floor[name]
-        if surplus <= 0:
-            continue
         usable = _usable_rps(state, policy, name)
         pending = sum(1 for i in instances if i.state is InstanceState.PENDING)
         if policy.keep_observed and usable > 0:
             idle = pending + math.floor(ready_rps / usable)  # what boots does not yet carry the load just seen
             surplus = min(surplus, math.floor(spare_rps / usable), idle)
         if surplus <= 0:
-            notes.append(f"kept {len(instances) - floor[name]} {name} more than planned: the load needs them")
+            notes.append(f"kept {too_many} {name} more than planned: the load needs them")
             continue
         spare_rps -= surplus * usable
         ready_rps -= max(0, surplus - pending) * usable

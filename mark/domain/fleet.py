@@ -62,4 +62,8 @@ class FleetView:
 
     def staying(self) -> Counter[str]:
         """Serving instances per offering that are pending or ready and not about to be interrupted."""
-        return Counter(i.offering for i in self.instances if i.role is Role.SERVING and i.stays)
+        counts = Counter[str]()
+        for instance in self.instances:
+            if instance.role is Role.SERVING and instance.stays:
+                counts[instance.offering] += 1
+        return counts
