@@ -11,6 +11,19 @@ from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
 from mark.simulator import kernel
+from mark.simulator.kernel_lambda import POOL, Pool
+from mark.simulator.kernel_tally import (
+    COARSE_BINS,
+    COARSE_S,
+    FINE_BINS,
+    FINE_S,
+    HISTOGRAM_BINS,
+    SECOND,
+    TOTAL,
+    Record,
+    Records,
+    Tally,
+)
 from mark.simulator.results import Latency
 
 FIRST_SLOTS, FIRST_QUEUE = 32, 64
@@ -44,7 +57,7 @@ def rules(
     start_at: float,
     seconds: int,
     monitor: MonitorWindow,
-) -> kernel.Record:
+) -> Record:
     """The rules of a run as numbers."""
     values = {
         "routing": _ROUTING[dispatch.routing],
@@ -72,7 +85,7 @@ def rules(
     return made[0]
 
 
-def records(dtype: np.dtype[np.void], count: int) -> kernel.Records:
+def records(dtype: np.dtype[np.void], count: int) -> Records:
     """`count` records of zeros whose fields read as attributes."""
     return np.zeros(count, dtype).view(np.recarray)
 
@@ -110,12 +123,12 @@ def with_longer_queues(old: kernel.Fleet) -> kernel.Fleet:
     return old._replace(queue=np.pad(unrolled, ((0, 0), (0, size))))
 
 
-def pool(made: kernel.Record, overflow: LambdaOffering | None, rng: np.random.Generator) -> kernel.Pool:
+def pool(made: Record, overflow: LambdaOffering | None, rng: np.random.Generator) -> Pool:
     """An empty pool of Lambda environments."""
     room = max(1, int(made.concurrency))
     low, high = (overflow.idle_min_s, overflow.idle_max_s) if overflow else (0.0, 1.0)
-    return kernel.Pool(
-        marks=records(kernel.POOL, 1)[0],
+    return Pool(
+        marks=records(POOL, 1)[0],
         idle_until=np.zeros(room),
         rings=np.zeros((4, room)),
         started_at=np.zeros(int(made.burst)),
@@ -124,24 +137,24 @@ def pool(made: kernel.Record, overflow: LambdaOffering | None, rng: np.random.Ge
     )
 
 
-def tally(start_at: float, seconds: int) -> kernel.Tally:
+def tally(start_at: float, seconds: int) -> Tally:
     """Nothing has happened yet."""
-    totals = records(kernel.TOTAL, 1)[0]
+    totals = records(TOTAL, 1)[0]
     totals.opened_at = start_at
     totals.closed_at = -np.inf
-    return kernel.Tally(
-        seconds=records(kernel.SECOND, seconds),
-        histogram=np.zeros(kernel.HISTOGRAM_BINS, np.int64),
+    return Tally(
+        seconds=records(SECOND, seconds),
+        histogram=np.zeros(HISTOGRAM_BINS, np.int64),
         totals=totals,
     )
 
 
-def summarise(made: kernel.Tally) -> Latency:
+def summarise(made: Tally) -> Latency:
     """Percentiles (upper edge of their bin), mean and the tail of the latencies counted in a tally."""
     edges = np.concatenate(
         (
-            np.arange(1, kernel.FINE_BINS + 1) * kernel.FINE_S,
-            kernel.FINE_BINS * kernel.FINE_S + np.arange(1, kernel.COARSE_BINS + 1) * kernel.COARSE_S,
+            np.arange(1, FINE_BINS + 1) * FINE_S,
+            FINE_BINS * FINE_S + np.arange(1, COARSE_BINS + 1) * COARSE_S,
         )
     )
     answered = int(made.histogram.sum())

@@ -20,7 +20,7 @@ from numba.extending import register_jitable
 
 from mark.dispatch import batcher, bouncer, overflow, routing
 from mark.dispatch import credits as credit_rules
-from mark.simulator import kernel
+from mark.simulator import kernel, kernel_lambda, kernel_tally
 
 config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
@@ -39,13 +39,13 @@ class Kernel(NamedTuple):
 
 def plain_kernel() -> Kernel:
     """The kernel as Python runs it: the reference, some hundred times slower."""
-    return Kernel(kernel.run, kernel.settle, kernel.dispatch, kernel.start_environment)
+    return Kernel(kernel.run, kernel.settle, kernel.dispatch, kernel_lambda.start_environment)
 
 
 @functools.cache
 def compiled_kernel(cache_dir: Path) -> Kernel:
     """The kernel as machine code; compiled on first use (some 10 s) and cached under `cache_dir`."""
-    modules = (*_DECISIONS, kernel)
+    modules = (*_DECISIONS, kernel_tally, kernel_lambda, kernel)
     for module in modules:
         for function in _functions(module):
             register_jitable(**_OPTIONS)(function)

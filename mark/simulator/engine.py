@@ -21,6 +21,8 @@ from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.orders import SloWindow
 from mark.simulator import arrays, kernel
 from mark.simulator.compiled import Kernel
+from mark.simulator.kernel_lambda import Pool
+from mark.simulator.kernel_tally import Record, Tally, shed
 from mark.simulator.results import Latency, SecondSeries, Served
 
 Floats = NDArray[np.float64]
@@ -134,7 +136,7 @@ class Engine:
             if redispatch:
                 self._send(float(arrived_at))
             else:
-                kernel.shed(float(arrived_at), self._rules, self._tally)
+                shed(float(arrived_at), self._rules, self._tally)
 
     def run_until(self, until: float) -> float:
         """Run to `until`, or to the instant at which the SLO monitor's window missed; returns where it is."""
@@ -280,7 +282,7 @@ class Engine:
         )
 
     @property
-    def _state(self) -> tuple[kernel.Record, kernel.Fleet, kernel.Pool, kernel.Tally]:
+    def _state(self) -> tuple[Record, kernel.Fleet, Pool, Tally]:
         return self._rules, self._fleet, self._pool, self._tally
 
     def _send(self, arrived_at: float) -> None:

@@ -3,28 +3,33 @@
 Plain Python over arrays that the caller owns; `compiled.py` compiles it together with the dispatch decisions it
 calls. Servers are advanced lazily: a batch that ended by `now` is completed when its instance is next looked at,
 and at the end of each stretch, always with its true finish time. State stands in a few arrays of records, because
-compiled code pays for every array that it hands on.
+compiled code pays for every array that it hands on. Lambda's pool is in `kernel_lambda.py`, what is counted in
+`kernel_tally.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import admits, predicted_finish_at
 from mark.dispatch.credits import earned, slowed_s
-from mark.dispatch.overflow import believed_warm, lambda_finish_at, note_in_flight, prefers_lambda
+from mark.dispatch.overflow import believed_warm, lambda_finish_at, prefers_lambda
 from mark.dispatch.routing import NONE, SERVER_FIELDS, least_finish, least_outstanding, weighted
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Records = Any
-"""A record array; numpy's stubs cannot name its fields."""
-Record = Any
-"""One record of it. `rules` is one of RULES: what does not change during a run."""
+from mark.simulator.kernel_lambda import Pool, invoke, reap
+from mark.simulator.kernel_tally import (
+    Floats,
+    Ints,
+    Record,
+    Records,
+    Tally,
+    answer,
+    second_of,
+    shed,
+    window_closed,
+)
 
 # Why `run` returned.
 DONE, QUEUE_FULL, BREACHED = range(3)
@@ -33,13 +38,7 @@ TAKEN, FULL, BOUNCED = range(3)
 # Routing rules, and what becomes of a bounced request, as numbers.
 BY_FINISH, BY_WEIGHT, BY_OUTSTANDING = range(3)
 TO_NOBODY, TO_LAMBDA, TO_SOONER = range(3)
-# Rows of Pool.rings.
-WARM_FINISH, WARM_ARRIVED, COLD_FINISH, COLD_ARRIVED = range(4)
 
-FINE_S, FINE_BINS = 0.0001, 20_000
-COARSE_S, COARSE_BINS = 0.01, 12_000
-HISTOGRAM_BINS = FINE_BINS + COARSE_BINS
-"""Latencies are counted in bins of 0.1 ms up to 2 s and of 10 ms beyond."""
 
 SERVER = np.dtype(
     [
@@ -56,24 +55,6 @@ SERVER = np.dtype(
         ("busy_s", "f8"),
     ]
 )
-SECOND = np.dtype(
-    [
-        ("arrivals", "i8"),
-        ("answered", "i8"),
-        ("missed", "i8"),
-        ("to_lambda", "i8"),
-        ("latency_sum", "f8"),
-        ("latency_max", "f8"),
-    ]
-)
-TOTAL = np.dtype(
-    [
-        *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
-        *((name, "i8") for name in ("invocations", "cold", "batches")),
-        *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
-        *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
-    ]
-)
 RULES = np.dtype(
     [
         *((name, "?") for name in ("bouncer", "shed_late", "has_lambda")),
@@ -81,12 +62,6 @@ RULES = np.dtype(
         ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
         *((name, "f8") for name in ("lambda_s", "cold_s", "burst_window_s")),
-    ]
-)
-POOL = np.dtype(
-    [
-        *((name, "i8") for name in ("idle_low", "idle", "warm_head", "warm", "cold_head", "cold")),
-        *((name, "i8") for name in ("starts", "draws")),
     ]
 )
 
@@ -100,30 +75,6 @@ class Fleet(NamedTuple):
     servers: Records
     queue: Floats
     batch_s: Floats
-
-
-class Pool(NamedTuple):
-    """Lambda: idle environments as a stack (the last used is used first), calls in flight as rings by finish.
-
-    The rings stay in order because warm and cold calls each take a constant time. marks: one record of POOL;
-    idle_until: shape (concurrency,); rings: shape (4, concurrency); started_at: shape (burst,); belief: what the
-    sender believes (`dispatch/overflow.py`).
-    """
-
-    marks: Record
-    idle_until: Floats
-    rings: Floats
-    started_at: Floats
-    idle_life_s: Floats
-    belief: Ints
-
-
-class Tally(NamedTuple):
-    """What happened. seconds: records of SECOND by second of arrival; totals: one record of TOTAL."""
-
-    seconds: Records
-    histogram: Ints
-    totals: Record
 
 
 def run(
@@ -145,13 +96,13 @@ def run(
     while index < arrivals.size and arrivals[index] < until:
         now = arrivals[index]
         index += 1
-        tally.seconds[_second(now, rules)].arrivals += 1
+        tally.seconds[second_of(now, rules)].arrivals += 1
         outcome = _offer(now, now, rows, rules, fleet, tally)
         if outcome == BOUNCED:
             outcome = _bounce(now, now, rows, rules, fleet, pool, tally)
         if outcome == FULL:
             return index, QUEUE_FULL
-        if _window_closed(now, rules, tally.totals):
+        if window_closed(now, rules, tally.totals):
             return index, BREACHED
     settle(until, every, rules, fleet, pool, tally)
     return index, DONE
@@ -162,7 +113,7 @@ def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tal
     # While requests were routed, `due_at` was that of the accepting instances: those that drain have theirs too.
     tally.totals.due_at = now
     _advance_all(now, every, rules, fleet, tally)
-    _reap(now, rules, pool, tally)
+    reap(now, rules, pool, tally)
 
 
 def dispatch(
@@ -221,7 +172,7 @@ def _bounce(
 
 def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, pool: Pool, tally: Tally) -> bool:
     """Send it to Lambda if that is where it should go and Lambda takes it."""
-    _reap(now, rules, pool, tally)
+    reap(now, rules, pool, tally)
     marks = pool.marks
     deadline_at = arrived_at + rules.objective_s
     warm = believed_warm(pool.belief, now)
@@ -230,9 +181,9 @@ def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, 
         return False
     if not prefers_lambda(rules.bounced == TO_LAMBDA, lambda_at, instance_at, deadline_at):
         return False
-    if not _invoke(now, arrived_at, rules, pool, tally):
+    if not invoke(now, arrived_at, rules, pool, tally):
         return False
-    tally.seconds[_second(arrived_at, rules)].to_lambda += 1
+    tally.seconds[second_of(arrived_at, rules)].to_lambda += 1
     return True
 
 
@@ -318,7 +269,7 @@ def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: Tally) ->
         finish_at = server.free_at
         size = server.in_service
         for place in range(size):
-            _answer(held[(server.head + place) & (capacity - 1)], finish_at, rules, tally)
+            answer(held[(server.head + place) & (capacity - 1)], finish_at, rules, tally)
         _count_batch(size, server, tally.totals)
         server.head = (server.head + size) & (capacity - 1)
         server.in_service = 0
@@ -332,134 +283,3 @@ def _count_batch(size: int, server: Record, totals: Record) -> None:
         totals.standby += size
     else:
         totals.instance += size
-
-
-def _invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: Tally) -> bool:
-    """Call Lambda; False when it throttles (concurrency, or too many new environments at once)."""
-    marks = pool.marks
-    if marks.warm + marks.cold >= rules.concurrency:
-        tally.totals.throttled += 1
-        return False
-    if _take_idle(now, pool):
-        slot = (marks.warm_head + marks.warm) % pool.rings.shape[1]
-        pool.rings[WARM_FINISH, slot] = now + rules.lambda_s
-        pool.rings[WARM_ARRIVED, slot] = arrived_at
-        marks.warm += 1
-    elif not start_environment(now, arrived_at, rules.cold_s + rules.lambda_s, rules, pool, tally):
-        return False
-    tally.totals.invocations += 1
-    note_in_flight(pool.belief, now, marks.warm + marks.cold)
-    return True
-
-
-def start_environment(
-    now: float, arrived_at: float, busy_s: float, rules: Record, pool: Pool, tally: Tally
-) -> bool:
-    """Start a new environment, busy for `busy_s`; False when too many were started at once.
-
-    `arrived_at` is NaN for a warm-up ping, which answers nobody.
-    """
-    marks = pool.marks
-    oldest = marks.starts % rules.burst
-    if marks.starts >= rules.burst and now - pool.started_at[oldest] < rules.burst_window_s:
-        tally.totals.throttled += 1
-        return False
-    pool.started_at[oldest] = now
-    marks.starts += 1
-    slot = (marks.cold_head + marks.cold) % pool.rings.shape[1]
-    pool.rings[COLD_FINISH, slot] = now + busy_s
-    pool.rings[COLD_ARRIVED, slot] = arrived_at
-    marks.cold += 1
-    tally.totals.cold += 1
-    return True
-
-
-def _take_idle(now: float, pool: Pool) -> bool:
-    """Take the environment that was used last; those idle for too long are recycled first."""
-    marks = pool.marks
-    while marks.idle > 0 and pool.idle_until[marks.idle_low] <= now:
-        marks.idle_low = (marks.idle_low + 1) % pool.idle_until.size
-        marks.idle -= 1
-    while marks.idle > 0:  # lives differ: the last used may be over before the first used
-        marks.idle -= 1
-        if pool.idle_until[(marks.idle_low + marks.idle) % pool.idle_until.size] > now:
-            return True
-    return False
-
-
-def _reap(now: float, rules: Record, pool: Pool, tally: Tally) -> None:
-    """Answer the calls that ended by `now`, in order of their end; their environments become idle."""
-    marks = pool.marks
-    room = pool.rings.shape[1]
-    while True:
-        warm_at = pool.rings[WARM_FINISH, marks.warm_head] if marks.warm > 0 else np.inf
-        cold_at = pool.rings[COLD_FINISH, marks.cold_head] if marks.cold > 0 else np.inf
-        finish_at = min(warm_at, cold_at)
-        if finish_at > now:
-            return
-        if warm_at <= cold_at:
-            arrived_at = pool.rings[WARM_ARRIVED, marks.warm_head]
-            marks.warm_head = (marks.warm_head + 1) % room
-            marks.warm -= 1
-        else:
-            arrived_at = pool.rings[COLD_ARRIVED, marks.cold_head]
-            marks.cold_head = (marks.cold_head + 1) % room
-            marks.cold -= 1
-        if not np.isnan(arrived_at):
-            tally.totals.lambda_ += 1
-            _answer(arrived_at, finish_at, rules, tally)
-        _make_idle(finish_at, pool)
-
-
-def _make_idle(now: float, pool: Pool) -> None:
-    marks = pool.marks
-    life_s = pool.idle_life_s[marks.draws % pool.idle_life_s.size]
-    marks.draws += 1
-    pool.idle_until[(marks.idle_low + marks.idle) % pool.idle_until.size] = now + life_s
-    marks.idle += 1
-
-
-def _answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) -> None:
-    latency_s = finish_at - arrived_at
-    second = tally.seconds[_second(arrived_at, rules)]
-    totals = tally.totals
-    second.answered += 1
-    second.latency_sum += latency_s
-    second.latency_max = max(second.latency_max, latency_s)
-    tally.histogram[_bin(latency_s)] += 1
-    totals.latency_sum += latency_s
-    totals.window_requests += 1
-    if latency_s > rules.objective_s:
-        second.missed += 1
-        totals.window_missed += 1
-
-
-def shed(arrived_at: float, rules: Record, tally: Tally) -> None:
-    """Refuse a request (503); it counts as missed."""
-    totals = tally.totals
-    tally.seconds[_second(arrived_at, rules)].missed += 1
-    totals.shed += 1
-    totals.window_requests += 1
-    totals.window_missed += 1
-
-
-def _window_closed(now: float, rules: Record, totals: Record) -> bool:
-    """Close the monitor's window when it is full; True when it missed the target outside a cool-down."""
-    requests, missed = totals.window_requests, totals.window_missed
-    if requests < rules.monitor_requests and now - totals.opened_at < rules.monitor_s:
-        return False
-    totals.last_requests, totals.last_missed = requests, missed
-    totals.window_requests, totals.window_missed = 0, 0
-    totals.opened_at = now
-    totals.closed_at = now
-    return bool(missed > (1.0 - rules.target) * requests and now >= totals.quiet_until)
-
-
-def _second(arrived_at: float, rules: Record) -> int:
-    return min(int(arrived_at - rules.start_at), int(rules.last_second))
-
-
-def _bin(latency_s: float) -> int:
-    if latency_s < FINE_S * FINE_BINS:
-        return int(latency_s / FINE_S)
-    return min(FINE_BINS + int((latency_s - FINE_S * FINE_BINS) / COARSE_S), HISTOGRAM_BINS - 1)

@@ -58,6 +58,11 @@ def quick(monkeypatch):
     monkeypatch.setattr(demonstrating.generators, "demo_workload", lambda _seed: workload)
 
     class Nothing:
+        name = "none"
+
+        def figures(self):
+            return {"plot": "<svg></svg>"}
+
         def document(self):
             return {"study": "none", "rows": [], "assumptions": ["no study ran"]}
 

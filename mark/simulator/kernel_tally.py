@@ -1,0 +1,95 @@
+"""What happened to the requests of a run: counts, the histogram, the seconds, the SLO monitor's window."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Records = Any
+"""A record array; numpy's stubs cannot name its fields."""
+Record = Any
+"""One record of it. `rules` is one of RULES (`kernel.py`): what does not change during a run."""
+
+FINE_S, FINE_BINS = 0.0001, 20_000
+COARSE_S, COARSE_BINS = 0.01, 12_000
+HISTOGRAM_BINS = FINE_BINS + COARSE_BINS
+"""Latencies are counted in bins of 0.1 ms up to 2 s and of 10 ms beyond."""
+
+SECOND = np.dtype(
+    [
+        ("arrivals", "i8"),
+        ("answered", "i8"),
+        ("missed", "i8"),
+        ("to_lambda", "i8"),
+        ("latency_sum", "f8"),
+        ("latency_max", "f8"),
+    ]
+)
+TOTAL = np.dtype(
+    [
+        *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
+        *((name, "i8") for name in ("invocations", "cold", "batches")),
+        *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
+        *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
+    ]
+)
+
+
+class Tally(NamedTuple):
+    """What happened. seconds: records of SECOND by second of arrival; totals: one record of TOTAL."""
+
+    seconds: Records
+    histogram: Ints
+    totals: Record
+
+
+def answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) -> None:
+    """A request was answered."""
+    latency_s = finish_at - arrived_at
+    second = tally.seconds[second_of(arrived_at, rules)]
+    totals = tally.totals
+    second.answered += 1
+    second.latency_sum += latency_s
+    second.latency_max = max(second.latency_max, latency_s)
+    tally.histogram[_bin(latency_s)] += 1
+    totals.latency_sum += latency_s
+    totals.window_requests += 1
+    if latency_s > rules.objective_s:
+        second.missed += 1
+        totals.window_missed += 1
+
+
+def shed(arrived_at: float, rules: Record, tally: Tally) -> None:
+    """Refuse a request (503); it counts as missed."""
+    totals = tally.totals
+    tally.seconds[second_of(arrived_at, rules)].missed += 1
+    totals.shed += 1
+    totals.window_requests += 1
+    totals.window_missed += 1
+
+
+def window_closed(now: float, rules: Record, totals: Record) -> bool:
+    """Close the monitor's window when it is full; True when it missed the target outside a cool-down."""
+    requests, missed = totals.window_requests, totals.window_missed
+    if requests < rules.monitor_requests and now - totals.opened_at < rules.monitor_s:
+        return False
+    totals.last_requests, totals.last_missed = requests, missed
+    totals.window_requests, totals.window_missed = 0, 0
+    totals.opened_at = now
+    totals.closed_at = now
+    return bool(missed > (1.0 - rules.target) * requests and now >= totals.quiet_until)
+
+
+def second_of(arrived_at: float, rules: Record) -> int:
+    """Its place in the per-second records."""
+    return min(int(arrived_at - rules.start_at), int(rules.last_second))
+
+
+def _bin(latency_s: float) -> int:
+    if latency_s < FINE_S * FINE_BINS:
+        return int(latency_s / FINE_S)
+    return min(FINE_BINS + int((latency_s - FINE_S * FINE_BINS) / COARSE_S), HISTOGRAM_BINS - 1)
