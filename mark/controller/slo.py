@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy
-from mark.controller.state import Extra, Observation, State, Tokens
+from mark.controller.state import Extra, Observation, State, Tokens, room
 from mark.domain.orders import Launch, Order, SloWindow
 
 
@@ -24,7 +24,7 @@ def watch(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tok
     if state.breaches < monitor.breaches or seen.now < state.quiet_until:
         return state, []
     offering = policy.offering(monitor.offering)
-    if offering is None:
+    if offering is None or room(state, seen, (), policy.max_instances) == 0:
         return state, []
     quiet_s = max(monitor.cooldown_s, offering.boot_s)
     order = Launch(

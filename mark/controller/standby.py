@@ -18,16 +18,16 @@ from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Termina
 
 
 def keep_standbys(
-    state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
+    state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens, *, left: int
 ) -> tuple[State, list[Order]]:
-    """Size the pool, wake for a gap, stop when it is closed."""
+    """Size the pool, wake for a gap, stop when it is closed; `left` more instances may be launched."""
     if policy.standby is None:
         return state, []
     pool = [i for i in seen.fleet if i.role is Role.STANDBY]
     state, bridge = _bridge(state, seen, policy, policy.standby, pool, tokens)
     stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
     rest = _rest(state, [i for i in pool if i.id not in stopping], tokens)
-    return state, bridge + rest + _size(state, policy.standby, pool, tokens)
+    return state, bridge + rest + _size(state, policy.standby, pool, tokens, left=left)
 
 
 def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float:
@@ -88,14 +88,14 @@ def _rest(state: State, pool: list[Instance], tokens: Tokens) -> list[Order]:
     return [StopStandby(token=tokens.take(), reason="booted: stands by from now on", instances=ready)]
 
 
-def _size(state: State, standby: StandbyPolicy, pool: list[Instance], tokens: Tokens) -> list[Order]:
+def _size(state: State, standby: StandbyPolicy, pool: list[Instance], tokens: Tokens, *, left: int) -> list[Order]:
     """Launch what the pool lacks, terminate what it has too many of once all recent plans agree."""
     largest = max((w.capacity_rps for w in state.wanted), default=0.0)
     wanted = min(standby.max_count, math.ceil(standby.cover_share * largest / standby.offering.capacity_rps))
     coming = sum(r.count for r in state.requested if r.role is Role.STANDBY)
     have = len(pool) + coming
-    if have < wanted and standby.offering.name in dict(state.unavailable):
-        return []  # refused just now: asked for again when that has expired
+    if have < wanted and (left == 0 or standby.offering.name in dict(state.unavailable)):
+        return []  # no room, or refused just now: asked for again when that has expired
     if have < wanted:
         reason = f"{standby.cover_share:.0%} of {largest:.0f} requests/s must be bridgeable: {wanted} standbys"
         return [
@@ -103,7 +103,7 @@ def _size(state: State, standby: StandbyPolicy, pool: list[Instance], tokens: To
                 token=tokens.take(),
                 reason=reason,
                 offering=standby.offering.name,
-                count=wanted - have,
+                count=min(wanted - have, left),
                 role=Role.STANDBY,
             )
         ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Role
-from mark.domain.orders import Fact, Order, SloWindow
+from mark.domain.orders import Fact, Launch, Order, SloWindow
 from mark.domain.plan import Plan
 
 Counts = tuple[tuple[str, int], ...]
@@ -93,6 +94,13 @@ class Decision:
     state: State
     orders: tuple[Order, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def room(state: State, seen: Observation, ordered: Iterable[Order], limit: int) -> int:
+    """How many more instances may be launched: what is there, requested or just ordered counts."""
+    requested = sum(item.count for item in state.requested)
+    just_ordered = sum(order.count for order in ordered if isinstance(order, Launch))
+    return max(0, limit - len(seen.fleet) - requested - just_ordered)
 
 
 class Tokens:

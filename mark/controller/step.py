@@ -15,7 +15,7 @@ from dataclasses import replace
 from mark.controller.policy import ControllerPolicy
 from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, short_rps
-from mark.controller.state import Counts, Decision, Observation, Requested, State, Tokens, Wanted
+from mark.controller.state import Counts, Decision, Observation, Requested, State, Tokens, Wanted, room
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, WarmLambda
 
@@ -32,7 +32,8 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     state, watched = watch(state, seen, policy, tokens)
     launches, notes = _launches(state, seen, policy, tokens, ordered=watched)
     drains, kept = _drains(state, seen, policy, tokens)
-    state, standbys = keep_standbys(state, seen, policy, tokens)
+    left = room(state, seen, (*watched, *launches), policy.max_instances)
+    state, standbys = keep_standbys(state, seen, policy, tokens, left=left)
     warm = _warm_ups(state, seen, policy, tokens)
     orders = (*watched, *launches, *drains, *standbys, *warm)
     return Decision(state=_remember(state, seen, orders), orders=orders, notes=(*notes, *kept))
@@ -106,8 +107,7 @@ def _launches(
     """Launch what is wanted and neither there nor on its way."""
     have = Counter(dict(running_counts(state, seen.fleet)))
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
-    room = policy.max_instances - len(seen.fleet) - sum(item.count for item in state.requested)
-    room -= sum(o.count for o in ordered if isinstance(o, Launch))
+    left = room(state, seen, ordered, policy.max_instances)
     unavailable = dict(state.unavailable)
     orders: list[Order] = []
     notes: list[str] = []
@@ -118,12 +118,12 @@ def _launches(
         if name in unavailable:
             notes.append(f"{name} was refused: not asked for again before {unavailable[name]:.0f} s")
             continue
-        if missing > room:
+        if missing > left:
             notes.append(f"{name}: {missing} wanted, but the limit is {policy.max_instances} instances")
-        missing = min(missing, room)
+        missing = min(missing, left)
         if missing <= 0:
             continue
-        room -= missing
+        left -= missing
         plan = state.plan
         reason = f"{count} wanted, {have[name]} there or on their way" + (f"; {plan.reason}" if plan else "")
         orders.append(Launch(token=tokens.take(), reason=reason, offering=name, count=missing))

@@ -83,13 +83,15 @@ class SimulatedCloud:
         self._redispatch = redispatch
         self._boots = stream(seed, "boots")
         self._wakes = stream(seed, "wakes")
-        self._spot = stream(seed, "spot")
+        # A stream per pool: what happens in one does not depend on what is rented in another.
+        self._spot = {name: stream(seed, f"spot {name}") for name in offerings}
         self._victims = stream(seed, "victims")
         self._machines: dict[str, _Machine] = {}
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
         self._scheduled = 0
         self._facts: list[Fact] = []
         self._made = 0
+        self._tokens: set[str] = set()
         self._credited: list[float] = []
         self.usages: list[InstanceUsage] = []
         self.asleep_s = 0.0
@@ -171,6 +173,9 @@ class SimulatedCloud:
     # Transitions.
 
     def _launch(self, order: Launch) -> None:
+        if order.token in self._tokens:  # the same order again: EC2 answers with the instances it already has
+            return
+        self._tokens.add(order.token)
         now = self._engine.now
         offering = self._offerings[order.offering]
         refusal = self._faults.refusal(now - self._start_at, order.offering)
@@ -198,7 +203,7 @@ class SimulatedCloud:
         self.launches += 0 if self.prewarmed else 1
         pending_s = self._boots.uniform(self._times.pending_min_s, self._times.pending_max_s)
         boot_s = _draw(self._times.launch, self._boots) * self._faults.boot_factor(now - self._start_at)
-        life_s = self._spot.exponential()
+        life_s = self._spot[machine.offering.name].exponential()
         if self.prewarmed:
             pending_s = boot_s = 0.0
         hazard = machine.offering.hazard_per_hour * self._faults.stress / 3600.0
@@ -269,7 +274,9 @@ class SimulatedCloud:
     def _drained(self, machine: _Machine, now: float) -> None:
         assert machine.slot is not None
         if not self._engine.is_idle(machine.slot):
-            self._after(machine, self._engine.drained_at(machine.slot) - now, self._drained)
+            drained_at = self._engine.drained_at(machine.slot)
+            assert drained_at > now, "an instance holds a request that it has answered"
+            self._after(machine, drained_at - now, self._drained)
         elif machine.role is Role.STANDBY:
             self._stop(machine, now)
         else:

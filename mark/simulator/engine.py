@@ -87,6 +87,7 @@ class Engine:
             server.balance, server.balance_at = balance, self._now
             server.earn_per_s, server.max_balance = burst.earn_per_hour / 3600.0, burst.max_balance
             server.slow = 1.0 if burst.unlimited else 1.0 / burst.baseline
+            kernel.show_pace(balance, server, fleet.batch_s[slot])
         self._used.add(slot)
         self._accepting.add(slot)
         self._relist()

@@ -109,10 +109,16 @@ def run(
 
 
 def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: Tally) -> None:
-    """Complete everything that was answered by `now`."""
-    # While requests were routed, `due_at` was that of the accepting instances: those that drain have theirs too.
-    tally.totals.due_at = now
+    """Complete everything that was answered by `now`; idle burstable servers show what they have earned."""
+    tally.totals.due_at = -np.inf  # routing looked at the accepting ones only; those that drain are due too
     _advance_all(now, every, rules, fleet, tally)
+    servers = fleet.servers
+    for row in every:
+        server = servers[row]
+        if server.burn_per_s > 0.0 and server.in_service == 0:
+            elapsed_s = max(0.0, now - server.balance_at)
+            balance = earned(server.balance, elapsed_s, server.earn_per_s, server.max_balance)
+            show_pace(balance, server, fleet.batch_s[row])
     reap(now, rules, pool, tally)
 
 
@@ -222,19 +228,13 @@ def _start_batch(now: float, server: Record, batch_s: Floats) -> None:
 
 
 def _spend_credits(now: float, work_s: float, server: Record, batch_s: Floats) -> float:
-    """Take the batch's credits from the balance; the seconds it takes with what was there.
-
-    The Bouncer sees the speed to come: at baseline once a full batch is no longer covered.
-    """
+    """Take the batch's credits from the balance; the seconds it takes with what was there."""
     elapsed_s = now - server.balance_at
     balance = earned(server.balance, elapsed_s, server.earn_per_s, server.max_balance)
     needed = work_s * server.burn_per_s
     server.balance_at = now
     server.balance = max(0.0, balance - needed)
-    full_s = batch_s[server.max_batch]
-    pace = 1.0 if server.balance >= full_s * server.burn_per_s else server.slow
-    server.alone_s = batch_s[1] * pace
-    server.full_s = full_s * pace
+    show_pace(server.balance, server, batch_s)
     if server.slow <= 1.0:  # unlimited: full speed, the rest is billed
         server.surplus += max(0.0, needed - balance)
         return work_s
@@ -242,6 +242,14 @@ def _spend_credits(now: float, work_s: float, server: Record, batch_s: Floats) -
     if needed > balance:
         server.balance_at = now + takes_s  # baseline is the speed that uses up what is earned
     return takes_s
+
+
+def show_pace(balance: float, server: Record, batch_s: Floats) -> None:
+    """Let the Bouncer see the speed to come: baseline once a full batch is no longer covered by credits."""
+    full_s = batch_s[server.max_batch]
+    pace = 1.0 if balance >= full_s * server.burn_per_s else server.slow
+    server.alone_s = batch_s[1] * pace
+    server.full_s = full_s * pace
 
 
 def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> None:

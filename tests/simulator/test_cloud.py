@@ -53,6 +53,7 @@ class World:
         redispatch: bool = True,
         sleeper: Offering = SLEEPER,
     ) -> None:
+        self.asked = 0
         self.engine: Engine = engine(
             kernel, arrivals or [], dispatch=PATIENT, overflow=lambda_offering(), duration_s=200_000.0
         )
@@ -67,7 +68,9 @@ class World:
             redispatch=redispatch,
         )
 
-    def launch(self, item: Offering, count: int = 1, role: Role = Role.SERVING, token: str = "t1-1") -> None:
+    def launch(self, item: Offering, count: int = 1, role: Role = Role.SERVING, token: str | None = None) -> None:
+        self.asked += 1
+        token = token or f"t1-{self.asked}"
         self.cloud.submit(Launch(token=token, reason="test", offering=item.name, count=count, role=role))
 
     def to(self, at: float) -> None:
@@ -104,6 +107,12 @@ def test_a_launch_is_ready_after_its_boot_and_billed_after_its_pending_time(worl
     world.cloud.close(500.0)
     assert world.stretches() == [("i-000001", 15.0, 500.0)]
     assert (world.cloud.launches, world.cloud.running_s) == (1, 485.0)
+
+
+def test_the_same_launch_order_again_rents_nothing_more(world: World) -> None:
+    world.launch(SERVING, 2, token="t7-1")
+    world.launch(SERVING, 2, token="t7-1")
+    assert len(world.states()) == 2
 
 
 def test_the_first_fleet_is_there_at_once_and_not_counted_as_launched(world: World) -> None:
