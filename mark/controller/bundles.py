@@ -14,7 +14,7 @@ from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import Slo
-from mark.domain.offering import LambdaOffering, Market, Offering
+from mark.domain.offering import BatchPolicy, LambdaOffering, Market, Offering
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 
 MONITOR_TYPE = "c5.large"
@@ -85,6 +85,12 @@ def _greedy_oracle(given: Ingredients) -> PolicyBundle:
     return replace(bundle, controller=replace(bundle.controller, name="greedy-oracle"), forecaster="oracle")
 
 
+def _unbatched(offering: Offering) -> Offering:
+    """The same instances serving one request at a time: batching is MArk's."""
+    single = BatchPolicy(max_batch=1, max_wait_s=0.0)
+    return replace(offering, batch=single, capacity_rps=single_rps(offering))
+
+
 def _autoscaled(given: Ingredients, name: str, planner: str) -> PolicyBundle:
     """A baseline on one type and on demand, without Bouncer, overflow, monitor or standbys."""
     return PolicyBundle(
@@ -92,7 +98,7 @@ def _autoscaled(given: Ingredients, name: str, planner: str) -> PolicyBundle:
             name=name,
             planner=planner,
             slo=given.slo,
-            offerings=(cheapest_type(given.on_demand, given.slo),),
+            offerings=(_unbatched(cheapest_type(given.on_demand, given.slo)),),
             horizon=1,
             cooldown_s=0.0,
             keep_observed=False,
