@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
@@ -32,11 +33,20 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateBoots:
-    """From `from_s` to `to_s` (of the run) boots take `factor` times as long."""
+    """From `from_s` to `to_s` (of the run) boots take `factor` times as long, 1 at least.
+
+    Nothing shortens a boot: the floor counts on that (`mark.planner.bound`).
+    """
 
     from_s: float
     to_s: float
     factor: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.factor) and self.factor >= 1):
+            raise Misconfigured(
+                f"late boots take 1 or more times as long, not {self.factor}; raise the factor to 1"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ SCRIPTS = st.builds(
     ).map(tuple),
     late_boots=st.lists(
         st.builds(
-            lambda w, f: LateBoots(from_s=w[0], to_s=w[1], factor=f), WINDOWS, st.sampled_from([0.2, 3.0, 10.0])
+            lambda w, f: LateBoots(from_s=w[0], to_s=w[1], factor=f), WINDOWS, st.sampled_from([1.2, 3.0, 10.0])
         ),
         max_size=2,
     ).map(tuple),

@@ -31,3 +31,9 @@ def test_late_boots_multiply_where_they_overlap() -> None:
 def test_a_share_lies_above_0_and_up_to_1(share: float) -> None:
     with pytest.raises(Misconfigured, match="share"):
         Interrupt(at_s=0.0, share=share)
+
+
+@pytest.mark.parametrize("factor", [0.99, 0.0, -2.0, float("nan"), float("inf")])
+def test_boots_are_never_early(factor: float) -> None:
+    with pytest.raises(Misconfigured, match="1 or more times"):
+        LateBoots(from_s=0.0, to_s=1.0, factor=factor)
