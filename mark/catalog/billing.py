@@ -6,7 +6,7 @@ disk. Lambda bills each invocation and its GiB seconds. The overhead is what sta
 gateways, load balancer, store, controllers, and the disks of what runs. A spot instance that EC2 takes back
 within its first hour is free of charge; we bill it all the same, which errs on the dear side.
 
-`bill_*` return lines, `*_usd` return their sum, `cost_of` adds lines to the cost words.
+`bill_*` return lines, `cost_of` adds lines to the cost words.
 """
 
 from __future__ import annotations
@@ -70,13 +70,12 @@ def bill_instances(
     usages: Sequence[InstanceUsage],
     usd_per_hour: Mapping[str, float],
     *,
-    price_factor: float = 1.0,
     surplus_usd_per_vcpu_hour: Mapping[str, float] | None = None,
 ) -> tuple[BillLine, ...]:
     """Lines of instance hours, and of surplus vCPU hours, by role and offering, in that order.
 
-    `usd_per_hour` is by offering name; `price_factor` is a managed service's premium on it. Surplus credits
-    cost `surplus_usd_per_vcpu_hour` of the offering, 0.05 where it is not given.
+    `usd_per_hour` is by offering name, a managed service's premium in it. Surplus credits cost
+    `surplus_usd_per_vcpu_hour` of the offering, 0.05 where it is not given.
     """
     surplus_prices = surplus_usd_per_vcpu_hour or {}
     running_s: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -89,8 +88,9 @@ def bill_instances(
         surplus_s[key] += usage.surplus_vcpu_s
     lines: list[BillLine] = []
     for (component, offering), seconds in sorted(running_s.items()):
-        price = usd_per_hour[offering] * price_factor
-        lines.append(_line(component, offering, seconds / SECONDS_PER_HOUR, "instance-hours", price))
+        lines.append(
+            _line(component, offering, seconds / SECONDS_PER_HOUR, "instance-hours", usd_per_hour[offering])
+        )
         surplus_hours = surplus_s[component, offering] / SECONDS_PER_HOUR
         if surplus_hours > 0:
             surplus_price = surplus_prices.get(offering, SURPLUS_USD_PER_VCPU_HOUR)
@@ -105,11 +105,6 @@ def bill_lambda(usage: LambdaUsage, offering: LambdaOffering) -> tuple[BillLine,
         _line("lambda", "invocations", usage.requests, "requests", offering.usd_per_request),
         _line("lambda", "duration", usage.gib_s, "GiB-s", offering.usd_per_gib_s),
     )
-
-
-def lambda_usd(usage: LambdaUsage, offering: LambdaOffering) -> float:
-    """What Lambda costs: duration x memory + requests."""
-    return sum(line.usd for line in bill_lambda(usage, offering))
 
 
 def disk_usd(gib: float, seconds: float) -> float:
@@ -156,12 +151,6 @@ def bill_overhead(
         _line("overhead", "store", hours, "node-hours", STORE_USD_PER_HOUR),
         _line("overhead", "controllers", controller_hours, "instance-hours", CONTROLLER_USD_PER_HOUR),
     )
-
-
-def overhead_usd(peak_rps: float, duration_s: float, *, requests: int = 0, payload_mib: float = 0.0) -> float:
-    """The sum of `bill_overhead`."""
-    lines = bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=payload_mib)
-    return sum(line.usd for line in lines)
 
 
 def cost_of(lines: Iterable[BillLine]) -> CostUsd:
