@@ -55,7 +55,7 @@ class BoundInput:
     """All that the bounds look at. arrivals: length seconds, requests that arrived in each second of the run.
 
     An `overflow` slower than the objective counts as none. `standbys` are types that may stand by stopped (floor
-    only); `initial_free` spares the launches of the first fleet.
+    only). The first fleet is there already: its launches are free.
     """
 
     arrivals: Floats
@@ -64,7 +64,6 @@ class BoundInput:
     slo: Slo
     times: CloudTimes
     standbys: tuple[Offering, ...] = ()
-    initial_free: bool = True
 
     @property
     def spill_usd(self) -> float:
@@ -116,7 +115,7 @@ def bound_by_levels(given: BoundInput, supply: Supply) -> float:
     """The bound with one supply: a two-state dynamic program per level of capacity, all levels at once."""
     levels = np.unique(given.arrivals[given.arrivals > 0])
     widths = np.diff(levels, prepend=0.0)
-    on = np.full(len(levels), 0.0 if given.initial_free else supply.start_usd)
+    on = np.zeros(len(levels))
     off = np.zeros(len(levels))
     for start in range(0, len(given.arrivals), MINUTE_S):
         seconds = np.sort(given.arrivals[start : start + MINUTE_S])
@@ -133,7 +132,7 @@ def bound_by_program(given: BoundInput, supplies: tuple[Supply, ...]) -> float:
     free = math.isinf(given.spill_usd)
     minutes = [given.arrivals[i : i + MINUTE_S] for i in range(0, len(given.arrivals), MINUTE_S)]
     program = _Program()
-    fleets = _fleet(program, supplies, [len(minute) for minute in minutes], initial_free=given.initial_free)
+    fleets = _fleet(program, supplies, [len(minute) for minute in minutes])
     for t, minute in enumerate(minutes):
         carried = [(fleet[t], -1.0) for fleet in fleets]
         if free:
@@ -176,7 +175,7 @@ def floor_usd(given: BoundInput) -> float:
     lengths, arrived = [len(cell) for cell in cells], [float(cell.sum()) for cell in cells]
     program = _Program()
     supplies = undominated([_best_case(item, given.times, given.times.launch) for item in given.offerings])
-    fleets = _fleet(program, supplies, lengths, initial_free=True)
+    fleets = _fleet(program, supplies, lengths)
     sleepers = [_standby_work(program, item, given, lengths) for item in given.standbys]
     served: list[tuple[int, float]] = []
     deferred: int | None = None
@@ -210,7 +209,7 @@ def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> Suppl
 def _standby_work(program: _Program, item: Offering, given: BoundInput, lengths: list[int]) -> list[int]:
     """Variables: requests that woken standbys of one type answer in each cell, within its credits."""
     supply = _best_case(item, given.times, given.times.wake)
-    (fleet,) = _fleet(program, (supply,), lengths, initial_free=True)
+    (fleet,) = _fleet(program, (supply,), lengths)
     work = [program.variable(0.0) for _ in lengths]
     for t, length in enumerate(lengths):
         program.at_most([(work[t], 1.0), (fleet[t], -float(length))], 0.0)
@@ -235,15 +234,11 @@ def _all_on_lambda(given: BoundInput) -> float:
     return given.spill_usd * float(given.arrivals.sum()) if given.arrivals.any() else 0.0
 
 
-def _fleet(
-    program: _Program, supplies: tuple[Supply, ...], lengths: list[int], *, initial_free: bool
-) -> list[list[int]]:
-    """Per supply the variables of its capacity, requests/s in each period; launches are priced inside."""
+def _fleet(program: _Program, supplies: tuple[Supply, ...], lengths: list[int]) -> list[list[int]]:
+    """Per supply the variables of its capacity, requests/s in each period; launches but the first are priced."""
     fleets = []
     for supply in supplies:
         size = [program.variable(supply.usd_per_s * length) for length in lengths]
-        if not initial_free:
-            program.at_most([(size[0], 1.0), (program.variable(supply.start_usd), -1.0)], 0.0)
         for before, after in pairwise(size):
             started = program.variable(supply.start_usd)
             program.at_most([(after, 1.0), (before, -1.0), (started, -1.0)], 0.0)

@@ -94,11 +94,8 @@ def test_dropping_dominated_offerings_and_levels_are_exact(known: BoundInput) ->
     if known.arrivals.any():
         expected = bound_by_program(known, supplies)
         assert bound_usd(known) == pytest.approx(expected, rel=1e-6, abs=1e-9)
-        for free in (True, False):
-            single = replace(known, initial_free=free)
-            assert bound_by_levels(single, supplies[0]) == pytest.approx(
-                bound_by_program(single, supplies[:1]), rel=1e-6, abs=1e-9
-            )
+        by_levels = bound_by_levels(known, supplies[0])
+        assert by_levels == pytest.approx(bound_by_program(known, supplies[:1]), rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -129,11 +126,6 @@ def test_without_lambda_every_second_is_carried() -> None:
     assert bound_usd(known) == pytest.approx(5 * (0.01 + 0.02))
     too_slow = inputs([[0]] * 4 + [[0, 0, 0, 0, 0, 5], [0]], spill_to=overflow(latency_s=0.7))
     assert bound_usd(too_slow) == bound_usd(known)
-
-
-def test_the_first_fleet_is_free_only_when_said() -> None:
-    known = inputs([[3]] * 10)
-    assert bound_usd(replace(known, initial_free=False)) == pytest.approx(10 * 3 * 0.01 + 3 * 0.02)
 
 
 def test_nothing_arrives_nothing_costs() -> None:
