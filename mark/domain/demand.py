@@ -77,17 +77,9 @@ class Forecast:
 
     def max_at(self, quantile: float) -> tuple[float, ...]:
         """The maxima at the smallest level >= `quantile` (the largest level where there is none)."""
-        return tuple(row[self._column(quantile)] for row in self.max_rps)
-
-    def mean_at(self, quantile: float) -> tuple[float, ...]:
-        """The means at the smallest level >= `quantile` (the largest level where there is none)."""
-        return tuple(row[self._column(quantile)] for row in self.mean_rps)
-
-    def _column(self, quantile: float) -> int:
-        for column, level in enumerate(self.quantiles):
-            if level >= quantile:
-                return column
-        return len(self.quantiles) - 1
+        reached = (column for column, level in enumerate(self.quantiles) if level >= quantile)
+        column = next(reached, len(self.quantiles) - 1)
+        return tuple(row[column] for row in self.max_rps)
 
 
 def point_forecast(

@@ -55,14 +55,14 @@ def test_the_documents_own_example_runs(tmp_path, monkeypatch):
 
     mean = 0.2 * 30 + 0.8 * (0.2 * 20 + 0.8 * 0.2 * 10)
     assert forecast.start_at == 180.0
-    assert forecast.mean_at(0.5) == pytest.approx((mean,) * 60)
+    assert [row[0] for row in forecast.mean_rps] == pytest.approx([mean] * 60)
     assert forecast.source == "ewma"
 
 
 def test_a_function_is_a_factory_too(tmp_path):
     path = plugin(tmp_path, "from predictors.naive import LastValue\ndef make(setup): return LastValue(setup)\n")
 
-    assert build_forecaster(f"{path}:make", SETUP).forecast(HISTORY, 2).mean_at(0.5) == (30.0, 30.0)
+    assert build_forecaster(f"{path}:make", SETUP).forecast(HISTORY, 2).mean_rps == ((30.0,), (30.0,))
 
 
 def test_files_of_the_same_name_are_two_modules(tmp_path):

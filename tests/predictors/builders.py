@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mark.domain.demand import UNIT_S, Demand
+from mark.domain.demand import UNIT_S, Demand, Forecast
 from predictors.lstm_settings import LstmSettings
 
 DAY = 1440
@@ -34,3 +34,9 @@ def first_units(demand: Demand, units: int) -> Demand:
         mean_rps=demand.mean_rps[:units],
         max_rps=demand.max_rps[:units],
     )
+
+
+def means(forecast: Forecast) -> tuple[float, ...]:
+    """The means of a point forecast, shape (horizon,)."""
+    assert all(len(row) == 1 for row in forecast.mean_rps)
+    return tuple(row[0] for row in forecast.mean_rps)

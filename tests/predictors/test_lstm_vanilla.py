@@ -20,7 +20,7 @@ from predictors.lstm_training import train_lstm
 from predictors.lstm_vanilla import build
 from predictors.lstm_weights import LstmForward, LstmWeights, read_weights, write_weights
 from predictors.naive import LastValue
-from tests.predictors.builders import DAY, SMALL, daily_sine, first_units
+from tests.predictors.builders import DAY, SMALL, daily_sine, first_units, means
 
 HISTORY = daily_sine(DAY)
 
@@ -189,7 +189,7 @@ def test_under_a_day_it_plans_on_the_last_hour_and_does_not_train(trainings):
     forecast = build(setup(history=short)).forecast(history, 60)
 
     assert forecast.source == "lstm-vanilla: under a day of history, last hour's maximum"
-    assert forecast.mean_at(0.5) == (max(history.mean_rps[-60:]),) * 60
+    assert means(forecast) == (max(history.mean_rps[-60:]),) * 60
     assert forecast.max_at(0.5) == (max(history.max_rps[-60:]),) * 60
     assert trainings == []
 
@@ -199,7 +199,7 @@ def test_a_constant_history_is_forecast_as_it_is():
 
     forecast = build(setup(history=flat), settings=LstmSettings(hidden=4, epochs=10)).forecast(flat, 60)
 
-    assert forecast.mean_at(0.5) == pytest.approx((40.0,) * 60, abs=1.0)
+    assert means(forecast) == pytest.approx((40.0,) * 60, abs=1.0)
     assert forecast.max_at(0.5) == pytest.approx((50.0,) * 60, abs=1.0)
 
 

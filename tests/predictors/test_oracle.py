@@ -6,7 +6,7 @@ from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.ports import ForecasterSetup
 from predictors.oracle import Oracle
-from tests.predictors.builders import first_units, ramp
+from tests.predictors.builders import first_units, means, ramp
 
 EPOCH = 1_700_000_040.0
 
@@ -20,7 +20,7 @@ def test_it_reads_the_units_that_follow_the_history():
 
     forecast = oracle(truth).forecast(first_units(truth, 90), 60)
 
-    assert forecast.mean_at(0.5) == truth.mean_rps[90:150]
+    assert means(forecast) == truth.mean_rps[90:150]
     assert forecast.max_at(0.5) == truth.max_rps[90:150]
     assert forecast.source == "oracle"
 
@@ -30,7 +30,7 @@ def test_it_needs_no_history_only_its_end():
 
     forecast = oracle(truth).forecast(Demand(end_at=EPOCH - 200 * 60, mean_rps=(), max_rps=()), 60)
 
-    assert forecast.mean_at(0.5) == truth.mean_rps[:60]
+    assert means(forecast) == truth.mean_rps[:60]
 
 
 def test_beyond_the_end_the_last_value_repeats_and_the_source_says_so():
@@ -38,7 +38,7 @@ def test_beyond_the_end_the_last_value_repeats_and_the_source_says_so():
 
     forecast = oracle(truth).forecast(first_units(truth, 98), 4)
 
-    assert forecast.mean_at(0.5) == (98.0, 99.0, 99.0, 99.0)
+    assert means(forecast) == (98.0, 99.0, 99.0, 99.0)
     assert forecast.source == "oracle: 2 of 4 units lie outside of what is known, nearest value"
 
 
