@@ -34,7 +34,7 @@ class PlannedCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The fleet wanted from `at` on (one lead tau ahead of the decision).
+    """The fleet wanted from `at` on: the forecast's start and one lead tau, or now where no forecast was asked.
 
     `required_rps` is the rate that the fleet must carry then, `capacity_rps` what it carries; what is short
     of it is `spill_rps`, left to Lambda or to nobody.

@@ -151,12 +151,12 @@ def plan_static(count: int) -> PlanFunction:
 
 
 def plan_nothing(request: PlanRequest) -> Plan:
-    """The empty plan: all that the forecast expects one lead from now is spilled (lambda-only)."""
+    """The empty plan: all that the forecast expects one lead from its start is spilled (lambda-only)."""
     rates = request.forecast.max_at(0.5)
     tau = max(0, min(request.lead_units, len(rates) - 1))
     rate = rates[tau] if rates else 0.0
     return Plan(
-        at=request.now + tau * request.forecast.unit_s,
+        at=request.forecast.start_at + tau * request.forecast.unit_s,
         counts=(),
         required_rps=rate,
         capacity_rps=0.0,

@@ -106,13 +106,32 @@ def plan_greedy(request: PlanRequest) -> Plan:
     capacity_rps = sum(item.count * item.usable_rps for item in counts)
     required_rps = float(rates[tau])
     return Plan(
-        at=request.now + tau * request.forecast.unit_s,
+        # The unit planned for is the forecast's, which starts on the minute: a replan in between aims at the same.
+        at=request.forecast.start_at + tau * request.forecast.unit_s,
         counts=counts,
         required_rps=required_rps,
         capacity_rps=capacity_rps,
         excuses=_excuses(request, terms, {item.offering for item in counts}, first),
         reason=_reason(terms, counts, required_rps, capacity_rps),
     )
+
+
+def single_type_gap(request: PlanRequest, plan: Plan) -> float:
+    """Rent of `plan` over that of the cheapest fleet of one type that carries its `required_rps`.
+
+    A single-type fleet is as many of one offering as carry the rate within the mean latency, launches free. Greedy
+    may end above it (it never takes an instance back) and below (it mixes types, so it rounds up less); the ratio
+    is reported, not bounded (docs/figures.md). 1 where nothing is required, infinite where no type can carry it.
+    """
+    if plan.required_rps <= NOTHING_RPS:
+        return 1.0
+    usable = [(item, usable_rps(item, request.slo, plan.required_rps)) for item in request.offerings]
+    rents = [
+        math.ceil(plan.required_rps / carried - NOTHING_RPS) * item.usd_per_hour
+        for item, carried in usable
+        if carried > NOTHING_RPS
+    ]
+    return plan.usd_per_hour / min(rents) if rents else math.inf
 
 
 def scores(request: PlanRequest) -> tuple[CostTerms, ...]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mark.domain.errors import PlanInfeasible
@@ -113,6 +115,11 @@ def test_nothing_spills_all() -> None:
     plan = plan_nothing(request([1.0, 2.0, 30.0], ()))
     assert plan.counts == ()
     assert (plan.required_rps, plan.spill_rps, plan.at) == (30.0, 30.0, 120.0)
+
+
+def test_a_replan_within_the_minute_spills_the_same_unit() -> None:
+    wanted = request([1.0, 2.0, 30.0], ())
+    assert plan_nothing(replace(wanted, now=37.5)) == plan_nothing(wanted)
 
 
 @pytest.mark.parametrize("planner", [plan_target_tracking, plan_two_windows, plan_static(2), plan_nothing])

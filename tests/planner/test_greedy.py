@@ -11,7 +11,7 @@ from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Plan, PlanRequest
-from mark.planner.greedy import NOTHING_RPS, SAME_SCORE, plan_greedy, scores
+from mark.planner.greedy import NOTHING_RPS, SAME_SCORE, plan_greedy, scores, single_type_gap
 from mark.planner.queueing import usable_rps
 from tests.planner.builders import SLO, offering, request
 
@@ -205,3 +205,35 @@ def test_a_broken_forecast_is_refused() -> None:
 
 def test_a_lead_beyond_the_horizon_is_clipped() -> None:
     assert plan_greedy(request([5.0, 7.0], (SMALL,), lead_units=9)).required_rps == 7.0
+
+
+def test_a_replan_within_the_minute_aims_at_the_same_unit() -> None:
+    on_the_minute = request([10.0, 20.0, 40.0], (SMALL,))
+    late = replace(on_the_minute, now=37.5)
+    assert plan_greedy(late) == plan_greedy(on_the_minute)
+    assert plan_greedy(late).at == on_the_minute.forecast.start_at + 120.0
+
+
+def test_the_gap_to_one_type_of_a_hand_computed_plan() -> None:
+    # 70/s need eight small ones (2.88 USD/h) or one large one (2.7 USD/h).
+    new = request([70.0] * 6, (SMALL, LARGE))
+    plan = plan_greedy(new)
+    assert counts(plan) == {S: (8, 0)}
+    assert single_type_gap(new, plan) == pytest.approx(2.88 / 2.7)
+    kept = replace(new, running=((L, 1),))
+    assert single_type_gap(kept, plan_greedy(kept)) == pytest.approx(1.0)
+
+
+def test_the_gap_where_nothing_is_required_and_where_no_type_can() -> None:
+    quiet = request([0.0] * 4, (SMALL,))
+    assert single_type_gap(quiet, plan_greedy(quiet)) == 1.0
+    plan = plan_greedy(request([5.0] * 4, (SMALL,)))
+    slow = offering("slow", rps=50.0, latency_s=0.4)
+    assert single_type_gap(request([5.0] * 4, (slow,)), plan) == math.inf
+
+
+@settings(deadline=None)  # the first example waits for the compiler
+@given(requests())
+def test_with_one_type_there_is_no_gap(wanted: PlanRequest) -> None:
+    alone = replace(wanted, offerings=wanted.offerings[-1:])
+    assert single_type_gap(alone, plan_greedy(alone)) == pytest.approx(1.0)
