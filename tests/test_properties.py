@@ -1,0 +1,138 @@
+"""What every planner keeps, whoever asks: found by name, as a policy names it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mark.controller.planning import plan_fleet, planner_names
+from mark.controller.policy import ControllerPolicy
+from mark.domain.errors import PlanInfeasible
+from mark.domain.objective import Slo
+from mark.domain.offering import Offering
+from mark.domain.plan import Plan, PlanRequest
+from tests.planner.builders import offering, request
+
+PLANNERS = planner_names()
+SLOS = (
+    Slo(latency_s=0.6, target=0.98),
+    Slo(latency_s=0.2, target=0.98),
+    Slo(latency_s=0.6, target=0.98, mean_latency_s=0.1),
+)
+KINDS = st.tuples(
+    st.floats(1.0, 60.0),
+    st.floats(0.05, 2.0),
+    st.floats(0.0, 0.05),
+    st.sampled_from([1, 1, 4]),
+    st.floats(0.02, 0.9),
+)
+RATES = st.floats(0.0, 300.0)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> PlanRequest:
+    """Some that can be met and some that cannot, on and off the minute, with refusals and strangers running."""
+    offerings = tuple(
+        offering(f"t{i}", rps=rps, usd_per_hour=price, launch_usd=launch, batch=batch, latency_s=latency_s)
+        for i, (rps, price, launch, batch, latency_s) in enumerate(draw(st.lists(KINDS, max_size=4)))
+    )
+    names = [item.name for item in offerings]
+    minutes = draw(st.lists(RATES, max_size=20))
+    wanted = request(
+        draw(st.lists(RATES, min_size=1, max_size=12)),
+        offerings,
+        running={"gone:spot": 3} | {name: draw(st.integers(0, 6)) for name in names},
+        slo=draw(st.sampled_from(SLOS)),
+        lead_units=draw(st.integers(0, 6)),
+        history=tuple(minutes),
+        ready_history=tuple(draw(st.lists(st.integers(0, 8), max_size=20))),
+        recent_rps=tuple(draw(st.lists(RATES, max_size=12))),
+    )
+    refused = tuple(name for name in names if draw(st.sampled_from([False, False, True])))
+    return replace(wanted, now=draw(st.sampled_from([0.0, 37.5])), refused=refused)
+
+
+def asked(planner: str, wanted: PlanRequest) -> Plan | str:
+    """The plan, or why there is none."""
+    policy = ControllerPolicy(
+        name=planner, planner=planner, slo=wanted.slo, offerings=wanted.offerings, static_count=3
+    )
+    try:
+        return plan_fleet(wanted, policy)
+    except PlanInfeasible as error:
+        return str(error)
+
+
+def counts(answer: Plan | str) -> object:
+    return (
+        answer if isinstance(answer, str) else [(item.offering, item.count, item.kept) for item in answer.counts]
+    )
+
+
+def priced(item: Offering, factor: float) -> Offering:
+    return replace(item, usd_per_hour=item.usd_per_hour * factor, launch_usd=item.launch_usd * factor)
+
+
+def test_all_planners_are_held_to_it() -> None:
+    assert set(PLANNERS) >= {"greedy", "nothing", "static", "target-tracking", "two-windows"}
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@settings(deadline=None)  # the first example waits for the compiler
+@given(wanted=requests())
+def test_a_planner_is_deterministic(planner: str, wanted: PlanRequest) -> None:
+    assert asked(planner, wanted) == asked(planner, wanted)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@settings(deadline=None)
+@given(wanted=requests(), data=st.data())
+def test_the_order_of_offerings_is_irrelevant(planner: str, wanted: PlanRequest, data: st.DataObject) -> None:
+    shuffled = replace(
+        wanted,
+        offerings=tuple(data.draw(st.permutations(wanted.offerings))),
+        running=tuple(data.draw(st.permutations(wanted.running))),
+    )
+    assert asked(planner, shuffled) == asked(planner, wanted)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@settings(deadline=None)
+@given(wanted=requests(), factor=st.sampled_from([0.25, 0.9, 7.3, 1000.0]))
+def test_the_scale_of_prices_is_irrelevant(planner: str, wanted: PlanRequest, factor: float) -> None:
+    dearer = replace(wanted, offerings=tuple(priced(item, factor) for item in wanted.offerings))
+    assert counts(asked(planner, dearer)) == counts(asked(planner, wanted))
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@settings(deadline=None)
+@given(wanted=requests())
+def test_every_offering_is_taken_or_excused(planner: str, wanted: PlanRequest) -> None:
+    plan = asked(planner, wanted)
+    if isinstance(plan, str):
+        return
+    taken, excused = [item.offering for item in plan.counts], [item.offering for item in plan.excuses]
+    assert sorted({*taken, *excused}) == sorted(item.name for item in wanted.offerings)
+    assert all(item.reason for item in plan.excuses)
+    running = dict(wanted.running)
+    assert all(0 <= item.kept <= min(item.count, running.get(item.offering, 0)) for item in plan.counts)
+
+
+@settings(deadline=None)
+@given(wanted=requests())
+def test_greedy_meets_the_demand_or_says_why_not(wanted: PlanRequest) -> None:
+    rates = wanted.forecast.max_at(0.5)
+    expected = rates[min(wanted.lead_units, len(rates) - 1)]
+    plan = asked("greedy", wanted)
+    if isinstance(plan, str):
+        able = [item for item in wanted.offerings if item.latency_s < wanted.slo.mean_latency_s]
+        assert expected > 0
+        assert not able
+        return
+    assert plan.required_rps == expected
+    carried = sum(item.count * item.usable_rps for item in plan.counts)
+    assert plan.capacity_rps == pytest.approx(carried)
+    assert carried + plan.spill_rps >= expected - 1e-6
