@@ -124,8 +124,7 @@ def assumptions(setups: tuple[Setup, ...]) -> tuple[str, ...]:
         "Overhead (gateways, balancer, store, running disks) is left out: the paper's costs have none.",
         (
             "Forecasts: the vanilla LSTM, trained on the load before the run. Dispatch: "
-            "weighted by capacity, Bouncer at the objective. What it refuses goes to Lambda; where Lambda "
-            "itself is late, to whatever finishes first."
+            "weighted by capacity, Bouncer at the objective, all it refuses goes to Lambda."
         ),
         f"{GPU_TYPE}: one batch size (8) is published per model; a smaller batch is taken to last as long.",
     ]
