@@ -41,6 +41,7 @@ def _run_object(run: ComparedRun) -> dict[str, Any]:
         },
         "served": _served_object(run),
         "cold_start_rate": _finite(result.cold_start_rate),
+        "throttled": int(result.throttled),
         "assumed_profiles": list(result.assumed_profiles),
         "launches": int(result.launches),
         "interruptions": int(result.interruptions),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.dispatch.credits import earned
 from mark.dispatch.overflow import believed_warm, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.costs import LambdaUsage
@@ -67,7 +68,6 @@ class Engine:
         self._block = np.empty(0)
         self._block_until = start_at
         self._index = 0
-        self._cold_pings = 0
         self._warm_pings = 0
 
     def add(self, offering: Offering, *, standby: bool, balance: float = 0.0) -> int:
@@ -116,8 +116,10 @@ class Engine:
         return bool(server.in_service + server.waiting == 0)
 
     def credits(self, slot: int) -> float:
-        """CPU credits it has left."""
-        return float(self._fleet.servers[slot].balance)
+        """CPU credits it has left now."""
+        server = self._fleet.servers[slot]
+        elapsed_s = max(0.0, self._now - server.balance_at)
+        return float(earned(server.balance, elapsed_s, server.earn_per_s, server.max_balance))
 
     def surplus_vcpu_s(self, slot: int) -> float:
         """Seconds of vCPUs used beyond its credits since it was added (unlimited types)."""
@@ -178,7 +180,6 @@ class Engine:
                 self._now, np.nan, self._overflow.cold_start_s, self._rules, self._pool, self._tally
             ):
                 break
-            self._cold_pings += 1
         self._warm_pings += pinged
         note_in_flight(self._pool.belief, self._now, int(marks.warm + marks.cold) + pinged)
 
@@ -256,7 +257,7 @@ class Engine:
             invocations * self._overflow.latency_s + cold * self._overflow.cold_start_s + self._warm_pings * PING_S
         )
         return LambdaUsage(
-            requests=invocations + self._cold_pings + self._warm_pings,
+            requests=invocations + int(totals.pings) + self._warm_pings,
             cold_starts=cold,
             gib_s=seconds * self._overflow.memory_gib,
         )
@@ -264,7 +265,11 @@ class Engine:
     def invocations(self) -> tuple[int, int]:
         """Requests that Lambda took, and how many of them started cold."""
         totals = self._tally.totals
-        return int(totals.invocations), int(totals.cold) - self._cold_pings
+        return int(totals.invocations), int(totals.cold) - int(totals.pings)
+
+    def throttled(self) -> int:
+        """Calls that Lambda refused: its concurrency was used up, or too many new environments at once."""
+        return int(self._tally.totals.throttled)
 
     def latency(self) -> Latency:
         """Latencies of what was answered, from the histogram (0.1 ms wide below 2 s)."""

@@ -84,6 +84,7 @@ class _Plane:
         self._engine = engine
         self._start_s = start_s
         self._unit_end = start_s + UNIT_S
+        self._window_at = -math.inf
 
     def now(self) -> float:
         return self._engine.now
@@ -102,7 +103,11 @@ class _Plane:
         )
 
     def slo_window(self) -> SloWindow | None:
-        return self._engine.slo_window()
+        window = self._engine.slo_window()
+        if window is None or window.closed_at == self._window_at:
+            return None
+        self._window_at = window.closed_at
+        return window
 
     def lambda_warm(self) -> int:
         return self._engine.lambda_warm()
@@ -250,6 +255,7 @@ class _Run:
             bill=bill,
             cold_starts=cold,
             lambda_invocations=invocations,
+            throttled=engine.throttled(),
             assumed_profiles=scenario.assumed,
             launches=cloud.launches,
             refusals=cloud.refusals,

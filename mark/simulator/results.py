@@ -77,7 +77,7 @@ class MinuteSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """One policy on one workload."""
+    """One policy on one workload. `throttled` counts the calls that Lambda refused, retries counted each."""
 
     policy: str
     market: str
@@ -94,6 +94,7 @@ class RunResult:
     bill: tuple[BillLine, ...]
     cold_starts: int
     lambda_invocations: int
+    throttled: int
     assumed_profiles: tuple[str, ...]
     launches: int
     refusals: int

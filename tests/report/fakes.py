@@ -61,7 +61,7 @@ def fake_run(policy: str = "mark", *, duration_s: int = 900, seed: int = 7, **ch
         "seed": seed, "start_at": 432_000.0, "duration_s": float(duration_s), "slo": Slo(latency_s=0.6, target=0.98),
         "served": served, "attained": 1 - float(seconds.missed.sum()) / max(1, int(seconds.arrivals.sum())),
         "latency": _latency(policy, rng), "cost": cost, "bill": bill,
-        "cold_starts": served.lambda_ // 400, "lambda_invocations": served.lambda_,
+        "cold_starts": served.lambda_ // 400, "lambda_invocations": served.lambda_, "throttled": 0,
         "assumed_profiles": ("t2.xlarge from t3.xlarge", "Lambda 3 GiB from c5.large x 1.8"),
         "launches": int(np.maximum(0, np.diff(minutes.ready, axis=0)).sum()), "refusals": 1, "interruptions": 0, "wakes": 2,
         "wall_s": 3.2, "seconds": seconds, "minutes": minutes,
