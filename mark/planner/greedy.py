@@ -19,6 +19,7 @@ units); it is compiled.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mark.domain.errors import PlanInfeasible
+from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.queueing import usable_rps
@@ -116,7 +118,7 @@ def plan_greedy(request: PlanRequest) -> Plan:
     )
 
 
-def single_type_gap(request: PlanRequest, plan: Plan) -> float:
+def single_type_gap(plan: Plan, offerings: Sequence[Offering], slo: Slo) -> float:
     """Rent of `plan` over that of the cheapest fleet of one type that carries its `required_rps`.
 
     A single-type fleet is as many of one offering as carry the rate within the mean latency, launches free. Greedy
@@ -125,7 +127,7 @@ def single_type_gap(request: PlanRequest, plan: Plan) -> float:
     """
     if plan.required_rps <= NOTHING_RPS:
         return 1.0
-    usable = [(item, usable_rps(item, request.slo, plan.required_rps)) for item in request.offerings]
+    usable = [(item, usable_rps(item, slo, plan.required_rps)) for item in offerings]
     rents = [
         math.ceil(plan.required_rps / carried - NOTHING_RPS) * item.usd_per_hour
         for item, carried in usable

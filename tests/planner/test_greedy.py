@@ -214,26 +214,30 @@ def test_a_replan_within_the_minute_aims_at_the_same_unit() -> None:
     assert plan_greedy(late).at == on_the_minute.forecast.start_at + 120.0
 
 
+def gap(wanted: PlanRequest, plan: Plan) -> float:
+    return single_type_gap(plan, wanted.offerings, wanted.slo)
+
+
 def test_the_gap_to_one_type_of_a_hand_computed_plan() -> None:
     # 70/s need eight small ones (2.88 USD/h) or one large one (2.7 USD/h).
     new = request([70.0] * 6, (SMALL, LARGE))
     plan = plan_greedy(new)
     assert counts(plan) == {S: (8, 0)}
-    assert single_type_gap(new, plan) == pytest.approx(2.88 / 2.7)
+    assert gap(new, plan) == pytest.approx(2.88 / 2.7)
     kept = replace(new, running=((L, 1),))
-    assert single_type_gap(kept, plan_greedy(kept)) == pytest.approx(1.0)
+    assert gap(kept, plan_greedy(kept)) == pytest.approx(1.0)
 
 
 def test_the_gap_where_nothing_is_required_and_where_no_type_can() -> None:
     quiet = request([0.0] * 4, (SMALL,))
-    assert single_type_gap(quiet, plan_greedy(quiet)) == 1.0
+    assert gap(quiet, plan_greedy(quiet)) == 1.0
     plan = plan_greedy(request([5.0] * 4, (SMALL,)))
     slow = offering("slow", rps=50.0, latency_s=0.4)
-    assert single_type_gap(request([5.0] * 4, (slow,)), plan) == math.inf
+    assert single_type_gap(plan, (slow,), SLO) == math.inf
 
 
 @settings(deadline=None)  # the first example waits for the compiler
 @given(requests())
 def test_with_one_type_there_is_no_gap(wanted: PlanRequest) -> None:
     alone = replace(wanted, offerings=wanted.offerings[-1:])
-    assert single_type_gap(alone, plan_greedy(alone)) == pytest.approx(1.0)
+    assert gap(alone, plan_greedy(alone)) == pytest.approx(1.0)
