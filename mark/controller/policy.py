@@ -23,7 +23,7 @@ class StandbyPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorPolicy:
-    """The SLO monitor (MArk section 4.4): after `breaches` missed windows in a row, launch one `offering`.
+    """The SLO monitor (MArk section 4.4): after a window that missed, launch `count` (L) of `offering` (T).
 
     A window is `requests` requests or `seconds`, whichever fills first; then it is quiet for `cooldown_s`.
     """
@@ -31,7 +31,7 @@ class MonitorPolicy:
     offering: str
     requests: int = 1000
     seconds: float = 60.0
-    breaches: int = 1
+    count: int = 1
     cooldown_s: float = 300.0
 
 

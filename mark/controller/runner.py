@@ -16,13 +16,15 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.domain.demand import Demand, Forecast
-from mark.domain.errors import MarkError, PlanInfeasible
+from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.orders import ForecastFailed, LaunchRefused, PlanFailed
 from mark.ports import Clock, Cloud, DataPlane, Forecaster
 
 KEEP_HISTORY = 14 * 24 * 60
 """Units of history that a forecaster is shown: two weeks."""
+PUNCTUAL = 1e-6
+"""A tick this share of a period early counts as on time."""
 
 
 class Journal(Protocol):
@@ -34,7 +36,10 @@ class Journal(Protocol):
 
 
 class Controller:
-    """The controller of one service. `fallback` answers for a forecaster that fails."""
+    """The controller of one service. `fallback` answers for a forecaster that fails.
+
+    `state` is what folding the journal gave, where the service ran before.
+    """
 
     def __init__(
         self,
@@ -47,9 +52,10 @@ class Controller:
         fallback: Forecaster,
         journal: Journal,
         history: Demand,
+        state: State | None = None,
     ) -> None:
         self.policy = policy
-        self.state = State()
+        self.state = state or State()
         self._clock = clock
         self._cloud = cloud
         self._data_plane = data_plane
@@ -58,7 +64,7 @@ class Controller:
         self._journal = journal
         self._history = history
         self._fleet = FleetView()
-        self._plan_at = -math.inf
+        self._plan_at = self._first_at = -math.inf
 
     def tick(self) -> Decision:
         """Observe, decide, write down, submit; returns what was decided."""
@@ -87,8 +93,11 @@ class Controller:
         """Once a period, and at once when a launch was refused."""
         refused = any(isinstance(fact, LaunchRefused) for fact in seen.facts)
         due = seen.now >= self._plan_at
+        if math.isinf(self._first_at):
+            self._first_at = seen.now
         if due:
-            self._plan_at = seen.now + self.policy.period_s
+            periods = math.floor((seen.now - self._first_at) / self.policy.period_s + PUNCTUAL)
+            self._plan_at = self._first_at + (periods + 1) * self.policy.period_s
         return due or refused
 
     def _with_plan(self, seen: Observation) -> Observation:
@@ -106,19 +115,24 @@ class Controller:
     def _forecast(self, now: float) -> tuple[Forecast, tuple[ForecastFailed, ...]]:
         try:
             forecast = self._forecaster.forecast(self._history, self.policy.horizon)
-            _check(forecast)
-        except (MarkError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # A user's forecaster may fail in any of these ways; planning goes on without it.
+            _check(forecast, self._history, self.policy.horizon)
+        except Exception as error:  # noqa: BLE001 - a user's forecaster may fail in any way; planning goes on without
             name = type(self._forecaster).__name__
             fact = ForecastFailed(forecaster=name, error=f"{type(error).__name__}: {error}", at=now)
             return self._fallback.forecast(self._history, self.policy.horizon), (fact,)
         return forecast, ()
 
 
-def _check(forecast: Forecast) -> None:
-    """Refuse nonsense: no horizon, or rates that are not finite and at least 0."""
-    if not len(forecast):
-        raise ValueError("the forecast is empty")
-    rates = chain.from_iterable(chain(forecast.mean_rps, forecast.max_rps))
-    if not all(0 <= rate < math.inf for rate in rates):
-        raise ValueError("the forecast holds rates that are not finite and at least 0")
+def _check(forecast: Forecast, history: Demand, horizon: int) -> None:
+    """Refuse what is no forecast of the units after the history, or holds rates that are not finite and >= 0."""
+    if not isinstance(forecast, Forecast):
+        raise TypeError(f"it returned a {type(forecast).__name__}, not a Forecast")
+    if len(forecast) != horizon:
+        raise ValueError(f"it covers {len(forecast)} units, not {horizon}")
+    if forecast.start_at != history.end_at:
+        raise ValueError("it does not start where the history ends")
+    rows = (*forecast.mean_rps, *forecast.max_rps)
+    if any(len(row) != len(forecast.quantiles) for row in rows):
+        raise ValueError("a unit holds more or fewer rates than there are quantiles")
+    if not all(0 <= rate < math.inf for rate in chain.from_iterable(rows)):
+        raise ValueError("it holds rates that are not finite and at least 0")

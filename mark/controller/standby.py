@@ -35,11 +35,10 @@ def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float
     if state.plan is None:
         return 0.0
     usable = {item.offering: item.usable_rps for item in state.plan.counts}
-    steady = [i for i in fleet if i.role is Role.SERVING and i.stays and i.state is InstanceState.READY]
     there = 0.0
-    for instance in steady:
-        offering = policy.offering(instance.offering)
-        there += usable.get(instance.offering, offering.capacity_rps if offering else 0.0)
+    for name, count in sorted(fleet.ready().items()):
+        offering = policy.offering(name)
+        there += count * usable.get(name, offering.capacity_rps if offering else 0.0)
     return max(0.0, min(state.plan.required_rps, state.plan.capacity_rps) - there)
 
 

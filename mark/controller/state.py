@@ -34,9 +34,10 @@ class Requested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """An instance that the SLO monitor asked for on top of the plan, until `until`."""
+    """Instances that the SLO monitor launched; they are not drained before `until`."""
 
     offering: str
+    count: int
     until: float
 
 
@@ -59,7 +60,6 @@ class State:
     requested: tuple[Requested, ...] = ()
     unavailable: tuple[tuple[str, float], ...] = ()
     extras: tuple[Extra, ...] = ()
-    breaches: int = 0
     window_at: float = float("-inf")
     quiet_until: float = float("-inf")
     bridging: bool = False

@@ -16,7 +16,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, short_rps
 from mark.controller.state import Counts, Decision, Observation, Requested, State, Tokens, Wanted, room
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, WarmLambda
 
 READY_UNITS = 15
@@ -27,9 +27,10 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
     state = learn(state, seen, policy)
     tokens = Tokens(state.tick)
-    if state.plan is None:
-        return Decision(state=state, notes=("no plan yet",))
     state, watched = watch(state, seen, policy, tokens)
+    if state.plan is None:
+        first = (*watched, *_warm_ups(state, seen, policy, tokens))
+        return Decision(state=_remember(state, seen, first), orders=first, notes=("no plan yet",))
     launches, notes = _launches(state, seen, policy, tokens, ordered=watched)
     drains, kept = _drains(state, seen, policy, tokens)
     left = room(state, seen, (*watched, *launches), policy.max_instances)
@@ -91,9 +92,7 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
 
 
 def _wanted_now(state: State) -> Counter[str]:
-    counts = Counter(dict(state.wanted[-1].counts)) if state.wanted else Counter[str]()
-    counts.update(extra.offering for extra in state.extras)
-    return counts
+    return Counter(dict(state.wanted[-1].counts)) if state.wanted else Counter[str]()
 
 
 def _launches(
@@ -138,18 +137,19 @@ def _drains(
     for past in state.wanted:
         for name, count in past.counts:
             floor[name] = max(floor[name], count)
+    for extra in state.extras:  # plans count what the monitor launched; it only must not be drained at once
+        floor[extra.offering] += extra.count
     there = sorted(seen.fleet.staying().items())
     unwanted = {name: count - floor[name] for name, count in there if count > floor[name]}
     if not unwanted:
         return [], []
-    staying = [i for i in seen.fleet if i.role is Role.SERVING and i.stays]
     orders: list[Order] = []
     notes: list[str] = []
-    spare_rps = _spare_rps(state, staying, policy)
-    ready_rps = _spare_rps(state, [i for i in staying if i.state is InstanceState.READY], policy)
+    spare_rps = _spare_rps(state, seen.fleet.staying(), policy)
+    ready_rps = _spare_rps(state, seen.fleet.ready(), policy)
     for name, too_many in unwanted.items():
         surplus = too_many
-        instances = [i for i in staying if i.offering == name]
+        instances = [i for i in seen.fleet if i.offering == name and i.role is Role.SERVING and i.stays]
         usable = _usable_rps(state, policy, name)
         pending = sum(1 for i in instances if i.state is InstanceState.PENDING)
         if policy.keep_observed and usable > 0:
@@ -168,10 +168,14 @@ def _drains(
     return orders, notes
 
 
-def _spare_rps(state: State, instances: list[Instance], policy: ControllerPolicy) -> float:
+def _spare_rps(state: State, counts: Counter[str], policy: ControllerPolicy) -> float:
     """Capacity of these beyond the last unit's largest 5 s rate."""
     seen_rps = state.last_unit.max_rps if state.last_unit else 0.0
-    return max(0.0, sum(_usable_rps(state, policy, i.offering) for i in instances) - seen_rps)
+    return max(0.0, _carried_rps(state, counts, policy) - seen_rps)
+
+
+def _carried_rps(state: State, counts: Counter[str], policy: ControllerPolicy) -> float:
+    return sum(_usable_rps(state, policy, name) * count for name, count in sorted(counts.items()))
 
 
 def _usable_rps(state: State, policy: ControllerPolicy, name: str) -> float:
@@ -186,16 +190,12 @@ def _usable_rps(state: State, policy: ControllerPolicy, name: str) -> float:
 
 def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> list[Order]:
     """Warm Lambda when the load expected before the plan takes effect exceeds what is ready, or a gap is open."""
-    if not policy.warm_lambda or policy.overflow is None or state.plan is None:
+    if not policy.warm_lambda or policy.overflow is None:
         return []
     expected = 0.0
     if seen.forecast is not None and len(seen.forecast):
         soon = seen.forecast.max_at(0.5)[: policy.lead_units + 1]
-        ready = sum(
-            _usable_rps(state, policy, i.offering)
-            for i in seen.fleet
-            if i.role is Role.SERVING and i.stays and i.state is InstanceState.READY
-        )
+        ready = _carried_rps(state, seen.fleet.ready(), policy)
         expected = max(soon) - ready
     gap = max(expected, short_rps(state, seen.fleet, policy) if state.bridging else 0.0)
     wanted = min(policy.overflow.concurrency, math.ceil(gap * policy.overflow.latency_s))

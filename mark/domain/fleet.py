@@ -67,3 +67,11 @@ class FleetView:
             if instance.role is Role.SERVING and instance.stays:
                 counts[instance.offering] += 1
         return counts
+
+    def ready(self) -> Counter[str]:
+        """Serving instances per offering that are ready and not about to be interrupted."""
+        counts = Counter[str]()
+        for instance in self.instances:
+            if instance.role is Role.SERVING and instance.state is InstanceState.READY and instance.stays:
+                counts[instance.offering] += 1
+        return counts

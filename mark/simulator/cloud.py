@@ -204,18 +204,17 @@ class SimulatedCloud:
         pending_s = self._boots.uniform(self._times.pending_min_s, self._times.pending_max_s)
         boot_s = _draw(self._times.launch, self._boots) * self._faults.boot_factor(now - self._start_at)
         life_s = self._spot[machine.offering.name].exponential()
-        if self.prewarmed:
-            pending_s = boot_s = 0.0
         hazard = machine.offering.hazard_per_hour * self._faults.stress / 3600.0
         if hazard > 0:
             self._at(now + life_s / hazard, lambda at: self._warn(machine, at))
+        if self.prewarmed:
+            self._run(machine, now)
+            self._serve(machine, now)
+            if machine.role is Role.STANDBY:
+                self._stop(machine, now)
+            return
         self._after(machine, min(pending_s, boot_s), self._run)
         self._after(machine, boot_s, self._serve)
-        if self.prewarmed:
-            self.fire(now)
-            if machine.role is Role.STANDBY:
-                self._drain(machine)
-                self.fire(now)
 
     def _run(self, machine: _Machine, now: float) -> None:
         machine.running_at = now

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import numba
 from numba.extending import register_jitable
 
-from mark.dispatch import batcher, bouncer, overflow, routing
+from mark.dispatch import batcher, bouncer, objective, overflow, routing
 from mark.dispatch import credits as credit_rules
 from mark.simulator import kernel, kernel_lambda, kernel_tally
 
 config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
 """Inlined into one function, arrays are handed on without counting references: three times as fast."""
-_DECISIONS = (bouncer, batcher, credit_rules, overflow, routing)
+_DECISIONS = (bouncer, batcher, credit_rules, objective, overflow, routing)
 
 
 class Kernel(NamedTuple):

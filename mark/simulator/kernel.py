@@ -16,9 +16,9 @@ import numpy as np
 from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import admits, predicted_finish_at
 from mark.dispatch.credits import earned, slowed_s
-from mark.dispatch.overflow import believed_warm, lambda_finish_at, prefers_lambda
+from mark.dispatch.overflow import believed_warm, lambda_finish_at, note_in_flight, prefers_lambda
 from mark.dispatch.routing import NONE, SERVER_FIELDS, least_finish, least_outstanding, weighted
-from mark.simulator.kernel_lambda import Pool, invoke, reap
+from mark.simulator.kernel_lambda import Pool, invoke, reap, start_environment
 from mark.simulator.kernel_tally import (
     Floats,
     Ints,
@@ -52,7 +52,6 @@ SERVER = np.dtype(
         ("max_balance", "f8"),
         ("slow", "f8"),  # how much longer work takes at baseline; 1 for unlimited types
         ("surplus", "f8"),  # credits used beyond the balance (unlimited types)
-        ("busy_s", "f8"),
     ]
 )
 RULES = np.dtype(
@@ -184,6 +183,7 @@ def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, 
     warm = believed_warm(pool.belief, now)
     lambda_at = lambda_finish_at(now, marks.warm + marks.cold, warm, rules.lambda_s, rules.cold_s)
     if rules.shed_late and lambda_at > deadline_at:
+        _warm_one_more(now, deadline_at, rules, pool, tally)
         return False
     if not prefers_lambda(rules.bounced == TO_LAMBDA, lambda_at, instance_at, deadline_at):
         return False
@@ -191,6 +191,13 @@ def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, 
         return False
     tally.seconds[second_of(arrived_at, rules)].to_lambda += 1
     return True
+
+
+def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, tally: Tally) -> None:
+    """A request shed because Lambda would be cold starts an environment, or none would ever be warm."""
+    if now + rules.lambda_s <= deadline_at and pool.marks.warm + pool.marks.cold < rules.concurrency:
+        start_environment(now, np.nan, rules.cold_s, rules, pool, tally)
+        note_in_flight(pool.belief, now, pool.marks.warm + pool.marks.cold)
 
 
 def _finish_at(now: float, server: Record) -> float:
@@ -224,7 +231,6 @@ def _start_batch(now: float, server: Record, batch_s: Floats) -> None:
     server.in_service = size
     server.waiting -= size
     server.free_at = now + work_s
-    server.busy_s += work_s
 
 
 def _spend_credits(now: float, work_s: float, server: Record, batch_s: Floats) -> float:

@@ -73,6 +73,8 @@ def start_environment(
     pool.rings[COLD_ARRIVED, slot] = arrived_at
     marks.cold += 1
     tally.totals.cold += 1
+    if np.isnan(arrived_at):
+        tally.totals.pings += 1
     return True
 
 

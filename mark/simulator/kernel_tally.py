@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.dispatch.objective import missed_target
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Records = Any
@@ -32,7 +34,7 @@ SECOND = np.dtype(
 TOTAL = np.dtype(
     [
         *((name, "i8") for name in ("instance", "standby", "lambda_", "shed", "throttled")),
-        *((name, "i8") for name in ("invocations", "cold", "batches")),
+        *((name, "i8") for name in ("invocations", "cold", "pings", "batches")),
         *((name, "i8") for name in ("window_requests", "window_missed", "last_requests", "last_missed")),
         *((name, "f8") for name in ("latency_sum", "opened_at", "closed_at", "quiet_until", "due_at")),
     ]
@@ -81,7 +83,7 @@ def window_closed(now: float, rules: Record, totals: Record) -> bool:
     totals.window_requests, totals.window_missed = 0, 0
     totals.opened_at = now
     totals.closed_at = now
-    return bool(missed > (1.0 - rules.target) * requests and now >= totals.quiet_until)
+    return bool(missed_target(missed, requests, rules.target) and now >= totals.quiet_until)
 
 
 def second_of(arrived_at: float, rules: Record) -> int:

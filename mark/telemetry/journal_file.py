@@ -47,6 +47,7 @@ class JournalFile:
     def _write(self, line: bytes) -> None:
         try:
             self._file.write(line + b"\n")
+            self._file.flush()
         except OSError as error:
             raise _unwritable(self._path, error) from error
 

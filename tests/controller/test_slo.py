@@ -1,4 +1,4 @@
-"""The SLO monitor: L missed windows in a row launch one instance, then it is quiet."""
+"""The SLO monitor: a missed window launches L instances, then it is quiet."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mark.controller.policy import MonitorPolicy
-from mark.controller.slo import missed_target
-from mark.domain.orders import Launch, SloWindow
-from tests.controller.builders import SMALL, WATCHED, Stepped, drained, instances, launched, plan, seen
+from mark.dispatch.objective import missed_target
+from mark.domain.orders import Launch, LaunchRefused, SloWindow
+from tests.controller.builders import SMALL, SPOT, TWIN, WATCHED, Stepped, drained, instances, launched, plan, seen
 
 BOOTING_S = SMALL.boot_s
 
@@ -26,7 +26,7 @@ def watched(monitor: MonitorPolicy | None = None) -> Stepped:
 
 @pytest.mark.parametrize(("missed", "late"), [(20, False), (21, True), (0, False)])
 def test_more_than_one_minus_target_misses(missed: int, late: bool) -> None:
-    assert missed_target(window(1.0, missed), 0.98) is late
+    assert missed_target(missed, 1000, 0.98) is late
 
 
 def test_a_missed_window_launches_one_at_once() -> None:
@@ -43,17 +43,27 @@ def test_a_window_that_keeps_the_target_launches_nothing() -> None:
 
 
 def test_the_same_window_counts_once() -> None:
-    made = watched(MonitorPolicy(offering=SMALL.name, breaches=2))
-    for now in (10.0, 11.0, 12.0):
-        assert made.see(seen(now, instances(3), slo=window(10.0))) == ()
-    assert launched(made.see(seen(20.0, instances(3), slo=window(20.0)))) == {SMALL.name: 1}
+    made = watched(MonitorPolicy(offering=SMALL.name, cooldown_s=0.0))
+    assert launched(made.see(seen(10.0, instances(3), slo=window(10.0)))) == {SMALL.name: 1}
+    later = 10.0 + BOOTING_S + 1.0
+    assert made.see(seen(later, instances(3), slo=window(10.0))) == ()
+    assert launched(made.see(seen(later + 10.0, instances(3), slo=window(later + 10.0)))) == {SMALL.name: 1}
 
 
-def test_a_good_window_between_two_bad_ones_starts_the_count_anew() -> None:
-    made = watched(MonitorPolicy(offering=SMALL.name, breaches=2))
-    for at, missed in ((10.0, 100), (20.0, 0), (30.0, 100)):
-        assert made.see(seen(at, instances(3), slo=window(at, missed))) == ()
-    assert made.state.breaches == 1
+def test_it_launches_as_many_as_it_was_told() -> None:
+    made = watched(MonitorPolicy(offering=SMALL.name, count=3))
+    assert launched(made.see(seen(10.0, instances(3), slo=window(10.0)))) == {SMALL.name: 3}
+
+
+def test_a_refused_type_is_replaced_by_its_twin_or_not_asked_for() -> None:
+    spot = replace(WATCHED, offerings=(SPOT,), fallbacks=(TWIN,), monitor=MonitorPolicy(offering=SPOT.name))
+    alone = replace(spot, fallbacks=())
+    for policy, expected in ((spot, {TWIN.name: 1}), (alone, {})):
+        made = Stepped(policy)
+        refused = LaunchRefused(token="t0-1", offering=SPOT.name, count=1, code="none", at=0.0)
+        made.see(seen(0.0, instances(3, SPOT), facts=(refused,)))
+        assert launched(made.see(seen(10.0, instances(3, SPOT), slo=window(10.0)))) == expected
+        assert (made.state.quiet_until > 0.0) is bool(expected)
 
 
 @pytest.mark.parametrize(("cooldown_s", "quiet_s"), [(300.0, 300.0), (60.0, BOOTING_S)])
@@ -77,9 +87,9 @@ def test_the_extra_instance_stays_on_top_of_the_plan_until_it_expires() -> None:
     assert drained(made.see(seen(until, fleet, wanted=plan(small=3), load=1.0))) == ["i-0009"]
 
 
-def test_a_lost_extra_is_launched_again() -> None:
+def test_a_plan_that_counts_the_extra_instance_gets_no_other_one() -> None:
     made = watched()
     made.see(seen(10.0, instances(3), slo=window(10.0)))
     token = made.state.requested[0].token
-    made.see(seen(60.0, (*instances(3), *instances(1, token=token, first=9))))
-    assert launched(made.see(seen(120.0, instances(3)))) == {SMALL.name: 1}
+    fleet = (*instances(3), *instances(1, token=token, first=9))
+    assert launched(made.see(seen(60.0, fleet, wanted=plan(small=4)))) == {}

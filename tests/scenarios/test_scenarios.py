@@ -171,6 +171,18 @@ def _raises(history: Demand, horizon: int) -> Forecast:
     raise KeyError("weights")
 
 
+def _stops(history: Demand, horizon: int) -> Forecast:
+    raise RuntimeError("out of memory")
+
+
+def _is_late(history: Demand, horizon: int) -> Forecast:
+    return replace(_says(10.0)(history, horizon), start_at=history.end_at + 60.0)
+
+
+def _is_none(history: Demand, horizon: int) -> Forecast:
+    return None  # type: ignore[return-value]
+
+
 def _says(*rates: float) -> Callable[[Demand, int], Forecast]:
     def answer(history: Demand, horizon: int) -> Forecast:
         rows = tuple((rate,) for rate in (rates * horizon)[:horizon])
@@ -186,9 +198,12 @@ def _says(*rates: float) -> Callable[[Demand, int], Forecast]:
         (_says(float("nan")), "not finite"),
         (_says(10.0, float("inf")), "not finite"),
         (_says(-1.0), "at least 0"),
-        (_says(), "empty"),
+        (_says(), "covers 0 units"),
+        (_stops, "RuntimeError"),
+        (_is_late, "does not start"),
+        (_is_none, "NoneType"),
     ],
-    ids=["raises", "nan", "inf", "negative", "empty"],
+    ids=["raises", "nan", "inf", "negative", "empty", "stops", "late", "none"],
 )
 def test_a_blind_forecaster_is_replaced_by_the_last_value(
     kernel: Kernel, fail: Callable[[Demand, int], Forecast], error: str
