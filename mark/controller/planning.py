@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State
 from mark.controller.step import learn, running_counts
 from mark.domain.demand import Demand, Forecast
-from mark.domain.errors import unknown
+from mark.domain.errors import PlanInfeasible, unknown
 from mark.domain.offering import Offering
 from mark.domain.plan import Plan, PlanRequest
 from mark.planner.baselines import plan_nothing, plan_static, plan_target_tracking, plan_two_windows
 from mark.planner.greedy import plan_greedy
 
+MOST_INSTANCES = 100_000
+"""A plan holds fewer: twenty times the largest fleet that is planned in 50 ms."""
 KEEP_UNITS = 60
 """Units of history that a planner may look at, and that a journal opens with."""
 _PLANNERS: dict[str, Callable[[PlanRequest], Plan]] = {
@@ -30,12 +33,23 @@ def planner_names() -> tuple[str, ...]:
 
 
 def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
-    """The policy's planner, asked. Raises PlanInfeasible where no fleet meets the objective."""
+    """The policy's planner, asked. Raises PlanInfeasible where no fleet meets the objective, or none so large."""
+    _refuse_absurd(request)
     if policy.planner == "static":
         return plan_static(policy.static_count)(request)
     if policy.planner not in _PLANNERS:
         raise unknown("planner", policy.planner, planner_names())
     return _PLANNERS[policy.planner](request)
+
+
+def _refuse_absurd(request: PlanRequest) -> None:
+    """A forecast that no cloud could serve is a mistake of the forecaster: say so, do not count instances."""
+    largest = max((o.capacity_rps for o in request.offerings), default=math.inf)
+    highest = max(request.forecast.max_at(0.5), default=0.0)
+    if highest > MOST_INSTANCES * largest:
+        raise PlanInfeasible(
+            f"{highest:.3g} requests/s would take more than {MOST_INSTANCES:,} instances; check the forecast"
+        )
 
 
 def plan_request(

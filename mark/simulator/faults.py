@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from mark.domain.errors import Misconfigured
 
 
+MOST_STRESS = 100_000.0
+"""Beyond it an instance of the calmest pool would not outlive its own boot."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
     """At `at_s` of the run `share` of the ready spot instances get their notice, of one pool where it is named."""
@@ -57,6 +61,12 @@ class FaultScript:
     interrupts: tuple[Interrupt, ...] = ()
     refusals: tuple[Refuse, ...] = ()
     late_boots: tuple[LateBoots, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stress <= MOST_STRESS:
+            raise Misconfigured(
+                f"stress multiplies the spot hazard by 0 to {MOST_STRESS:,.0f}, not by {self.stress:g}"
+            )
 
     def refusal(self, at_s: float, offering: str) -> Refuse | None:
         """The refusal that hits a launch of `offering` at `at_s`, if one does."""

@@ -22,7 +22,7 @@ from mark.domain.costs import BillLine
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
 from mark.domain.objective import ModelSpec
-from mark.domain.offering import Offering
+from mark.domain.offering import Market, Offering
 from mark.domain.orders import SloWindow
 from mark.domain.times import CloudTimes
 from mark.ports import Forecaster
@@ -269,8 +269,19 @@ class _Run:
                 capacity_rps=self._ready * capacity,
                 forecast_max_rps=self._recorder.forecast,
             ),
-            notes=tuple(f"{text} ({count} times)" for text, count in self._recorder.failures.items()),
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        """What a reader of the figures must know about this run."""
+        policy = self._bundle.controller
+        notes = [f"{text} ({count} times)" for text, count in self._recorder.failures.items()]
+        spot = self._scenario.market == Market.SPOT.value
+        if spot and policy.offerings and not any(o.market is Market.SPOT for o in policy.offerings):
+            notes.append("rents on demand in either market: the real thing does not use spot instances")
+        if self._start_s < UNIT_S:
+            notes.append("no load is known before the run: nothing is running when it starts")
+        return tuple(notes)
 
     def _tick(self) -> None:
         decision = self._controller.tick()

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.runner import Controller
-from mark.controller.state import Decision, Observation
+from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
+from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView, Instance
 from mark.domain.orders import Fact, ForecastFailed, Launch, LaunchRefused, Order, PlanFailed, SloWindow
 from tests.controller.builders import POLICY, SMALL, instances, launched, unit
@@ -160,3 +162,16 @@ def test_what_was_asked_for_is_not_asked_for_again() -> None:
     assert running[0].seen == 2
     before, seen, _ = [entry for entry in world.log if isinstance(entry, tuple)][1]
     assert (len(before), len(seen.fleet)) == (0, 2)
+
+
+def test_a_forecast_that_no_cloud_could_serve_is_no_plan() -> None:
+    absurd = point_forecast(0.0, mean_rps=(1e12,) * 60, max_rps=(1e12,) * 60, source="test")
+    asked = plan_request(
+        State(),
+        Observation(now=0.0, fleet=FleetView()),
+        POLICY,
+        history=Demand(end_at=0.0, mean_rps=(), max_rps=()),
+        forecast=absurd,
+    )
+    with pytest.raises(PlanInfeasible, match="more than 100,000 instances; check the forecast"):
+        plan_fleet(asked, POLICY)

@@ -37,3 +37,9 @@ def test_a_share_lies_above_0_and_up_to_1(share: float) -> None:
 def test_boots_are_never_early(factor: float) -> None:
     with pytest.raises(Misconfigured, match="1 or more times"):
         LateBoots(from_s=0.0, to_s=1.0, factor=factor)
+
+
+@pytest.mark.parametrize("stress", [-1.0, 1e12, float("nan")])
+def test_a_stress_that_no_instance_survives_is_refused(stress: float) -> None:
+    with pytest.raises(Misconfigured, match="stress multiplies the spot hazard"):
+        FaultScript(stress=stress)
