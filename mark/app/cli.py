@@ -5,6 +5,7 @@ Whatever the user can do something about is one line on stderr and exit status 2
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -90,6 +91,10 @@ def run(arguments: list[str]) -> int:
     except MarkError as error:
         fail(str(error))
         return WRONG_USE
+    except BrokenPipeError:
+        # whoever read our output has seen enough, as in `mark models | head`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open until the interpreter has flushed it
+        return 0
     except OSError as error:
         # every file that a command opens has its own message; what is left is stdout, on a full disk, say
         fail(f"cannot write the output: {error.strerror or error}")

@@ -22,20 +22,27 @@ Report = Callable[[str, float], None]
 """Told what is being done and the share of it that is done, in [0, 1]."""
 
 
+class _Out(Console):
+    """A console that leaves a closed pipe (`mark models | head`) to the command line and does not exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def show(*parts: RenderableType) -> None:
     """Print on stdout; tables get their full width when it is no terminal."""
-    console = Console(file=sys.stdout)
+    console = _Out(file=sys.stdout)
     if not console.is_terminal:
-        console = Console(file=sys.stdout, width=WIDTH)
+        console = _Out(file=sys.stdout, width=WIDTH)
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str), highlight=False)
 
 
 def show_wide(table: Table) -> None:
     """Print a table that is all figures on stdout: as wide as it needs, because a figure cut short is none."""
-    console = Console(file=sys.stdout)
+    console = _Out(file=sys.stdout)
     needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
-    Console(file=sys.stdout, width=max(WIDTH, needed)).print(table, highlight=False)
+    _Out(file=sys.stdout, width=max(WIDTH, needed)).print(table, highlight=False)
 
 
 def show_json(document: Mapping[str, Any]) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,11 @@ def test_a_torn_journal(mark):
     Path("run/journal.jsonl").write_text('{"policy": 3}\n')
 
     assert "line 1 of the journal cannot be read" in refused(mark("explain", "run"))
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    program = "from mark.app.cli import main; main()"
+    line = f"{sys.executable} -c '{program}' models | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)  # noqa: S603, S607
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
