@@ -34,6 +34,9 @@ offerings:
   types: [c5.large, c5.xlarge]
   standby_share: 0.5
 policies: [mark, sagemaker]
+policy:
+  lead_min: 4
+  monitor: {requests: 500}
 trace:
   file: load.csv.gz
   start_s: 300

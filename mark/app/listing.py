@@ -8,7 +8,7 @@ from rich.table import Table
 from mark.app.plugins import forecaster_names
 from mark.app.settings import Settings
 from mark.app.terminal import show, show_json
-from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, load_models, load_profiles, shipped_sets
+from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, known_models, load_profiles, shipped_sets
 from mark.controller.bundles import policy_names
 from mark.dispatch.policy import Routing
 from mark.domain.objective import ModelSpec
@@ -42,7 +42,9 @@ def list_policies(*, as_json: bool) -> None:
 
 def list_models(settings: Settings, *, as_json: bool) -> None:
     """Print models with their objectives and profiled types."""
-    found = [(spec, load_profiles(spec.name, settings.profiles)) for spec in load_models().values()]
+    found = [
+        (spec, load_profiles(spec.name, settings.profiles)) for spec in known_models(settings.models).values()
+    ]
     assumed = [name for name in shipped_sets() if name.startswith(ASSUMED_PREFIX)]
     if as_json:
         show_json({"models": [_model_object(*pair) for pair in found], "assumed_sets": assumed})

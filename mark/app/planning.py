@@ -11,15 +11,15 @@ from rich import box
 from rich.table import Table
 
 from mark.app.settings import Settings
-from mark.app.terminal import show, show_json
-from mark.app.wiring import check_names, chosen_model, chosen_slo
+from mark.app.terminal import note, show, show_json
+from mark.app.wiring import check_names, chosen_limits, chosen_model, chosen_slo
 from mark.catalog.load import load_prices, load_profiles
-from mark.catalog.offerings import make_lambda, make_offerings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.planner.greedy import CostTerms, plan_greedy, scores
+from mark.simulator.supply import Supply, find_supply
 from mark.simulator.traces import read_trace
 
 MINUTE_HEADER = ("minute", "rate")
@@ -32,33 +32,34 @@ def plan_settings(
     model = chosen_model(settings)
     check_names(settings)
     slo = chosen_slo(settings, model)
-    profiles = load_profiles(model.name, settings.profiles)
-    offerings, unfit = make_offerings(
+    supply = find_supply(
         model,
         slo=slo,
-        prices=load_prices(settings.prices),
-        profiles=profiles,
         market=settings.market,
+        prices=load_prices(settings.prices),
+        profiles=load_profiles(model.name, settings.profiles),
         types=settings.offerings.types,
+        limits=chosen_limits(settings) if settings.offerings.overflow else None,
     )
-    if not offerings:
-        why = "; ".join(f"{excuse.offering}: {excuse.reason}" for excuse in unfit)
-        raise Misconfigured(f"nothing can serve {model.name} within the objective: {why}")
+    counts = _running(running, settings.market, supply)
+    for text in supply.warnings:
+        note(text)
     request = PlanRequest(
         now=0.0,
         history=Demand(end_at=0.0, mean_rps=(), max_rps=()),
         forecast=_forecast(rate_rps, forecast),
-        offerings=offerings,
-        running=_running(running, settings.market, offerings),
-        slo=slo,
-        overflow=make_lambda(model, profiles, slo)[0] if settings.offerings.overflow else None,
+        offerings=_candidates(supply, counts),
+        running=counts,
+        slo=supply.slo,
+        overflow=supply.overflow,
+        lead_units=settings.policy.lead_min,
     )
     plan, terms = plan_greedy(request), scores(request)
-    excuses = (*plan.excuses, *unfit)
+    excuses = (*plan.excuses, *supply.excuses)
     if as_json:
-        show_json(plan_document(plan, terms, excuses, assumed=profiles.assumed, settings=settings))
+        show_json(plan_document(plan, terms, excuses, assumed=supply.assumed, settings=settings))
     else:
-        _show(plan, terms, excuses, assumed=profiles.assumed)
+        _show(plan, terms, excuses, assumed=supply.assumed)
 
 
 def plan_document(
@@ -166,9 +167,16 @@ def _point(means: Sequence[float], peaks: Sequence[float], source: str) -> Forec
     )
 
 
-def _running(given: Sequence[str], market: Market, offerings: Sequence[Offering]) -> tuple[tuple[str, int], ...]:
-    """`c5.large=3` or `c5.large:spot=3`; a type alone is of the market that is planned for."""
-    known = {offering.name for offering in offerings}
+def _candidates(supply: Supply, running: Sequence[tuple[str, int]]) -> tuple[Offering, ...]:
+    """The market's offerings, and the on-demand twins that run: as the controller chooses them."""
+    names = {offering.name for offering in supply.offerings}
+    there = {name for name, count in running if count} - names
+    return (*supply.offerings, *(twin for twin in supply.on_demand if twin.name in there))
+
+
+def _running(given: Sequence[str], market: Market, supply: Supply) -> tuple[tuple[str, int], ...]:
+    """`c5.large=3` or `c5.large:on-demand=3`; a type alone is of the market that is planned for."""
+    known = {offering.name for offering in (*supply.offerings, *supply.on_demand)}
     counts: dict[str, int] = {}
     for item in given:
         name, _, number = item.partition("=")

@@ -18,11 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from mark.dispatch.policy import Late, Routing
+from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+PositiveInt = Annotated[int, Field(gt=0)]
+NotNegativeInt = Annotated[int, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -105,6 +108,60 @@ class FaultSettings(_Part):
     late_boots: tuple[LateBootSettings, ...] = Field((), description="Times in which boots take longer.")
 
 
+class MonitorSettings(_Part):
+    """The SLO monitor: after a window that missed the objective it launches instances at once."""
+
+    requests: PositiveInt = Field(1000, description="A window ends after so many requests, or after `seconds`.")
+    seconds: Positive = Field(60.0, description="A window ends after so many seconds, or after `requests`.")
+    count: PositiveInt = Field(1, description="Instances launched after a window that missed.")
+    cooldown_s: NotNegative = Field(300.0, description="How long the monitor is quiet after a launch.")
+    instance_type: str | None = Field(
+        None, description="What it launches; c5.large where it can serve, else the cheapest type."
+    )
+
+
+class StandbySettings(_Part):
+    """Stopped instances that bridge spot interruptions."""
+
+    max_count: NotNegativeInt = Field(200, description="Standbys that are kept at most.")
+
+
+class OverflowSettings(_Part):
+    """Lambda's quotas and size. They hold for every policy that uses Lambda, since the account is the same."""
+
+    concurrency: PositiveInt = Field(1000, description="Calls that run at once at most (the account's quota).")
+    burst: PositiveInt = Field(1000, description="New environments that may start within 10 s.")
+    memory_gib: Positive | None = Field(
+        None, description="Memory of the function, which is billed; 3, or what the model needs, when left out."
+    )
+
+
+class ManagedSettings(_Part):
+    """The price premium of managed endpoints (sagemaker) over plain instances."""
+
+    cpu: Positive = Field(1.2, description="Times the price of types without an accelerator.")
+    gpu: Positive = Field(1.4, description="Times the price of types with an accelerator.")
+
+
+class PolicySettings(_Part):
+    """How our own policies (mark, greedy-oracle) decide. Baselines stay as they are."""
+
+    lead_min: int = Field(
+        5, ge=1, lt=HORIZON, description="Minutes ahead that a fleet is planned for: about what a launch takes."
+    )
+    cooldown_min: NotNegative = Field(
+        6.0, description="Minutes that a smaller plan must last before instances are drained."
+    )
+    max_instances: PositiveInt = Field(5000, description="Instances at once at most, standbys included.")
+    admission_factor: Share = Field(
+        1.0, description="Share of latency_ms that a predicted answer may take before Lambda is asked instead."
+    )
+    monitor: MonitorSettings = Field(MonitorSettings(), description="The SLO monitor.")
+    standby: StandbySettings = Field(StandbySettings(), description="Standbys.")
+    overflow_limits: OverflowSettings = Field(OverflowSettings(), description="Lambda's quotas and size.")
+    managed: ManagedSettings = Field(ManagedSettings(), description="Price premium of managed endpoints.")
+
+
 class Settings(_Part):
     """All settings: the content of mark.yaml."""
 
@@ -112,6 +169,9 @@ class Settings(_Part):
     objective: ObjectiveSettings = Field(ObjectiveSettings(), description="What is promised.")
     market: Market = Field(Market.ON_DEMAND, description="How instances are bought.")
     offerings: OfferingSettings = Field(OfferingSettings(), description="What may be rented.")
+    models: Path | None = Field(
+        None, description="File of models of your own (docs/own-model.md), beside the shipped ones."
+    )
     profiles: tuple[str, ...] = Field(
         (), description="Further latency profiles: files, or names of shipped sets such as assumed-lambda."
     )
@@ -123,6 +183,7 @@ class Settings(_Part):
         None, description="Replaces the policies' forecaster: a name, module:attribute or path/file.py:Name."
     )
     dispatch: Routing | None = Field(None, description="Replaces the policies' rule that routes requests.")
+    policy: PolicySettings = Field(PolicySettings(), description="How our own policies decide.")
     trace: TraceSettings = Field(TraceSettings(), description="The load that is replayed.")
     faults: FaultSettings = Field(FaultSettings(), description="What goes wrong in a replay.")
     seed: int = Field(0, ge=0, description="Seed of all that is drawn; the same seed gives the same figures.")
@@ -175,7 +236,7 @@ def _read(config: Path) -> dict[str, Any]:
 
 def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Paths of the file count from its folder. Values of a wrong type are left for validation."""
-    for key in ("prices", "out"):
+    for key in ("models", "prices", "out"):
         if isinstance(tree.get(key), str):
             tree[key] = str(folder / tree[key])
     trace = tree.get("trace")

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mark.app.plugins import build_forecaster, load_forecaster
-from mark.app.settings import Settings, cache_dir
-from mark.app.terminal import Report
-from mark.catalog.load import load_models, load_prices
+from mark.app.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings, cache_dir
+from mark.app.terminal import Report, progress
+from mark.catalog.load import known_models, load_prices
 from mark.controller.bundles import policy_names
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
@@ -19,7 +19,9 @@ from mark.simulator.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.generators import constant
+from mark.simulator.supply import OverflowLimits
 from mark.simulator.traces import read_trace
+from mark.simulator.tuning import Tuning
 from mark.simulator.workload import Workload
 
 ALL = "all"
@@ -40,7 +42,7 @@ def chosen_model(settings: Settings) -> ModelSpec:
     """The model that is named; an unknown one is refused with the nearest."""
     if settings.model is None:
         raise Misconfigured("name a model with --model; `mark models` lists them")
-    known = load_models()
+    known = known_models(settings.models)
     if settings.model not in known:
         raise unknown("model", settings.model, known)
     return known[settings.model]
@@ -51,7 +53,9 @@ def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
     asked = settings.objective
     latency_s = asked.latency_ms / 1000 if asked.latency_ms is not None else model.slo.latency_s
     target = asked.target if asked.target is not None else model.slo.target
-    return Slo(latency_s=latency_s, target=target, mean_latency_s=(asked.mean_latency_ms or 0.0) / 1000)
+    if asked.mean_latency_ms is None:
+        return Slo(latency_s=latency_s, target=target)
+    return Slo(latency_s=latency_s, target=target, mean_latency_s=asked.mean_latency_ms / 1000)
 
 
 def chosen_workload(settings: Settings) -> Workload:
@@ -59,7 +63,9 @@ def chosen_workload(settings: Settings) -> Workload:
     asked = settings.trace
     if asked.file is None:
         raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
-    trace = read_trace(asked.file)
+    with progress() as report:
+        report(f"reading {asked.file.name}", 0.0)
+        trace = read_trace(asked.file)
     if asked.mean_rps is not None:
         trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
     workload = Workload(trace=trace, seed=settings.seed, start_s=asked.start_s, duration_s=asked.duration_s)
@@ -68,6 +74,45 @@ def chosen_workload(settings: Settings) -> Workload:
             f"a replay needs a whole second, not {workload.duration_s:g} s; give a longer --duration-s"
         )
     return workload
+
+
+def chosen_tuning(settings: Settings) -> Tuning:
+    """What the section `policy` asks of our own policies."""
+    asked = settings.policy
+    return Tuning(
+        lead_min=asked.lead_min,
+        cooldown_min=asked.cooldown_min,
+        monitor_requests=asked.monitor.requests,
+        monitor_seconds=asked.monitor.seconds,
+        monitor_count=asked.monitor.count,
+        monitor_cooldown_s=asked.monitor.cooldown_s,
+        monitor_type=asked.monitor.instance_type,
+        admission_factor=asked.admission_factor,
+        standby_max_count=asked.standby.max_count,
+        max_instances=asked.max_instances,
+    )
+
+
+def chosen_limits(settings: Settings) -> OverflowLimits:
+    """Lambda's quotas and size."""
+    asked = settings.policy.overflow_limits
+    return OverflowLimits(concurrency=asked.concurrency, burst=asked.burst, memory_gib=asked.memory_gib)
+
+
+def shared_changes(settings: Settings, policy: str, experiment: Experiment) -> tuple[str, ...]:
+    """What the section `policy` changes beside our own policies: the Lambda of all, the premium of sagemaker."""
+    asked, usual = settings.policy, PolicySettings()
+    pairs: list[tuple[str, OverflowSettings | ManagedSettings, OverflowSettings | ManagedSettings]] = []
+    if experiment.bundle(policy).controller.overflow is not None:
+        pairs.append(("overflow_limits", asked.overflow_limits, usual.overflow_limits))
+    if policy == "sagemaker":
+        pairs.append(("managed", asked.managed, usual.managed))
+    return tuple(
+        f"policy.{section}.{key} is {new} instead of {old or 'its usual value'}"
+        for section, given, own in pairs
+        for (key, new), (_, old) in zip(given, own, strict=True)
+        if new != old
+    )
 
 
 def chosen_faults(settings: Settings) -> FaultScript:
@@ -108,6 +153,10 @@ def make_experiment(
         overflow=settings.offerings.overflow,
         late=settings.objective.late,
         faults=chosen_faults(settings),
+        managed_cpu_factor=settings.policy.managed.cpu,
+        managed_gpu_factor=settings.policy.managed.gpu,
+        tuning=chosen_tuning(settings),
+        overflow_limits=chosen_limits(settings),
         prices=load_prices(settings.prices),
         cache_dir=cache,
     )
@@ -122,8 +171,8 @@ def check_names(settings: Settings) -> None:
         if name not in (*policy_names(), ALL):
             raise unknown("policy", name, (*policy_names(), ALL))
     prices = load_prices(settings.prices)
-    standby = settings.offerings.standby_type
-    for name in (*settings.offerings.types, *((standby,) if standby else ())):
+    single = (settings.offerings.standby_type, settings.policy.monitor.instance_type)
+    for name in (*settings.offerings.types, *(name for name in single if name)):
         prices.instance_type(name)
     if settings.forecaster:
         load_forecaster(settings.forecaster)

@@ -101,6 +101,11 @@ def load_models(path: Path | None = None) -> dict[str, ModelSpec]:
     return {entry.name: entry.to_domain() for entry in file.models}
 
 
+def known_models(path: Path | None = None) -> dict[str, ModelSpec]:
+    """The shipped models by name, and those in `path` (docs/own-model.md), which replace shipped ones."""
+    return load_models() | (load_models(path) if path else {})
+
+
 def model(name: str) -> ModelSpec:
     """The shipped model of that name; an unknown one raises Misconfigured with the nearest name."""
     known = load_models()
@@ -128,8 +133,11 @@ def load_profiles(model: str, extra: Sequence[Path | str] = ()) -> ProfileSet:
         if not found:
             warnings.append(f"{named} has no profile of {model}")
         by_type |= {profile.instance_type: profile for profile in found}
+    if not by_type and warnings:
+        raise Misconfigured(f"{'; '.join(warnings)}: name a profile file of it (docs/own-model.md)")
     if not by_type:
-        raise unknown("model", model, shipped)
+        said = unknown("profiled model", model, shipped)
+        raise Misconfigured(f"{said}; profiles of your own are named with --profiles (docs/own-model.md)")
     profiles = tuple(profile for _, profile in sorted(by_type.items()))
     for profile in profiles:
         warnings.extend(_dip_warnings(profile))

@@ -13,12 +13,14 @@ class Slo:
     """Satisfied when at least `target` of the requests answer within `latency_s`.
 
     `latency_s` is MArk's RT_max and `target` its SL_min (section 4.1). `mean_latency_s` is MArk's l, the mean
-    latency that a plan may reach at most (section 4.3); half of `latency_s` when it is not given.
+    latency that a plan may reach at most (section 4.3); half of `latency_s` when it is not given, which
+    `mean_is_default` tells from a mean that was asked for and happens to be half.
     """
 
     latency_s: float
     target: float
     mean_latency_s: float = 0.0
+    mean_is_default: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency_s) and self.latency_s > 0):
@@ -27,6 +29,9 @@ class Slo:
             raise Misconfigured(f"objective target must be in (0, 1], not {self.target}")
         if self.mean_latency_s == 0.0:
             object.__setattr__(self, "mean_latency_s", self.latency_s / 2)
+            object.__setattr__(self, "mean_is_default", True)
+        elif self.mean_latency_s != self.latency_s / 2:
+            object.__setattr__(self, "mean_is_default", False)  # a copy with another mean
         if not 0 < self.mean_latency_s <= self.latency_s:
             raise Misconfigured(f"mean latency must be in (0, {self.latency_s}] s, not {self.mean_latency_s}")
 

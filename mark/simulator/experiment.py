@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
-from mark.catalog.offerings import make_lambda, make_offerings, standby_offering
+from mark.catalog.offerings import make_offerings, standby_offering
 from mark.controller.bundles import Ingredients, PolicyBundle, make_bundle
 from mark.controller.journal import Header
 from mark.controller.planning import KEEP_UNITS, tail
@@ -24,18 +24,20 @@ from mark.controller.runner import KEEP_HISTORY, Journal
 from mark.controller.state import Decision, Observation
 from mark.dispatch.policy import Late, Routing
 from mark.domain.demand import HORIZON, UNIT_S
-from mark.domain.errors import Misconfigured, PlanInfeasible
+from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import LambdaOffering, Market, Offering
-from mark.domain.plan import Excuse
+from mark.domain.offering import Market, Offering
 from mark.domain.times import CloudTimes
 from mark.planner.bound import BoundInput, bound_usd, floor_usd
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.compiled import Kernel
 from mark.simulator.faults import FaultScript
+from mark.simulator.limits import LimitWatch, limit_notes
 from mark.simulator.replay import Scenario, replay
 from mark.simulator.results import RunResult
+from mark.simulator.supply import USUAL_LIMITS, OverflowLimits, find_supply
+from mark.simulator.tuning import Tuning, tuned, tuning_notes
 from mark.simulator.workload import Workload
 
 BuildForecaster = Callable[[str, ForecasterSetup], Forecaster]
@@ -47,7 +49,8 @@ class ExperimentSpec:
     """What is asked. `types` limits the offerings; `profile_sets` names further profile files or assumed sets.
 
     `standby_type` None takes the cheapest burstable type that is profiled and meets the objective, or else the
-    cheapest type; `standby_share` is how much of the planned capacity standbys can bridge, 0 for none.
+    cheapest type; `standby_share` is how much of the planned capacity standbys can bridge, 0 for none. `tuning`
+    changes our own policies, `overflow_limits` the Lambda that all policies share.
     """
 
     model: ModelSpec
@@ -64,6 +67,8 @@ class ExperimentSpec:
     faults: FaultScript = field(default_factory=FaultScript)
     managed_cpu_factor: float = 1.2
     managed_gpu_factor: float = 1.4
+    tuning: Tuning = field(default_factory=Tuning)
+    overflow_limits: OverflowLimits = USUAL_LIMITS
     overhead: bool = True
     prices: PriceSnapshot | None = None
     cache_dir: Path | None = None
@@ -86,25 +91,25 @@ class Experiment:
         self._build = build_forecaster
         self.prices = spec.prices or load_prices()
         self._profiles = load_profiles(spec.model.name, spec.profile_sets)
-        self.warnings = self._profiles.warnings
-        self.offerings, self.excuses = self._offerings(spec.market)
-        self.on_demand, _ = self._offerings(Market.ON_DEMAND)
-        if not self.offerings:
-            why = "; ".join(f"{excuse.offering}: {excuse.reason}" for excuse in self.excuses)
-            raise Misconfigured(f"nothing can serve {spec.model.name} within the objective: {why}")
-        self.slo = _reachable(spec.slo, self.offerings)
-        if self.slo != spec.slo:
-            self.warnings = (
-                *self.warnings,
-                f"no type answers in half of {spec.slo.latency_s * 1000:g} ms: plans allow a mean of all of it",
-            )
-        self.overflow, self.overflow_excuse = self._overflow()
+        self.supply = find_supply(
+            spec.model,
+            slo=spec.slo,
+            market=spec.market,
+            prices=self.prices,
+            profiles=self._profiles,
+            types=spec.types,
+            times=spec.times,
+            limits=spec.overflow_limits if spec.overflow else None,
+        )
+        self.slo, self.offerings, self.on_demand = self.supply.slo, self.supply.offerings, self.supply.on_demand
+        self.excuses, self.warnings = self.supply.excuses, self.supply.warnings
+        self.overflow, self.overflow_excuse = self.supply.overflow, self.supply.overflow_excuse
         self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """Assumed profiles that take part."""
-        return self._profiles.assumed
+        return self.supply.assumed
 
     @cached_property
     def ingredients(self) -> Ingredients:
@@ -138,13 +143,18 @@ class Experiment:
 
     def bundle(self, policy: str, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name for this experiment."""
-        bundle = make_bundle(policy, self.ingredients)
+        bundle = tuned(make_bundle(policy, self.ingredients), self.spec.tuning, self.spec.market)
         changed = overrides or Overrides()
         if changed.forecaster is not None:
             bundle = replace(bundle, forecaster=changed.forecaster)
         if changed.routing is not None:
             bundle = replace(bundle, dispatch=replace(bundle.dispatch, routing=changed.routing))
         return bundle if self.spec.overhead else replace(bundle, overhead=False)
+
+    def changes(self, policy: str) -> tuple[str, ...]:
+        """What the spec's tuning changes in that policy, one note a setting."""
+        own = make_bundle(policy, self.ingredients)
+        return tuning_notes(own, tuned(own, self.spec.tuning, self.spec.market))
 
     def run(
         self,
@@ -167,15 +177,17 @@ class Experiment:
         )
         opened = open_journal(header) if open_journal else nullcontext(_Unwritten())
         with opened as journal:
-            return replay(
+            watch = LimitWatch(journal)
+            result = replay(
                 self._scenario,
                 bundle,
                 kernel=self._kernel,
                 forecaster=forecaster,
                 fallback=fallback,
-                journal=journal,
+                journal=watch,
                 progress=lambda share: progress(f"replaying {policy}", share),
             )
+        return replace(result, notes=(*result.notes, *limit_notes(result, bundle.controller, watch)))
 
     def bounds(self) -> tuple[float | None, float | None]:
         """Bound and floor, USD; None where no fleet with perfect knowledge could serve (no overflow in time)."""
@@ -209,23 +221,6 @@ class Experiment:
             assumed=self.assumed,
         )
 
-    def _offerings(self, market: Market) -> tuple[tuple[Offering, ...], tuple[Excuse, ...]]:
-        spec = self.spec
-        return make_offerings(
-            spec.model,
-            slo=spec.slo,
-            prices=self.prices,
-            profiles=self._profiles,
-            market=market,
-            types=spec.types,
-            times=spec.times,
-        )
-
-    def _overflow(self) -> tuple[LambdaOffering | None, Excuse | None]:
-        if not self.spec.overflow:
-            return None, Excuse(offering="lambda", reason="switched off in the configuration")
-        return make_lambda(self.spec.model, self._profiles, self.spec.slo)
-
     def _standby(self) -> StandbyPolicy:
         spec = self.spec
         name = spec.standby_type or self._cheapest_standby()
@@ -257,23 +252,6 @@ class Experiment:
             )
         choice = able or self.on_demand
         return min(choice, key=lambda o: (o.usd_per_hour / o.capacity_rps, o.name)).instance_type.name
-
-
-def _reachable(slo: Slo, offerings: tuple[Offering, ...]) -> Slo:
-    """The objective with a mean latency that some type can keep (docs/decisions/0005-mean-latency.md).
-
-    Half of the objective is a default, not a promise: where even the fastest type takes longer, plans may use all
-    of it. A mean latency that somebody asked for and nothing keeps is Misconfigured.
-    """
-    fastest = min(offerings, key=lambda o: (o.latency_s, o.name))
-    if fastest.latency_s <= slo.mean_latency_s:
-        return slo
-    if slo.mean_latency_s == slo.latency_s / 2:
-        return Slo(latency_s=slo.latency_s, target=slo.target, mean_latency_s=slo.latency_s)
-    raise Misconfigured(
-        f"no type keeps a mean latency of {slo.mean_latency_s * 1000:g} ms: the fastest, "
-        f"{fastest.instance_type.name}, takes {fastest.latency_s * 1000:.4g} ms; raise mean_latency_ms"
-    )
 
 
 class _Unwritten:

@@ -58,6 +58,16 @@ def test_the_whole_tree_can_be_written(tmp_path):
           interrupts: [{at_min: 7, share: 0.4, offering: "c5.large:spot"}]
           refusals: [{from_min: 1, to_min: 2}]
           late_boots: [{from_min: 0, to_min: 5, factor: 2}]
+        policy:
+          lead_min: 4
+          cooldown_min: 10
+          max_instances: 80
+          admission_factor: 0.95
+          monitor: {requests: 500, seconds: 30, count: 2, cooldown_s: 120, instance_type: c5.large}
+          standby: {max_count: 20}
+          overflow_limits: {concurrency: 100, burst: 50, memory_gib: 2}
+          managed: {cpu: 1.3, gpu: 1.5}
+        models: mine.json
         seed: 3
     """
 
@@ -67,6 +77,8 @@ def test_the_whole_tree_can_be_written(tmp_path):
     assert settings.dispatch is Routing.WEIGHTED
     assert settings.faults.interrupts[0].offering == "c5.large:spot"
     assert settings.faults.late_boots[0].factor == 2
+    assert settings.policy.monitor.count == 2
+    assert settings.models == tmp_path / "mine.json"
 
 
 def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
@@ -97,6 +109,8 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
         ("objective: {latency_ms: abc}", "objective.latency_ms should be a number, not 'abc'"),
         ("objective: {latency_ms: .nan}", "objective.latency_ms should be a finite number, not nan"),
         ("objective: {target: 98}", "objective.target should be less than or equal to 1, not 98"),
+        ("policy: {lead_min: 0}", "policy.lead_min should be greater than or equal to 1, not 0"),
+        ("policy: {leed_min: 4}", "unknown key in policy 'leed_min'; did you mean 'lead_min'?"),
         ("objective: 3", "objective should hold keys and values, not 3"),
         ("policies: mark", "policies should be a list, not 'mark'"),
         ("policies: []", "policies should name one at least, not []"),

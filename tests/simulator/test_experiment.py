@@ -8,14 +8,18 @@ import math
 import numpy as np
 import pytest
 
+from mark.app.settings import ManagedSettings, PolicySettings, Settings
+from mark.app.wiring import chosen_limits, chosen_tuning
+from mark.controller.policy import MonitorPolicy
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.simulator.compiled import Kernel
-from mark.simulator.faults import FaultScript
+from mark.simulator.faults import FaultScript, Refuse
 from mark.simulator.generators import constant, mmpp
 from mark.simulator.results import RunResult
 from mark.simulator.traces import Trace
+from mark.simulator.tuning import OWN_POLICIES, Tuning
 from tests.scenarios.builders import (
     FIXED,
     HISTORY_S,
@@ -222,3 +226,58 @@ def test_minutes_show_what_was_ready_and_what_was_forecast(kernel: Kernel) -> No
     known = ~np.isnan(minutes.forecast_max_rps)
     assert known.sum() == 15  # from one lead (five minutes) on
     assert np.allclose(minutes.forecast_max_rps[known], np.array(truth.max_rps[:20])[known])
+
+
+def test_settings_as_they_come_change_nothing(kernel: Kernel) -> None:
+    """The defaults of the section `policy` are those of the code: otherwise every run would be tuned unasked."""
+    given = experiment(kernel, tuning=chosen_tuning(Settings()), overflow_limits=chosen_limits(Settings()))
+    plain = experiment(kernel)
+    for policy in POLICIES:
+        assert given.bundle(policy) == plain.bundle(policy)
+        assert given.changes(policy) == ()
+    assert PolicySettings().managed == ManagedSettings(
+        cpu=plain.spec.managed_cpu_factor, gpu=plain.spec.managed_gpu_factor
+    )
+
+
+def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: Kernel) -> None:
+    tuning = Tuning(
+        lead_min=4,
+        cooldown_min=10,
+        monitor_requests=500,
+        monitor_seconds=30.0,
+        monitor_count=2,
+        monitor_cooldown_s=120.0,
+        monitor_type="c5.xlarge",
+        admission_factor=0.9,
+        standby_max_count=3,
+        max_instances=80,
+    )
+    assert all(getattr(tuning, field.name) is not None for field in dataclasses.fields(Tuning))
+    given, plain = experiment(kernel, tuning=tuning), experiment(kernel)
+    for policy in OWN_POLICIES:
+        bundle = given.bundle(policy)
+        asked = bundle.controller
+        assert (asked.lead_units, asked.cooldown_s, asked.max_instances) == (4, 600.0, 80)
+        assert bundle.dispatch.admission_factor == 0.9
+        assert asked.standby is not None
+        assert asked.standby.max_count == 3
+        assert asked.monitor == MonitorPolicy(
+            offering="c5.xlarge:spot", requests=500, seconds=30.0, count=2, cooldown_s=120.0
+        )
+        assert len(given.changes(policy)) == len(dataclasses.fields(Tuning))
+    for policy in set(POLICIES) - set(OWN_POLICIES):
+        assert given.bundle(policy) == plain.bundle(policy)
+
+
+def test_a_limit_of_instances_that_cuts_a_plan_is_noted(kernel: Kernel) -> None:
+    given = experiment(kernel, Market.ON_DEMAND, tuning=Tuning(max_instances=2))
+    notes = run(given, "greedy-oracle").notes
+    assert any(note.startswith("the limit of 2 instances cut what was wanted") for note in notes)
+
+
+def test_refused_launches_are_noted(kernel: Kernel) -> None:
+    faults = FaultScript(stress=0.0, refusals=(Refuse(from_s=0.0, to_s=1200.0),))
+    result = run(experiment(kernel, Market.ON_DEMAND, faults=faults), "greedy-oracle")
+    assert result.refusals > 0
+    assert f"EC2 refused {result.refusals:,} launches" in result.notes

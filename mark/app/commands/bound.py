@@ -24,6 +24,7 @@ def bound(
     seed: given.Seed = None,
     types: given.Types = None,
     profiles: given.Profiles = None,
+    models: given.Models = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -46,6 +47,7 @@ def bound(
         seed=seed,
         offerings__types=given.split_list(types),
         profiles=profiles,
+        models=models,
     )
     from mark.app.bounding import bound_settings
 

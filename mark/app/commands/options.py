@@ -33,6 +33,10 @@ Types = Annotated[str | None, typer.Option(metavar="TYPE,...", help="Instance ty
 Profiles = Annotated[
     list[str] | None, typer.Option(metavar="SET", help="Further profiles: a file or a shipped set; may repeat.")
 ]
+Models = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Models of your own, beside the shipped ones (docs/own-model.md)."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 
 

@@ -38,6 +38,7 @@ def plan(
     slo_target: given.SloTarget = None,
     types: given.Types = None,
     profiles: given.Profiles = None,
+    models: given.Models = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -54,6 +55,7 @@ def plan(
         objective__target=slo_target,
         offerings__types=given.split_list(types),
         profiles=profiles,
+        models=models,
     )
     from mark.app.planning import plan_settings
 

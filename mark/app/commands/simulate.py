@@ -58,6 +58,7 @@ def simulate(
     ] = None,
     profiles: given.Profiles = None,
     types: given.Types = None,
+    models: given.Models = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -84,6 +85,7 @@ def simulate(
         faults__stress=stress,
         faults__interrupts=given.parse_interrupts(interrupt),
         profiles=profiles,
+        models=models,
         offerings__types=given.split_list(types),
     )
     from mark.app.simulating import simulate_settings

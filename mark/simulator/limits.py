@@ -1,0 +1,48 @@
+"""Limits that a run hit: a figure that a quota has shaped must say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mark.controller.policy import ControllerPolicy
+from mark.controller.runner import Journal
+from mark.controller.state import Decision, Observation
+from mark.domain.fleet import FleetView
+from mark.simulator.results import RunResult
+
+SHED_SHARE = 0.001
+"""A run that sheds more than this share of its requests says so."""
+
+
+class LimitWatch:
+    """Passes ticks on to the journal and counts those at which the limit of instances cut what was wanted."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.fleet_full = 0
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+        """Pass one tick on."""
+        self._journal.append(before, seen, decision)
+        self.fleet_full += any("but the limit is" in note for note in decision.notes)
+
+
+def limit_notes(result: RunResult, policy: ControllerPolicy, watch: LimitWatch) -> tuple[str, ...]:
+    """One sentence for each limit that was hit."""
+    return tuple(_limit_notes(result, policy, watch))
+
+
+def _limit_notes(result: RunResult, policy: ControllerPolicy, watch: LimitWatch) -> Iterator[str]:
+    overflow = policy.overflow
+    if result.throttled and overflow is not None:
+        yield (
+            f"Lambda refused {result.throttled:,} calls: the account's concurrency of {overflow.concurrency:,}, "
+            f"or {overflow.burst:,} new environments in {overflow.burst_window_s:g} s"
+        )
+    if watch.fleet_full:
+        yield f"the limit of {policy.max_instances:,} instances cut what was wanted ({watch.fleet_full} times)"
+    if result.refusals:
+        yield f"EC2 refused {result.refusals:,} launches"
+    shed = result.served.shed / result.requests if result.requests else 0.0
+    if shed > SHED_SHARE:
+        yield f"sheds {shed * 100:.2g} %, more than {SHED_SHARE * 100:g} %"

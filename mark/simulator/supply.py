@@ -1,0 +1,126 @@
+"""Supply: what can be rented for a model under an objective. Replays, bounds and one-off plans all ask here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mark.catalog.load import PriceSnapshot, ProfileSet
+from mark.catalog.offerings import LAMBDA_MEMORY_GIB, PINNED_TIMES, make_lambda, make_offerings
+from mark.domain.errors import Misconfigured
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import LambdaOffering, Market, Offering
+from mark.domain.plan import Excuse
+from mark.domain.times import CloudTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverflowLimits:
+    """Quotas of the account and size of the function, where they are not the usual ones (None).
+
+    `concurrency` calls run at once; `burst` new environments may start within the quota's window; the function has
+    `memory_gib`.
+    """
+
+    concurrency: int | None = None
+    burst: int | None = None
+    memory_gib: float | None = None
+
+
+USUAL_LIMITS = OverflowLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """Offerings of the market and of the same types on demand, Lambda, and the objective as it can be planned for.
+
+    `excuses` say why types serve nothing, `overflow_excuse` what is wrong with Lambda; `warnings` and `assumed`
+    are what a reader of any figure must know.
+    """
+
+    slo: Slo
+    offerings: tuple[Offering, ...]
+    on_demand: tuple[Offering, ...]
+    overflow: LambdaOffering | None
+    excuses: tuple[Excuse, ...] = ()
+    overflow_excuse: Excuse | None = None
+    warnings: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+
+def find_supply(
+    model: ModelSpec,
+    *,
+    slo: Slo,
+    market: Market,
+    prices: PriceSnapshot,
+    profiles: ProfileSet,
+    types: tuple[str, ...] = (),
+    times: CloudTimes = PINNED_TIMES,
+    limits: OverflowLimits | None = USUAL_LIMITS,
+) -> Supply:
+    """Everything that can be rented; without `limits` Lambda is switched off.
+
+    Misconfigured where nothing serves the model within the objective.
+    """
+
+    def offered(in_market: Market) -> tuple[tuple[Offering, ...], tuple[Excuse, ...]]:
+        return make_offerings(
+            model, slo=slo, prices=prices, profiles=profiles, market=in_market, types=types, times=times
+        )
+
+    offerings, excuses = offered(market)
+    if not offerings:
+        why = "; ".join(f"{excuse.offering}: {excuse.reason}" for excuse in excuses)
+        raise Misconfigured(f"nothing can serve {model.name} within the objective: {why}")
+    reached = _reachable(slo, offerings)
+    warnings = profiles.warnings
+    if reached != slo:
+        whole = f"no type answers in half of {slo.latency_s * 1000:g} ms: plans allow a mean of all of it"
+        warnings = (*warnings, whole)
+    overflow, excuse = _overflow(model, profiles, slo, limits)
+    return Supply(
+        slo=reached,
+        offerings=offerings,
+        on_demand=offered(Market.ON_DEMAND)[0],
+        overflow=overflow,
+        excuses=excuses,
+        overflow_excuse=excuse,
+        warnings=warnings,
+        assumed=profiles.assumed,
+    )
+
+
+def _reachable(slo: Slo, offerings: tuple[Offering, ...]) -> Slo:
+    """The objective with a mean latency that some type can keep (docs/decisions/0005-mean-latency.md).
+
+    Half of the objective is a default, not a promise: where even the fastest type takes longer, plans may use all
+    of it. A mean latency that somebody asked for and nothing keeps is Misconfigured.
+    """
+    fastest = min(offerings, key=lambda o: (o.latency_s, o.name))
+    if fastest.latency_s <= slo.mean_latency_s:
+        return slo
+    if slo.mean_is_default:
+        return Slo(latency_s=slo.latency_s, target=slo.target, mean_latency_s=slo.latency_s)
+    raise Misconfigured(
+        f"no type keeps a mean latency of {slo.mean_latency_s * 1000:g} ms: the fastest, "
+        f"{fastest.instance_type.name}, takes {fastest.latency_s * 1000:.4g} ms; raise mean_latency_ms"
+    )
+
+
+def _overflow(
+    model: ModelSpec, profiles: ProfileSet, slo: Slo, limits: OverflowLimits | None
+) -> tuple[LambdaOffering | None, Excuse | None]:
+    if limits is None:
+        return None, Excuse(offering="lambda", reason="switched off in the configuration")
+    found, excuse = make_lambda(model, profiles, slo)
+    if found is None:
+        return found, excuse
+    memory_gib = found.memory_gib if limits.memory_gib is None else limits.memory_gib
+    if not model.memory_gib <= memory_gib <= LAMBDA_MEMORY_GIB:
+        raise Misconfigured(
+            f"a function of {memory_gib:g} GiB: {model.name} needs {model.memory_gib:g} GiB and Lambda has "
+            f"{LAMBDA_MEMORY_GIB:g} at most; change overflow_limits.memory_gib"
+        )
+    concurrency = found.concurrency if limits.concurrency is None else limits.concurrency
+    burst = found.burst if limits.burst is None else limits.burst
+    return replace(found, concurrency=concurrency, burst=burst, memory_gib=memory_gib), excuse
