@@ -1,0 +1,56 @@
+"""docs/own-model.md is executed as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text()
+MODEL, PROFILES = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+(COMMANDS,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+(CONFIG,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+GENERATE, PLAN, SIMULATE, BOUND = (shlex.split(line)[1:] for line in COMMANDS.strip().splitlines())
+
+
+@pytest.fixture
+def files(mark):
+    Path("mine.json").write_text(MODEL)
+    Path("mine-profiles.json").write_text(PROFILES)
+    Path("mark.yaml").write_text(CONFIG)
+    assert mark(*GENERATE).status == 0
+
+
+def test_the_page_runs(mark, files):
+    for command in (PLAN, SIMULATE, BOUND):
+        answer = mark(*command)
+        assert answer.status == 0, answer.err
+    plan = json.loads(mark(*PLAN, "--json").out)
+    by_flags = json.loads(mark(*SIMULATE, "--json").out)["runs"]
+    by_file = json.loads(mark("simulate", "--config", "mark.yaml", "--json").out)["runs"]
+
+    assert {item["offering"] for item in plan["scores"]} == {"c5.large:on-demand", "c5.xlarge:on-demand"}
+    assert [run["model"] for run in by_flags] == ["my-classifier", "my-classifier"]
+    assert by_flags[0]["slo"]["latency_ms"] == 400
+    assert by_flags[0]["assumed_profiles"] == ["my-classifier on lambda: 1.8 times c5.large"]
+    assert [run["cost_usd"] for run in by_file] == [run["cost_usd"] for run in by_flags]
+
+
+def test_models_of_ones_own_are_listed(mark, files):
+    found = json.loads(mark("models", "--config", "mark.yaml", "--json").out)["models"]
+
+    mine = next(item for item in found if item["name"] == "my-classifier")
+    assert mine["profiled_on"] == ["c5.large", "c5.xlarge", "lambda"]
+    assert any(item["name"] == "inception-v3" for item in found)
+
+
+def test_a_model_without_a_profile_says_where_profiles_come_from(mark, files):
+    given = ["plan", "--models", "mine.json", "--model", "my-classifier", "--rate", "10"]
+
+    assert "named with --profiles (docs/own-model.md)" in mark(*given).err
+    assert "assumed-t3 has no profile of my-classifier" in mark(*given, "--profiles", "assumed-t3").err
+    assert "did you mean 'my-classifier'?" in mark(*given, "--model", "my-clasifier").err
+    assert "none.json: cannot be read" in mark(*given, "--models", "none.json").err
