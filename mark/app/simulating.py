@@ -16,7 +16,7 @@ import typer
 from mark.app.out_folder import OutFolder
 from mark.app.settings import Settings
 from mark.app.terminal import Report, note, progress, show, show_json
-from mark.app.wiring import ALL, line_up, make_experiment, overrides_for, warm_engine
+from mark.app.wiring import ALL, line_up, make_experiment, overrides_for, shared_changes, warm_engine
 from mark.domain.errors import MarkError, Misconfigured
 from mark.report.comparison import ComparedRun, headline
 from mark.report.documents import simulate_document
@@ -59,7 +59,8 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
         outcome.interrupted = True
     except MarkError as error:
         outcome.failure = error
-    _print(outcome, folder, as_json=as_json)
+    finally:  # a defect, too, leaves what is finished: it is printed, then the defect is shown
+        _print(outcome, folder, as_json=as_json)
     if outcome.interrupted:
         note(f"interrupted: {len(outcome.runs)} of {len(lineup.policies)} policies finished")
         raise typer.Exit(INTERRUPTED)
@@ -112,7 +113,8 @@ def _remarks(settings: Settings, experiment: Experiment, policy: str) -> tuple[s
     ]
     excuse = experiment.overflow_excuse
     overflow = [f"Lambda: {excuse.reason}"] if excuse else []
-    return (*replaced, *overflow, *experiment.spec.workload.notes, *experiment.warnings)
+    tuned = (*experiment.changes(policy), *shared_changes(settings, policy, experiment))
+    return (*replaced, *tuned, *overflow, *experiment.spec.workload.notes, *experiment.warnings)
 
 
 def _print(outcome: Outcome, folder: OutFolder | None, *, as_json: bool) -> None:

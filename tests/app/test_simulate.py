@@ -11,6 +11,7 @@ import pytest
 from mark.app import out_folder
 from mark.app.cli import INTERRUPTED
 from mark.domain.errors import Misconfigured
+from mark.simulator.experiment import Experiment
 from mark.simulator.generators import constant
 from mark.simulator.traces import write_trace
 
@@ -176,6 +177,83 @@ def test_a_policy_that_fails_in_the_middle_loses_nothing_before_it(mark):
     assert answer.status == 2
     assert [run["policy"] for run in json.loads(answer.out)["runs"]] == ["greedy-oracle"]
     assert "late.py:Late" in answer.err
+
+
+def test_a_defect_in_the_middle_is_raised_after_what_is_finished_was_printed(mark, monkeypatch, capsys):
+    whole = Experiment.run
+
+    def broken(self, policy, **given):
+        if policy == "sagemaker":
+            raise ZeroDivisionError("a defect")
+        return whole(self, policy, **given)
+
+    monkeypatch.setattr(Experiment, "run", broken)
+
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        mark(*RUN, "--policy", "greedy-oracle,sagemaker,reactive", "--json")
+
+    assert [run["policy"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["greedy-oracle"]
+
+
+def test_policy_settings_change_our_own_policies_and_the_notes_say_so(mark):
+    Path("mark.yaml").write_text(
+        "policy:\n"
+        "  lead_min: 3\n"
+        "  monitor: {requests: 500, instance_type: c5.xlarge}\n"
+        "  overflow_limits: {concurrency: 40}\n"
+        "  managed: {cpu: 1.5}\n"
+    )
+    command = [*RUN, "--policy", "greedy-oracle,sagemaker,reactive", "--json"]
+
+    usual, tuned = runs(mark(*command)), runs(mark(*command, "--config", "mark.yaml"))
+
+    told = [[note for note in run["notes"] if note.startswith("policy.")] for run in (*usual, *tuned)]
+    assert told == [
+        [], [], [],
+        [
+            "policy.lead_min is 3 instead of 5",
+            "policy.monitor.requests is 500 instead of 1,000",
+            "policy.monitor.instance_type is c5.xlarge instead of c5.large",
+            "policy.overflow_limits.concurrency is 40 instead of 1000",
+        ],
+        ["policy.managed.cpu is 1.5 instead of 1.2"],
+        [],
+    ]  # fmt: skip
+    dear = usual[1]["cost_usd"]["instances"] / 1.2 * 1.5
+    assert tuned[1]["cost_usd"]["instances"] == pytest.approx(dear)
+    assert tuned[2]["cost_usd"] == usual[2]["cost_usd"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("c5.larg", "unknown instance type 'c5.larg'; did you mean 'c5.large'?"),
+        ("c5.xlarge", "unknown instance type in policy.monitor 'c5.xlarge'; did you mean 'c5.large'?"),
+    ],
+)
+def test_a_monitor_cannot_launch_what_is_not_offered(mark, name, said):
+    Path("mark.yaml").write_text(f"policy: {{monitor: {{instance_type: {name}}}}}\n")
+
+    answer = mark(*RUN, "--types", "c5.large", "--config", "mark.yaml")
+
+    assert answer.status == 2
+    assert said in answer.err
+
+
+def test_what_lambda_refused_is_counted_and_noted(mark):
+    Path("mark.yaml").write_text("policy: {overflow_limits: {concurrency: 5, burst: 5}}\n")
+
+    (run,) = runs(mark(*RUN, "--policy", "lambda-only", "--config", "mark.yaml", "--json"))
+    (usual,) = runs(mark(*RUN, "--policy", "lambda-only", "--json"))
+
+    assert (usual["throttled"], run["throttled"] > 0) == (0, True)
+    said = (
+        f"Lambda refused {run['throttled']:,} calls: the account's concurrency of 5, or 5 new environments in 10 s"
+    )
+    assert said in run["notes"]
+    assert run["served"]["shed"] > 0.001 * run["requests"]
+    assert any(note.startswith("sheds ") and note.endswith(" %, more than 0.1 %") for note in run["notes"])
+    assert not [note for note in usual["notes"] if "refused" in note or "sheds" in note]
 
 
 def test_ctrl_c_prints_what_is_finished(mark, tmp_path):

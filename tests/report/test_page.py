@@ -89,6 +89,13 @@ def test_page_holds_bill_command_notes_and_headline() -> None:
         assert part in text
 
 
+def test_cold_starts_stand_beside_the_published_rate_and_refusals_of_lambda_are_told() -> None:
+    quiet, throttled = (rendered(throttled=count) for count in (0, 1234))
+    assert "0.23 % at most" in " ".join(quiet.split())
+    assert "Lambda refused" not in quiet
+    assert throttled.count("Lambda refused 1,234 calls") == 3
+
+
 def test_names_are_escaped_everywhere() -> None:
     evil = "<script>alert('$x_1$')</script>"
     minutes = fake_run(duration_s=900).result.minutes
