@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from mark.app.terminal import note, show, show_json
+from mark.app.terminal import note, progress, show, show_json
 from mark.domain.errors import unknown
 from mark.report.wording import count_words, duration_words
 from mark.simulator.generators import constant, diurnal_floods, mmpp, surge
@@ -37,7 +37,9 @@ def import_file(
     source: Path, target: Path, *, mean_rps: float | None, start_s: float, duration_s: float | None
 ) -> None:
     """Write a trace of any format as rates in equal bins."""
-    trace = read_trace(source)
+    with progress() as report:
+        report(f"reading {source.name}", 0.0)
+        trace = read_trace(source)
     if mean_rps is not None:
         trace = trace.scaled(mean_rps, start_s, duration_s)
     if start_s or duration_s is not None:
@@ -47,7 +49,11 @@ def import_file(
 
 def describe_file(source: Path, *, as_json: bool) -> None:
     """Print a trace's statistics."""
-    found = describe(read_trace(source))
+    with progress() as report:
+        report(f"reading {source.name}", 0.0)
+        trace = read_trace(source)
+        report("describing", 0.0)
+        found = describe(trace)
     if as_json:
         show_json(asdict(found))
         return
@@ -67,7 +73,9 @@ def generate_file(generator: Generator, out: Path) -> None:
 
 
 def _write(trace: Trace, target: Path) -> None:
-    write_trace(trace, target)
+    with progress() as report:
+        report(f"writing {target.name}", 0.0)
+        write_trace(trace, target)
     for text in trace.notes:
         note(text)
     bins = len(trace.rates_rps)

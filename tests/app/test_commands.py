@@ -58,6 +58,56 @@ def test_running_instances_are_kept(mark):
     assert kept["launch_usd"] < new["launch_usd"]
 
 
+def test_a_plan_is_that_of_a_replay_where_no_type_keeps_half_of_the_objective(mark):
+    answer = mark("plan", "--model", "opennmt-ende", "--rate", "10", "--json")
+
+    found = document(answer)
+    assert found["capacity_rps"] >= 10
+    assert "note: no type answers in half of 1400 ms: plans allow a mean of all of it" in answer.err
+
+
+def test_half_of_the_objective_asked_for_as_a_mean_is_kept_or_refused(mark):
+    Path("mark.yaml").write_text("objective: {mean_latency_ms: 700}\n")
+
+    answer = mark("plan", "--model", "opennmt-ende", "--rate", "10", "--config", "mark.yaml")
+
+    assert answer.status == 2
+    assert "no type keeps a mean latency of 700 ms" in answer.err
+
+
+def test_on_demand_twins_that_run_are_candidates_on_spot(mark):
+    spot = [*PLAN, "--rate", "12", "--market", "spot", "--types", "c5.large", "--json"]
+
+    without = document(mark(*spot))
+    found = document(mark(*spot, "--running", "c5.large:on-demand=2"))
+
+    assert {item["offering"] for item in without["scores"]} == {"c5.large:spot"}
+    assert {item["offering"] for item in found["scores"]} == {"c5.large:on-demand", "c5.large:spot"}
+    assert "did you mean 'c5.large:on-demand'" in mark(*spot, "--running", "c5.large:ondemand=2").err
+
+
+def test_a_plan_looks_as_far_ahead_as_the_settings_say(mark):
+    Path("mark.yaml").write_text("policy: {lead_min: 3}\n")
+
+    assert document(mark(*PLAN, "--rate", "9", "--config", "mark.yaml", "--json"))["at_s"] == 180
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["trace", "describe", "load.csv.gz"], "reading load.csv.gz"),
+        (["trace", "import", "load.csv.gz", "copy.csv"], "writing copy.csv"),
+        (["bound", "--trace", "load.csv.gz", "--model", "inception-v3"], "reading load.csv.gz"),
+    ],
+)
+def test_a_terminal_sees_what_takes_long(mark, monkeypatch, arguments, said):
+    assert said not in mark(*arguments).err
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any stream for a terminal then
+    monkeypatch.setenv("TERM", "xterm")
+
+    assert said in mark(*arguments).err
+
+
 def test_a_forecast_by_the_minute_and_as_a_trace(mark):
     Path("minutes.csv").write_text("minute,rate\n0,10\n1,10\n2,10\n3,10\n4,10\n5,80\n")
     Path("rates.csv").write_text(
