@@ -13,6 +13,8 @@ from mark.simulator.results import RunResult
 
 REFERENCE_POLICY = "mark"
 """What the others are compared with, where it ran."""
+FORESEEING_POLICY = "greedy-oracle"
+"""Knows the load to come: nobody can rent that."""
 RIVAL_POLICY = "sagemaker"
 """What the headline compares it with, where it ran: what most teams would rent instead."""
 
@@ -79,27 +81,41 @@ def run_labels(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
 
 def headline(runs: Sequence[ComparedRun]) -> str:
-    """The outcome in one sentence: what the reference cost, what it kept, and what the rival would have cost."""
+    """The outcome in words: what the reference cost and kept, what the rival would cost, and who was cheaper."""
     lead = reference_run(runs)
     labels = dict(zip(map(id, runs), run_labels(runs), strict=True))
     result = lead.result
-    kept = percent(result.attained, digits=1)
     sentence = (
         f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {count_words(result.requests)} requests, "
-        f"{kept} within {duration_words(result.slo.latency_s)}"
+        f"{percent(result.attained, digits=1)} within {duration_words(result.slo.latency_s)}"
     )
     if not lead.keeps_objective:
         sentence += f", below the objective of {percent(result.slo.target)}"
-    rival = _rival(runs, lead)
-    if rival is None:
-        return f"{sentence}."
-    times = cost_ratio(rival, lead)
-    if times is None:
-        return f"{sentence}."
-    sentence += f"; {labels[id(rival)]} would have cost {ratio(times, digits=1)}"
-    if not rival.keeps_objective:
-        sentence += f" and kept only {percent(rival.result.attained, digits=1)}"
+    rival, cheaper = _rival(runs, lead), _cheaper(runs, lead)
+    times = cost_ratio(rival, lead) if rival else None
+    if rival is not None and times is not None:
+        sentence += f"; {labels[id(rival)]} would have cost {ratio(times, digits=1)}"
+        if not rival.keeps_objective:
+            sentence += f" and kept only {percent(rival.result.attained, digits=1)}"
+    if cheaper is not None and cheaper is not rival:
+        sentence += (
+            f". Cheapest that kept the objective: {labels[id(cheaper)]}, {usd(cheaper.result.cost.total)} USD"
+        )
     return f"{sentence}."
+
+
+def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:
+    """The cheapest run on the same workload that anybody could have had, if it is not the reference."""
+    same = (lead.result.model, lead.result.trace)
+    able = [
+        run
+        for run in runs
+        if run.keeps_objective
+        and run.result.policy != FORESEEING_POLICY
+        and (run.result.model, run.result.trace) == same
+    ]
+    best = min(able, key=lambda run: (run.result.cost.total, run.result.policy), default=None)
+    return None if best is lead else best
 
 
 def _rival(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:

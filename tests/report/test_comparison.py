@@ -116,3 +116,11 @@ def test_explain_prints_and_documents_a_tick() -> None:
          "orders": ["launch 2: short by 4 rps"], "notes": []}
     ]  # fmt: skip
     assert "no tick" in printed(explain_text([]))
+
+
+def test_headline_names_who_was_cheaper_and_kept_the_objective() -> None:
+    prices = {"mark": 10.0, "sagemaker": 20.0, "lambda-only": 4.0, "greedy-oracle": 1.0}
+    runs = [costing(policy, usd_total, attained=0.99) for policy, usd_total in prices.items()]
+    assert headline(runs).endswith("Cheapest that kept the objective: lambda-only, 4.00 USD.")
+    assert "Cheapest" not in headline(runs[:2])
+    assert "Cheapest" not in headline([runs[0], runs[3]])
