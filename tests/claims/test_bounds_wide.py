@@ -1,0 +1,79 @@
+"""The two bounds against generated loads and seeds by the dozen, on whole hours of a day with floods too."""
+
+from __future__ import annotations
+
+import pytest
+
+from mark.app.plugins import build_forecaster
+from mark.catalog.load import model
+from mark.domain.offering import Market
+from mark.simulator.compiled import Kernel
+from mark.simulator.experiment import Experiment, ExperimentSpec
+from mark.simulator.faults import FaultScript
+from mark.simulator.generators import diurnal_floods, mmpp
+from mark.simulator.traces import Trace
+from mark.simulator.workload import Workload
+from tests.scenarios.builders import HISTORY_S, experiment, run
+
+POLICIES = ("mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
+CALM = FaultScript(stress=0.0)
+
+
+def jumping(seed: int) -> Trace:
+    """An hour and 40 minutes that jump between four rates."""
+    rates, stays_s = (5.0, 25.0, 60.0, 110.0), (200.0, 400.0, 250.0, 90.0)
+    return mmpp(rates, stays_s, duration_s=HISTORY_S + 2400.0, seed=seed)
+
+
+def check(given: Experiment) -> int:
+    """Asserts on every policy; how many attained their target."""
+    bound, floor = given.bounds()
+    assert bound is not None
+    assert floor is not None
+    assert 0.0 < floor <= bound * (1 + 1e-9)
+    attaining = 0
+    for policy in POLICIES:
+        result = run(given, policy)
+        if result.attained >= result.slo.target:
+            attaining += 1
+            assert floor <= result.cost.serving * (1 + 1e-9), policy
+    return attaining
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("market", list(Market))
+@pytest.mark.parametrize("seed", range(10, 34))
+def test_the_floor_lies_below_every_attaining_run_on_jumping_load(
+    kernel: Kernel, market: Market, seed: int
+) -> None:
+    assert check(experiment(kernel, market, trace=jumping(seed), seed=seed)) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("market", list(Market))
+@pytest.mark.parametrize("seed", range(10, 34))
+def test_the_bound_lies_below_greedy_with_perfect_forecasts_on_jumping_load(
+    kernel: Kernel, market: Market, seed: int
+) -> None:
+    given = experiment(kernel, market, trace=jumping(seed), seed=seed, faults=CALM)
+    bound, _ = given.bounds()
+    result = run(given, "greedy-oracle")
+    assert bound is not None
+    assert bound <= result.cost.serving
+    assert result.attained >= result.slo.target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("market", list(Market))
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_the_floor_lies_below_every_attaining_run_on_a_day_with_floods(
+    kernel: Kernel, market: Market, seed: int
+) -> None:
+    spec = model("inception-v3")
+    workload = Workload(trace=diurnal_floods(seed, 2), seed=seed, start_s=86_400.0)
+    given = Experiment(
+        ExperimentSpec(model=spec, slo=spec.slo, market=market, workload=workload),
+        kernel=kernel,
+        build_forecaster=build_forecaster,
+    )
+    assert check(given) >= 2
