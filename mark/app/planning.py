@@ -51,7 +51,6 @@ def plan_settings(
         offerings=_candidates(supply, counts),
         running=counts,
         slo=supply.slo,
-        overflow=supply.overflow,
         lead_units=settings.policy.lead_min,
     )
     plan, terms = plan_greedy(request), scores(request)

@@ -66,7 +66,6 @@ def plan_request(
         offerings=_candidates(policy, refused, {name for name, _ in running}),
         running=running,
         slo=policy.slo,
-        overflow=policy.overflow,
         lead_units=policy.lead_units,
         ready_history=known.ready_history,
         recent_rps=seen.recent_rps,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mark.domain.demand import Demand, Forecast
 from mark.domain.objective import Slo
-from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.offering import Offering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,6 @@ class PlanRequest:
     offerings: tuple[Offering, ...]
     running: tuple[tuple[str, int], ...]
     slo: Slo
-    overflow: LambdaOffering | None = None
     lead_units: int = 5
     ready_history: tuple[int, ...] = ()
     recent_rps: tuple[float, ...] = ()

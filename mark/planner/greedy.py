@@ -81,8 +81,6 @@ def plan_greedy(request: PlanRequest) -> Plan:
     if rates[tau] > NOTHING_RPS and not any(usable):
         raise PlanInfeasible(_why_infeasible(request, float(rates[tau])))
     offerings = _by_name(request)
-    running = dict(request.running)
-    there = np.array([max(0, running.get(item.name, 0)) for item in offerings], dtype=np.int64)
     unit_h = request.forecast.unit_s / 3600.0
     first, new, kept = _take_instances(
         rates.copy(),
@@ -91,7 +89,7 @@ def plan_greedy(request: PlanRequest) -> Plan:
         np.array([item.usd_per_hour * unit_h for item in offerings]),
         # A refused offering is launched only where nothing else can be: it may be had again by then.
         np.array([math.inf if item.name in request.refused else item.launch_usd for item in offerings]),
-        there,
+        _running(request, offerings),
     )
     counts = tuple(
         PlannedCount(
@@ -219,6 +217,11 @@ def _required(request: PlanRequest) -> tuple[Floats, int]:
 
 def _by_name(request: PlanRequest) -> tuple[Offering, ...]:
     return tuple(sorted(request.offerings, key=lambda item: item.name))
+
+
+def _running(request: PlanRequest, offerings: tuple[Offering, ...]) -> Ints:
+    running = dict(request.running)
+    return np.array([max(0, running.get(item.name, 0)) for item in offerings], dtype=np.int64)
 
 
 def _why_infeasible(request: PlanRequest, rate_rps: float) -> str:
