@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
 
-MOST_STRESS = 100_000.0
+MOST_STRESS = 1_000_000.0
 """Beyond it an instance of the calmest pool would not outlive its own boot."""
 
 
