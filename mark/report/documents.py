@@ -15,7 +15,9 @@ def simulate_document(runs: Sequence[ComparedRun]) -> dict[str, Any]:
 
 
 def _run_object(run: ComparedRun) -> dict[str, Any]:
-    result = run.result
+    result, served = run.result, run.result.served
+    finished = served.total - served.in_flight
+    answered = finished - served.shed
     return {
         "policy": result.policy,
         "market": result.market,
@@ -31,13 +33,13 @@ def _run_object(run: ComparedRun) -> dict[str, Any]:
         "slo": {
             "latency_ms": _milliseconds(result.slo.latency_s),
             "target": _finite(result.slo.target),
-            "attained": _finite(result.attained),
+            "attained": _finite(result.attained) if finished else None,
         },
         "latency_ms": {
-            "mean": _milliseconds(result.latency.mean_s),
-            "p50": _milliseconds(result.latency.p50_s),
-            "p95": _milliseconds(result.latency.p95_s),
-            "p99": _milliseconds(result.latency.p99_s),
+            "mean": _milliseconds(result.latency.mean_s) if answered else None,
+            "p50": _milliseconds(result.latency.p50_s) if answered else None,
+            "p95": _milliseconds(result.latency.p95_s) if answered else None,
+            "p99": _milliseconds(result.latency.p99_s) if answered else None,
         },
         "served": _served_object(run),
         "cold_start_rate": _finite(result.cold_start_rate),

@@ -279,6 +279,9 @@ class _Run:
         spot = self._scenario.market == Market.SPOT.value
         if spot and policy.offerings and not any(o.market is Market.SPOT for o in policy.offerings):
             notes.append("rents on demand in either market: the real thing does not use spot instances")
+        served = self._engine.served()
+        if served.total == served.in_flight + served.shed:
+            notes.append("no request was answered: there is no latency, and nothing to attain")
         if self._start_s < UNIT_S:
             notes.append("no load is known before the run: nothing is running when it starts")
         return tuple(notes)

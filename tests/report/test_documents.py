@@ -65,3 +65,10 @@ def test_cost_over_bound_is_serving_over_bound() -> None:
     assert ComparedRun(result=RUN.result, bound_usd=serving / 2).cost_over_bound == 2.0
     assert ComparedRun(result=RUN.result, bound_usd=0.0).cost_over_bound is None
     assert ComparedRun(result=RUN.result).cost_over_bound is None
+
+
+def test_a_run_without_answers_has_no_latency_and_attains_nothing() -> None:
+    nothing = Served(instance=0, standby=0, lambda_=0, shed=0, in_flight=3)
+    (run,) = simulate_document([fake_run(served=nothing)])["runs"]
+    assert run["slo"]["attained"] is None
+    assert set(run["latency_ms"].values()) == {None}
