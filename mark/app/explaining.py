@@ -52,7 +52,9 @@ def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_j
         show_json(_document(header, reading, found))
         return
     show(
-        f"{header.policy.name}: minutes 0 to {_minutes(reading):.0f}, {reading.ticks:,} ticks",
+        f"{header.policy.name} on {header.trace}, {header.model}, {header.market}; "
+        f"forecast by {header.forecaster}, routed by {header.dispatch.routing.value}",
+        f"minutes 0 to {_minutes(reading):.0f}, {reading.ticks:,} ticks",
         _law(found, reading),
         "",
     )
@@ -253,6 +255,11 @@ def _document(header: Header, reading: Reading, found: Sequence[Deviation]) -> d
     """The document of `mark explain --json` (docs/json.md)."""
     return {
         "policy": header.policy.name,
+        "model": header.model,
+        "trace": header.trace,
+        "market": header.market,
+        "forecaster": header.forecaster,
+        "dispatch": header.dispatch.routing.value,
         "seed": header.seed,
         "catalogue": header.catalogue,
         "duration_min": _minutes(reading),

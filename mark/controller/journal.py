@@ -8,7 +8,7 @@ a sink's affair (`telemetry`); nothing here reads or writes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +17,7 @@ from mark.controller.planning import KEEP_UNITS, plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
+from mark.dispatch.policy import DispatchPolicy
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView, Instance
@@ -29,12 +30,20 @@ Line = TypeVar("Line")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line. `history` is the last hour before the first tick."""
+    """The first line: what ran on what. `history` is the last hour before the first tick.
+
+    `dispatch` and `forecaster` are the policy's other halves; folding does not need them, a reader does.
+    """
 
     policy: ControllerPolicy
     catalogue: str
     seed: int
     history: Demand
+    dispatch: DispatchPolicy = field(default_factory=DispatchPolicy)
+    forecaster: str = ""
+    model: str = ""
+    trace: str = ""
+    market: str = ""
     version: int = VERSION
 
 

@@ -64,7 +64,7 @@ class Engine:
         self._free = list(range(arrays.FIRST_SLOTS))
         self._accepting: set[int] = set()
         self._used: set[int] = set()
-        self._rows = self._every = np.empty(0, np.int64)
+        self._lists: tuple[Ints, Ints] | None = None
         self._block = np.empty(0)
         self._block_until = start_at
         self._index = 0
@@ -90,13 +90,13 @@ class Engine:
             kernel.show_pace(balance, server, fleet.batch_s[slot])
         self._used.add(slot)
         self._accepting.add(slot)
-        self._relist()
+        self._lists = None
         return slot
 
     def stop_accepting(self, slot: int) -> None:
         """Give this instance no new requests."""
         self._accepting.discard(slot)
-        self._relist()
+        self._lists = None
 
     def will_go(self, slot: int, at: float) -> None:
         """This instance goes at `at`: admit only what it is predicted to finish before."""
@@ -134,7 +134,7 @@ class Engine:
         self._accepting.discard(slot)
         self._used.discard(slot)
         self._free.append(slot)
-        self._relist()
+        self._lists = None
         for arrived_at in lost:
             if redispatch:
                 self._send(float(arrived_at))
@@ -303,6 +303,18 @@ class Engine:
         if self._fleet.batch_s.shape[1] <= max_batch:
             self._fleet = arrays.with_wider_batches(self._fleet, max_batch)
 
-    def _relist(self) -> None:
-        self._rows = np.array(sorted(self._accepting), np.int64)
-        self._every = np.array(sorted(self._used), np.int64)
+    @property
+    def _rows(self) -> Ints:
+        """The slots that accept requests; listed anew only after a change."""
+        return self._listed()[0]
+
+    @property
+    def _every(self) -> Ints:
+        """All slots in use."""
+        return self._listed()[1]
+
+    def _listed(self) -> tuple[Ints, Ints]:
+        if self._lists is None:
+            rows, every = (np.array(sorted(slots), np.int64) for slots in (self._accepting, self._used))
+            self._lists = rows, every
+        return self._lists

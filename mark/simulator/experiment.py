@@ -174,6 +174,11 @@ class Experiment:
             catalogue=f"{self.prices.region} {self.prices.date}",
             seed=self.spec.workload.seed,
             history=tail(setup.history, KEEP_UNITS),
+            dispatch=bundle.dispatch,
+            forecaster=bundle.forecaster,
+            model=self.spec.model.name,
+            trace=self.spec.workload.trace.name,
+            market=self.spec.market.value,
         )
         opened = open_journal(header) if open_journal else nullcontext(_Unwritten())
         with opened as journal:
