@@ -273,6 +273,6 @@ def _reason(
         return f"{required_rps:.4g} requests/s expected: nothing to rent"
     fleet = ", ".join(f"{item.count} {item.offering} ({item.kept} kept)" for item in counts)
     return (
-        f"{required_rps:.4g} requests/s expected, unmet for {terms[0].span_units} units: "
+        f"{required_rps:.4g} requests/s expected, needed for {terms[0].span_units} minutes at least: "
         f"{fleet} carry {capacity_rps:.4g}"
     )
