@@ -2,7 +2,8 @@
 
 Level-triggered: every tick compares what is wanted (the plan), what was requested and what is observed, and orders
 the difference; a lost call or a crash heals at the next tick. It scales up at once and down with patience: an
-instance is drained only when every plan of the cool-down could do without it, and the load just observed can too. Standbys are kept in `standby.py`, the objective is watched in `slo.py`.
+instance is drained only when every plan of the cool-down could do without it, and the load just observed can too.
+Standbys are kept in `standby.py`, the objective is watched in `slo.py`.
 """
 
 from __future__ import annotations
