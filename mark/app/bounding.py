@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from mark.app.settings import Settings
@@ -41,8 +40,7 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
 def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> dict[str, Any]:
     """The document of `mark bound --json` (docs/json.md)."""
     spec = experiment.spec
-    # a run replays whole seconds
-    start_s, end_s = float(math.ceil(spec.workload.start_s)), float(math.floor(spec.workload.end_s))
+    start_s, end_s = spec.workload.whole_seconds
     return {
         "trace": spec.workload.trace.name,
         "model": spec.model.name,

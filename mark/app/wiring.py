@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,7 +68,8 @@ def chosen_workload(settings: Settings) -> Workload:
     if asked.mean_rps is not None:
         trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
     workload = Workload(trace=trace, seed=settings.seed, start_s=asked.start_s, duration_s=asked.duration_s)
-    if math.floor(workload.end_s) <= math.ceil(workload.start_s):
+    first_s, last_s = workload.whole_seconds
+    if last_s <= first_s:
         raise Misconfigured(
             f"a replay needs a whole second, not {workload.duration_s:g} s; give a longer --duration-s"
         )

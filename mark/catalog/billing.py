@@ -18,15 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
-from mark.domain.offering import LambdaOffering
+from mark.domain.offering import SURPLUS_USD_PER_VCPU_HOUR, LambdaOffering
 
 SECONDS_PER_HOUR = 3600.0
 MINIMUM_BILLED_S = 60
 """EC2 Linux: per second, one minute at least per start (EC2 on-demand pricing; MArk section 3)."""
 ROUNDING_S = 1e-6
 """Float noise in a duration that must not round up to another second."""
-SURPLUS_USD_PER_VCPU_HOUR = 0.05
-"""CPU credits beyond the balance in unlimited mode, T2, T3 and T3a, Linux (EC2 on-demand pricing)."""
 
 GP3_USD_PER_GIB_MONTH = 0.08
 """EBS gp3 storage, us-east-1 (EBS pricing)."""

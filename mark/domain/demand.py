@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
@@ -22,6 +23,17 @@ class DemandUnit:
     count: int
     mean_rps: float
     max_rps: float
+
+
+def unit_of_windows(start_at: float, counts: Sequence[int]) -> DemandUnit:
+    """The unit that these windows make up. counts: arrivals of each 5 s window of it, oldest first."""
+    count = sum(counts)
+    return DemandUnit(
+        start_at=start_at,
+        count=count,
+        mean_rps=count / UNIT_S,
+        max_rps=max(counts, default=0) / WINDOW_S,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,17 @@ class Market(StrEnum):
     SPOT = "spot"
 
 
+CREDITED_STARTS_A_DAY = 100
+"""T2 launch credits: so many starts a day, account and region (EC2 user guide)."""
+SURPLUS_USD_PER_VCPU_HOUR = 0.05
+"""CPU credits beyond the balance in unlimited mode, T2, T3 and T3a, Linux (EC2 on-demand pricing)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstCredits:
     """CPU credits of a burstable type (EC2 user guide). One credit is one vCPU at full speed for one minute.
 
-    `launch_credits` come with every start (T2, 100 credited starts a day, account and region); `unlimited`
+    `launch_credits` come with every start (T2, CREDITED_STARTS_A_DAY of them); `unlimited`
     bills what is used beyond the balance at `surplus_usd_per_vcpu_hour` instead of slowing to `baseline`.
     """
 
@@ -32,7 +38,7 @@ class BurstCredits:
     launch_credits: float = 0.0
     keeps_when_stopped: bool = False
     unlimited: bool = False
-    surplus_usd_per_vcpu_hour: float = 0.05
+    surplus_usd_per_vcpu_hour: float = SURPLUS_USD_PER_VCPU_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

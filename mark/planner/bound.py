@@ -34,7 +34,7 @@ from scipy.sparse import coo_array
 
 from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
-from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.offering import CREDITED_STARTS_A_DAY, LambdaOffering, Offering
 from mark.domain.times import CloudTimes, LognormalTime
 
 MINUTE_S = 60
@@ -44,8 +44,6 @@ worth little. On a day of bursty traffic cells of 10 s raise the floor by half a
 """
 ONE_PERCENT = -2.3263478740408408
 """The standard normal's 1 % point: boots in the floor are as short as one in a hundred."""
-CREDITED_STARTS_A_DAY = 100
-"""T2 launch credits: so many starts a day, account and region (EC2 user guide)."""
 
 Floats = NDArray[np.float64]
 

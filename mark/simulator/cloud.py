@@ -19,7 +19,7 @@ import numpy as np
 
 from mark.domain.costs import InstanceUsage
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.offering import Market, Offering
+from mark.domain.offering import CREDITED_STARTS_A_DAY, Market, Offering
 from mark.domain.orders import (
     Drain,
     Fact,
@@ -37,8 +37,6 @@ from mark.simulator.engine import Engine
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.rng import stream
 
-CREDITED_STARTS = 100
-"""Starts with T2 launch credits a day, account and region (EC2 user guide)."""
 NEVER = float("inf")
 
 
@@ -233,7 +231,7 @@ class SimulatedCloud:
     def _credit_start(self, now: float) -> bool:
         """Whether this start still gets launch credits: an account has so many a day."""
         self._credited = [at for at in self._credited if at > now - 86400.0]
-        if len(self._credited) >= CREDITED_STARTS:
+        if len(self._credited) >= CREDITED_STARTS_A_DAY:
             return False
         self._credited.append(now)
         return True

@@ -19,7 +19,7 @@ from mark.controller.bundles import PolicyBundle
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
 from mark.controller.state import Decision, Observation
 from mark.domain.costs import BillLine
-from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
+from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
 from mark.domain.fleet import FleetView
 from mark.domain.objective import ModelSpec
 from mark.domain.offering import Market, Offering
@@ -52,12 +52,13 @@ class Scenario:
     @property
     def start_s(self) -> float:
         """First second of the run."""
-        return float(math.ceil(self.workload.start_s))
+        return self.workload.whole_seconds[0]
 
     @property
     def duration_s(self) -> float:
         """Whole seconds of the run."""
-        return float(math.floor(self.workload.end_s) - math.ceil(self.workload.start_s))
+        start_s, end_s = self.workload.whole_seconds
+        return end_s - start_s
 
 
 def replay(
@@ -94,13 +95,7 @@ class _Plane:
             return None
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
         windows = self._engine.window_counts(start_at, start_at + UNIT_S)
-        count = int(windows.sum())
-        return DemandUnit(
-            start_at=start_at,
-            count=count,
-            mean_rps=count / UNIT_S,
-            max_rps=float(windows.max()) / WINDOW_S,
-        )
+        return unit_of_windows(start_at, windows.tolist())
 
     def slo_window(self) -> SloWindow | None:
         window = self._engine.slo_window()

@@ -59,6 +59,11 @@ class Workload:
         self._kept: OrderedDict[int, Floats] = OrderedDict()
 
     @property
+    def whole_seconds(self) -> tuple[float, float]:
+        """First and last instant of the whole seconds in it: what a run replays."""
+        return float(math.ceil(self.start_s)), float(math.floor(self.end_s))
+
+    @property
     def duration_s(self) -> float:
         """Seconds that are replayed."""
         return self.end_s - self.start_s

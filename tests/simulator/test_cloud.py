@@ -9,7 +9,7 @@ import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.fleet import InstanceState, Role
-from mark.domain.offering import BurstCredits, Market, Offering
+from mark.domain.offering import CREDITED_STARTS_A_DAY, BurstCredits, Market, Offering
 from mark.domain.orders import (
     Drain,
     Launch,
@@ -21,7 +21,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.domain.times import CloudTimes
-from mark.simulator.cloud import CREDITED_STARTS, SimulatedCloud
+from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.compiled import Kernel
 from mark.simulator.engine import Engine
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
@@ -232,17 +232,17 @@ def test_credits_at_the_second_start(kernel: Kernel, keeps: bool, launch_credits
 
 def test_an_account_has_a_hundred_credited_starts_a_day(world: World) -> None:
     world.cloud.prewarmed = True
-    world.launch(SLEEPER, CREDITED_STARTS + 3)
+    world.launch(SLEEPER, CREDITED_STARTS_A_DAY + 3)
 
     def granted() -> int:
         slots = [machine.slot for machine in world.cloud._machines.values()]
         servers = world.engine._fleet.servers
         return sum(float(servers[slot].balance) == 30.0 for slot in slots if slot is not None)
 
-    assert granted() == CREDITED_STARTS
+    assert granted() == CREDITED_STARTS_A_DAY
     world.to(86_401.0)
     world.launch(SLEEPER)
-    assert granted() == CREDITED_STARTS + 1
+    assert granted() == CREDITED_STARTS_A_DAY + 1
 
 
 def test_a_scripted_interruption_takes_its_share_after_its_notice(kernel: Kernel) -> None:
