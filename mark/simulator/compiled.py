@@ -24,7 +24,7 @@ from mark.simulator import kernel, kernel_lambda, kernel_tally
 
 config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
-"""Inlined into one function, arrays are handed on without counting references: three times as fast."""
+"""Inlined into one function, arrays are handed on without counting references, which took most of the time."""
 _DECISIONS = (bouncer, batcher, credit_rules, objective, overflow, routing)
 
 
