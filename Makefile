@@ -12,7 +12,7 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch
-	$(BIN)/pip install -q -c constraints.txt -e '.[lstm,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[lstm,models,dev]'
 	touch $@
 
 demo: setup

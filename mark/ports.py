@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from mark.domain.clock import ClockAnchor
+from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit, Forecast
 from mark.domain.fleet import FleetView
+from mark.domain.member import Member
 from mark.domain.orders import Fact, Order, SloWindow
+from mark.domain.tensor import TensorSpec
+from mark.domain.traffic import GatewayReport
 
 
 class Clock(Protocol):
@@ -26,7 +31,11 @@ class Cloud(Protocol):
         ...
 
     def facts(self) -> Sequence[Fact]:
-        """What happened since the last call (interruption notices, refused launches)."""
+        """What happened since the last call (interruption notices, refused launches).
+
+        Asking again says that the facts given before were written down; those of a controller that crashed before
+        it wrote are given to the next one.
+        """
         ...
 
     def submit(self, order: Order) -> None:
@@ -79,3 +88,117 @@ class ForecasterFactory(Protocol):
     """What a forecaster's name loads: an entry point of `mark.forecasters`, or `module:attribute`."""
 
     def __call__(self, setup: ForecasterSetup) -> Forecaster: ...
+
+
+class Membership(Protocol):
+    """The agents of one model, as the controller sees them."""
+
+    def members(self) -> Sequence[Member]:
+        """Agents that announced themselves lately, by instance id."""
+        ...
+
+    def drain(self, instances: Sequence[str]) -> None:
+        """Ask these to take no new requests and to leave when their last one is answered."""
+        ...
+
+
+class Ledger(Protocol):
+    """Where the fleet's transitions are written down, for the bill."""
+
+    def note(self, transition: Transition) -> None:
+        """Write it down once, however often it is told."""
+        ...
+
+
+class GatewayLink(Protocol):
+    """What a gateway asks of the store. RetryLater where it is away: the gateway goes on with its last view."""
+
+    async def members_version(self) -> int:
+        """Rises with each change of the members; cheap to ask."""
+        ...
+
+    async def members(self) -> Sequence[Member]: ...
+
+    async def clock(self) -> ClockAnchor: ...
+
+    async def report(self, report: GatewayReport) -> None: ...
+
+
+class AgentLink(Protocol):
+    """What an agent asks of the store. RetryLater where it is away: the agent goes on serving."""
+
+    async def announce(self, member: Member) -> bool:
+        """Say that it is there (and again each second); whether it shall drain."""
+        ...
+
+    async def leave(self, instance: str) -> None: ...
+
+    async def clock(self) -> ClockAnchor: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferRequest:
+    """One request's bytes as the client sent them.
+
+    `header_length` is OIP v2's Inference-Header-Content-Length where binary tensors follow the JSON, else 0.
+    """
+
+    path: str
+    content_type: str
+    body: bytes
+    header_length: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferReply:
+    """One answer's bytes; `header_length` as in the request. `status` is HTTP's."""
+
+    status: int
+    content_type: str
+    body: bytes
+    header_length: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverflowReply:
+    """What Lambda answered, what it was billed for (GiB seconds), and whether it started cold."""
+
+    reply: InferReply
+    gib_s: float
+    cold: bool
+
+
+class Overflow(Protocol):
+    """Lambda as gateways see it."""
+
+    async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
+        """Call it. RetryLater where it throttles or cannot be reached."""
+        ...
+
+
+class Backend(Protocol):
+    """What answers batches behind an agent."""
+
+    async def start(self) -> None:
+        """Load the model, or wait until its server is ready. Misconfigured where it never will be."""
+        ...
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        """Answer a batch, in its order. A request that is wrong gets a 4xx of its own and harms no other."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class PythonModel(Protocol):
+    """A model that runs in the agent's own process: a user's class needs no more than this."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]: ...
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]: ...
+
+    def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer a batch. inputs, outputs: numpy arrays by tensor name, the batch first."""
+        ...

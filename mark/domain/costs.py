@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from mark.domain.fleet import Role
+
+Ec2State = Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """An instance entered an EC2 state at `at` (service time): what live usage is computed from."""
+
+    instance: str
+    model: str
+    offering: str
+    role: Role
+    state: Ec2State
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

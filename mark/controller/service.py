@@ -1,0 +1,74 @@
+"""A live service as one value: its models, each with objective, dispatch, offerings, overflow and backend.
+
+`mark up` or a rollout writes it into the store; gateways, agents and handlers read it there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.errors import unknown
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.tensor import TensorSpec
+
+BackendKind = Literal["emulated", "python", "oip", "tf-serving", "invocations"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSpec:
+    """What runs the model behind an agent.
+
+    `emulated` takes the time that the offering's profile states and answers zeros: an emulated time, named so.
+    `python` loads `target`, a `module:attribute` or `path/file.py:Name`, whose call gives an object with
+    `predict` (see `mark.ports.PythonModel`). The other three are servers at the URL `target`.
+    """
+
+    kind: BackendKind
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """One model of a service. `offerings`: all it may run on, fallbacks and standbys included."""
+
+    model: ModelSpec
+    slo: Slo
+    dispatch: DispatchPolicy
+    offerings: tuple[Offering, ...]
+    backend: BackendSpec
+    overflow: LambdaOffering | None = None
+    function: str = ""
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    variants: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def name(self) -> str:
+        """The model's name, which is also the name of its SageMaker endpoint."""
+        return self.model.name
+
+    def offering(self, name: str) -> Offering:
+        """The offering of that name; Misconfigured where there is none."""
+        for offering in self.offerings:
+            if offering.name == name:
+                return offering
+        raise unknown("offering", name, [offering.name for offering in self.offerings])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSpec:
+    """A service: its name, models, and the seed of whatever is drawn."""
+
+    name: str
+    models: tuple[ServedModel, ...]
+    seed: int = 0
+
+    def served(self, name: str) -> ServedModel:
+        """The model of that name; Misconfigured where there is none."""
+        for model in self.models:
+            if model.name == name:
+                return model
+        raise unknown("model", name, [model.name for model in self.models])

@@ -1,0 +1,43 @@
+"""A service's clock: the wall's, or one that moves faster, or stands still until the load comes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockAnchor:
+    """At `wall_at` (epoch seconds) the service's clock shows `service_at`.
+
+    From then on it moves `speed` times as fast as the wall, 0 to stand still, until `until_wall`; afterwards as
+    fast as the wall. The default anchor is the wall's own clock. Ticks, boots, notices, billing and forecasts
+    follow it; service times, objectives and deadlines never do.
+    """
+
+    wall_at: float = 0.0
+    service_at: float = 0.0
+    speed: float = 1.0
+    until_wall: float = math.inf
+
+    def service_time(self, wall: float) -> float:
+        """What the service's clock shows at `wall`."""
+        fast_s = max(0.0, min(wall, self.until_wall) - self.wall_at)
+        plain_s = max(0.0, wall - max(self.until_wall, self.wall_at))
+        return self.service_at + fast_s * self.speed + plain_s
+
+    def wall_time(self, service: float) -> float:
+        """When the service's clock will show, or showed, `service`; infinite while it stands still."""
+        ahead_s = service - self.service_at
+        if ahead_s <= 0:
+            return self.wall_at
+        fast_s = max(0.0, self.until_wall - self.wall_at)
+        if ahead_s <= fast_s * self.speed:
+            return self.wall_at + ahead_s / self.speed
+        if math.isinf(self.until_wall):
+            return math.inf
+        return self.wall_at + fast_s + (ahead_s - fast_s * self.speed)
+
+    def speed_at(self, wall: float) -> float:
+        """How fast it moves at `wall`."""
+        return self.speed if wall < self.until_wall else 1.0

@@ -1,0 +1,40 @@
+"""What agents say of themselves: who serves what, where, and how fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mark.domain.fleet import Role
+
+
+class MemberState(StrEnum):
+    """starting -> ready -> draining; an agent whose last request is answered leaves."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One agent as it announced itself.
+
+    `host`, `port`: where it takes frames. `batch_s`: seconds that a batch of 1, 2, ... `max_batch` takes now, as
+    measured (the profile's at first). `gone_at`: service time after which a spot notice takes it away.
+    `epoch` counts its starts: frames of an earlier life are void.
+    """
+
+    instance: str
+    model: str
+    offering: str
+    role: Role
+    host: str
+    port: int
+    state: MemberState
+    max_batch: int
+    batch_s: tuple[float, ...]
+    capacity_rps: float
+    gone_at: float | None = None
+    credits: float | None = None
+    epoch: int = 0

@@ -1,0 +1,52 @@
+"""What gateways report: arrivals by window, answers by who gave them, and what Lambda was used for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LATENCY_BIN_S = 0.001
+LATENCY_BINS = 4000
+"""Latencies are counted in bins of a millisecond; the last one holds all above 4 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTraffic:
+    """What one gateway saw of one model since its last report, but for the gauges at the end.
+
+    arrivals: (window's number, requests), the number being service time // WINDOW_S. instance, standby, lambda_:
+    requests answered by each; late: how many of those missed the objective; shed: refused. latency_counts:
+    (bin, requests). invocations: Lambda calls, warm-up pings not counted; cold: cold starts among them; gib_s:
+    what they were billed for, in real seconds. lambda_in_flight, lambda_warm: calls under way, and environments
+    that are believed warm, now.
+    """
+
+    model: str
+    arrivals: tuple[tuple[int, int], ...] = ()
+    instance: int = 0
+    standby: int = 0
+    lambda_: int = 0
+    late: int = 0
+    shed: int = 0
+    failed: int = 0
+    redispatched: int = 0
+    latency_counts: tuple[tuple[int, int], ...] = ()
+    latency_sum_s: float = 0.0
+    invocations: int = 0
+    cold: int = 0
+    gib_s: float = 0.0
+    lambda_in_flight: int = 0
+    lambda_warm: int = 0
+
+    @property
+    def answered(self) -> int:
+        """Requests that got an answer from a model."""
+        return self.instance + self.standby + self.lambda_
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayReport:
+    """One report; `sequence` rises by one, so that a report sent twice is counted once."""
+
+    gateway: str
+    sequence: int
+    models: tuple[ModelTraffic, ...]
