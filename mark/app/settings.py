@@ -2,7 +2,8 @@
 
 Flags override the file, the file overrides the defaults; all are validated together, so an error names the flag
 or the file's key that is wrong. Paths in a file count from the file's folder, paths in flags from the working
-directory. This is the only module of `mark` that reads the environment: where the cache lives.
+directory. This is the only module of `mark` that reads the environment: where the cache and the state of live
+services are kept.
 """
 
 from __future__ import annotations
@@ -11,58 +12,21 @@ import os
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from mark.dispatch.policy import Late, Routing
+from mark.app.setting_parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share
+from mark.app.setting_service import ObjectiveSettings, OfferingSettings, ServiceSettings
+from mark.dispatch.policy import Routing
 from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 
-Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-PositiveInt = Annotated[int, Field(gt=0)]
-NotNegativeInt = Annotated[int, Field(ge=0)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ObjectiveSettings(_Part):
-    """What is promised. What is left out is the model's own objective."""
-
-    latency_ms: Positive | None = Field(None, description="A request is in time when it is answered within this.")
-    target: Share | None = Field(None, description="Share of the requests that must be in time.")
-    mean_latency_ms: Positive | None = Field(
-        None, description="Mean latency that a plan may reach at most; half of latency_ms when left out."
-    )
-    late: Late = Field(
-        Late.SERVE, description="A request that nobody can serve in time is served late, or shed with a 503."
-    )
-
-
-class OfferingSettings(_Part):
-    """What may be rented."""
-
-    types: tuple[str, ...] = Field(
-        (), description="Instance types to choose from; empty takes all that have a profile and can serve."
-    )
-    overflow: bool = Field(True, description="Whether Lambda takes what the instances cannot serve in time.")
-    standby_type: str | None = Field(
-        None,
-        description="Type of the standbys; left out, the cheapest burstable type that can serve, or any type.",
-    )
-    standby_share: float = Field(
-        0.5, ge=0, le=1, description="Share of the planned capacity that standbys can bridge on spot; 0 for none."
-    )
-
-
-class TraceSettings(_Part):
+class TraceSettings(Part):
     """The load that is replayed (docs/traces.md)."""
 
     file: Path | None = Field(None, description="Trace file: rates, arrival instants or an ALB access log.")
@@ -73,7 +37,7 @@ class TraceSettings(_Part):
     duration_s: Positive | None = Field(None, description="How long the replay lasts; to the end when left out.")
 
 
-class InterruptSettings(_Part):
+class InterruptSettings(Part):
     """A scripted loss of spot instances."""
 
     at_min: NotNegative = Field(description="Minute of the run at which the notices come.")
@@ -81,7 +45,7 @@ class InterruptSettings(_Part):
     offering: str = Field("", description="Only of this offering, such as c5.large:spot; empty for all.")
 
 
-class RefusalSettings(_Part):
+class RefusalSettings(Part):
     """A time in which launches are refused."""
 
     from_min: NotNegative = Field(description="First minute of the run.")
@@ -89,7 +53,7 @@ class RefusalSettings(_Part):
     offering: str = Field("", description="Only of this offering, such as c5.large:spot; empty for all.")
 
 
-class LateBootSettings(_Part):
+class LateBootSettings(Part):
     """A time in which boots take longer."""
 
     from_min: NotNegative = Field(description="First minute of the run.")
@@ -97,7 +61,7 @@ class LateBootSettings(_Part):
     factor: Positive = Field(description="How many times as long a boot takes.")
 
 
-class FaultSettings(_Part):
+class FaultSettings(Part):
     """What goes wrong in a replay."""
 
     stress: NotNegative = Field(
@@ -108,7 +72,7 @@ class FaultSettings(_Part):
     late_boots: tuple[LateBootSettings, ...] = Field((), description="Times in which boots take longer.")
 
 
-class MonitorSettings(_Part):
+class MonitorSettings(Part):
     """The SLO monitor: after a window that missed the objective it launches instances at once."""
 
     requests: PositiveInt = Field(1000, description="A window ends after so many requests, or after `seconds`.")
@@ -120,13 +84,13 @@ class MonitorSettings(_Part):
     )
 
 
-class StandbySettings(_Part):
+class StandbySettings(Part):
     """Stopped instances that bridge spot interruptions."""
 
     max_count: NotNegativeInt = Field(200, description="Standbys that are kept at most.")
 
 
-class OverflowSettings(_Part):
+class OverflowSettings(Part):
     """Lambda's quotas and size. They hold for every policy that uses Lambda, since the account is the same."""
 
     concurrency: PositiveInt = Field(1000, description="Calls that run at once at most (the account's quota).")
@@ -136,14 +100,14 @@ class OverflowSettings(_Part):
     )
 
 
-class ManagedSettings(_Part):
+class ManagedSettings(Part):
     """The price premium of managed endpoints (sagemaker) over plain instances."""
 
     cpu: Positive = Field(1.2, description="Times the price of types without an accelerator.")
     gpu: Positive = Field(1.4, description="Times the price of types with an accelerator.")
 
 
-class PolicySettings(_Part):
+class PolicySettings(Part):
     """How our own policies (mark, greedy-oracle) decide. Baselines stay as they are."""
 
     lead_min: int = Field(
@@ -162,7 +126,7 @@ class PolicySettings(_Part):
     managed: ManagedSettings = Field(ManagedSettings(), description="Price premium of managed endpoints.")
 
 
-class Settings(_Part):
+class Settings(Part):
     """All settings: the content of mark.yaml."""
 
     model: str | None = Field(None, description="The model that is served; `mark models` lists them.")
@@ -188,6 +152,7 @@ class Settings(_Part):
     faults: FaultSettings = Field(FaultSettings(), description="What goes wrong in a replay.")
     seed: int = Field(0, ge=0, description="Seed of all that is drawn; the same seed gives the same figures.")
     out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")
+    service: ServiceSettings = Field(ServiceSettings(), description="The live service that `mark up` starts.")
 
 
 def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> Settings:
@@ -213,6 +178,14 @@ def cache_dir(environment: Mapping[str, str] = os.environ) -> Path:
         return Path(environment["MARK_CACHE"]).expanduser()
     base = environment.get("XDG_CACHE_HOME")
     return Path(base).expanduser() / "mark" if base else Path.home() / ".cache" / "mark"
+
+
+def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where live services keep sockets, logs and what they are: $MARK_STATE, or mark under $XDG_STATE_HOME."""
+    if environment.get("MARK_STATE"):
+        return Path(environment["MARK_STATE"]).expanduser()
+    base = environment.get("XDG_STATE_HOME")
+    return Path(base).expanduser() / "mark" if base else Path.home() / ".local" / "state" / "mark"
 
 
 def _read(config: Path) -> dict[str, Any]:

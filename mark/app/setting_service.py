@@ -1,0 +1,108 @@
+"""Settings of what is promised, what may be rented, and of the live service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mark.app.setting_parts import Part, Positive, PositiveInt, Share
+from mark.dispatch.policy import Late, Routing
+from mark.domain.offering import Market
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+ServiceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+
+
+class ObjectiveSettings(Part):
+    """What is promised. What is left out is the model's own objective."""
+
+    latency_ms: Positive | None = Field(None, description="A request is in time when it is answered within this.")
+    target: Share | None = Field(None, description="Share of the requests that must be in time.")
+    mean_latency_ms: Positive | None = Field(
+        None, description="Mean latency that a plan may reach at most; half of latency_ms when left out."
+    )
+    late: Late = Field(
+        Late.SERVE, description="A request that nobody can serve in time is served late, or shed with a 503."
+    )
+
+
+class OfferingSettings(Part):
+    """What may be rented."""
+
+    types: tuple[str, ...] = Field(
+        (), description="Instance types to choose from; empty takes all that have a profile and can serve."
+    )
+    overflow: bool = Field(True, description="Whether Lambda takes what the instances cannot serve in time.")
+    standby_type: str | None = Field(
+        None,
+        description="Type of the standbys; left out, the cheapest burstable type that can serve, or any type.",
+    )
+    standby_share: float = Field(
+        0.5, ge=0, le=1, description="Share of the planned capacity that standbys can bridge on spot; 0 for none."
+    )
+
+
+class BackendSettings(Part):
+    """What runs the model behind an agent."""
+
+    kind: Literal["emulated", "python", "oip", "tf-serving", "invocations"] = Field(
+        "emulated",
+        description="emulated takes the time that the profile states and answers zeros; python loads a class; "
+        "the others are servers that speak the Open Inference Protocol v2, TF Serving's REST or /invocations.",
+    )
+    target: str = Field("", description="module:attribute or path/file.py:Name for python, else the server's URL.")
+
+
+class ServedSettings(Part):
+    """One model of the service. What is left out is taken from the top of the file."""
+
+    model: str = Field(description="The model; `mark models` lists those that are shipped.")
+    backend: BackendSettings = Field(BackendSettings(), description="What runs it.")
+    objective: ObjectiveSettings | None = Field(None, description="What is promised for it.")
+    market: Market | None = Field(None, description="How its instances are bought.")
+    offerings: OfferingSettings | None = Field(None, description="What may be rented for it.")
+    profiles: tuple[str, ...] | None = Field(None, description="Its latency profiles: files or shipped sets.")
+    policy_name: str | None = Field(None, description="Its policy; `mark policies` lists them.")
+    forecaster: str | None = Field(None, description="Replaces its policy's forecaster.")
+    dispatch: Routing | None = Field(None, description="Replaces its policy's rule that routes requests.")
+    expected_rps: Positive | None = Field(
+        None, description="Load to start with where no trace says what came before; 10 when left out."
+    )
+
+
+class AwsSettings(Part):
+    """The AWS that the service rents from."""
+
+    region: str = Field("us-east-1", description="Region.")
+    max_usd_per_hour: Positive | None = Field(
+        None, description="No launch that would take the fleet's price above this; no limit when left out."
+    )
+
+
+class ServiceSettings(Part):
+    """The live service on this machine."""
+
+    name: ServiceName = Field("mark", description="Its name: several services may run side by side.")
+    serve: tuple[ServedSettings, ...] = Field(
+        (),
+        description="Its models; empty takes `model`, or without one inception-v3 (emulated) and digits (torch).",
+    )
+    host: str = Field("127.0.0.1", description="Where the gateway listens; beyond loopback a token is required.")
+    port: Port | None = Field(None, description="The gateway's port; left out, 8080 or a free one; 0 a free one.")
+    status_port: Port | None = Field(None, description="The status page's port; left out, 8090 or a free one.")
+    gateways: PositiveInt = Field(1, description="Gateway processes on the one port.")
+    controllers: PositiveInt = Field(2, description="Controller processes: one acts, the others wait.")
+    store: str | None = Field(
+        None,
+        description="URL of a Redis or Valkey (redis://, rediss://, redis+cluster://, rediss+cluster://); "
+        "an embedded one when left out.",
+    )
+    token_file: Path | None = Field(
+        None, description="File with the bearer token that clients must send; none is asked for on loopback."
+    )
+    tls_certificate: Path | None = Field(None, description="Certificate chain (PEM) of gateway and status page.")
+    tls_key: Path | None = Field(None, description="Its private key (PEM).")
+    stress: float = Field(1.0, ge=0, description="Multiplies the hazard of drawn spot interruptions.")
+    aws: AwsSettings = Field(AwsSettings(), description="The AWS that the service rents from.")
