@@ -1,0 +1,41 @@
+"""Trains the transformer and writes its weights: `python -m models.transformer.train`, under a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from models.training import fit, repeatable
+from models.transformer import WEIGHTS
+from models.transformer.evaluate import report
+from models.transformer.network import Network
+from models.transformer.sentences import LEARNED, LEARNED_SEED, sentences
+from models.transformer.words import encode
+from models.weights import save_weights
+
+EPOCHS = 10
+
+
+def train(path: Path = WEIGHTS, *, seed: int = LEARNED_SEED, count: int = LEARNED, epochs: int = EPOCHS) -> None:
+    """Learn from generated sentences and write the weights to `path`."""
+    texts, labels = sentences(seed, count)
+    words, truth = torch.from_numpy(np.stack([encode(text) for text in texts])), torch.tensor(labels)
+    with repeatable(seed):
+        network = Network()
+        fit(
+            network,
+            lambda rows: nn.functional.cross_entropy(network(words[rows]), truth[rows]),
+            count,
+            epochs=epochs,
+            batch=64,
+            learning_rate=4e-3,
+        )
+    save_weights(path, network)
+
+
+if __name__ == "__main__":
+    train()
+    report()
