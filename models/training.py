@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Make torch's random numbers follow `seed`, its sums one order; its own settings are found again afterwards."""
+    """Torch's random numbers follow `seed`, its sums one order; its settings are found again afterwards."""
     threads = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -14,29 +14,11 @@ LENGTH = 24
 SUBJECTS = ["service", "answer", "reply", "invoice", "support", "update", "report", "gateway", "search", "upload"]
 GOOD = ["fast", "clear", "helpful", "reliable", "cheap", "friendly", "correct", "pleasant", "quick", "stable"]
 BAD = ["slow", "confusing", "useless", "flaky", "dear", "rude", "wrong", "annoying", "late", "broken"]
-GLUE = [
-    "the",
-    "this",
-    "our",
-    "is",
-    "was",
-    "seems",
-    "feels",
-    "not",
-    "never",
-    "hardly",
-    "and",
-    "but",
-    "although",
-    ",",
-    ".",
-    "very",
-    "quite",
-    "really",
-    "at",
-    "all",
-]
-_NUMBER = {word: number for number, word in enumerate(sorted({*SUBJECTS, *GOOD, *BAD, *GLUE}), start=2)}
+GLUE = ["the", "this", "our", "is", "was", "seems", "feels", "not", "never", "hardly", "and", "but", "although"]
+MARKS_AND_STRESS = [",", ".", "very", "quite", "really", "at", "all"]
+_NUMBER = {
+    word: number for number, word in enumerate(sorted({*SUBJECTS, *GOOD, *BAD, *GLUE, *MARKS_AND_STRESS}), start=2)
+}
 WORDS = len(_NUMBER) + 2
 """0 fills up, 1 is any other word."""
 
