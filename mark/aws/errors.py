@@ -1,0 +1,166 @@
+"""One table of AWS error codes: what each means to the caller (see mark/domain/errors.py).
+
+No code means PlanInfeasible: that is the planner's word. A code that is not in the table is judged by its HTTP
+status: 429 and 5xx pass, the rest is a mistake of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
+
+from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
+
+_RETRY_LATER = (
+    "EC2ThrottledException",
+    "IncorrectInstanceState",  # a pending instance cannot stop yet, a stopping one cannot start yet
+    "IncorrectState",
+    "InternalError",
+    "InternalException",
+    "InternalFailure",
+    "InternalServiceError",
+    "OperationAborted",
+    "OverLimit",
+    "PriorRequestNotComplete",
+    "ProvisionedThroughputExceededException",
+    "QueueDeletedRecently",
+    "AWS.SimpleQueueService.QueueDeletedRecently",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "RequestTimeout",
+    "RequestTimeoutException",
+    "ServerInternal",
+    "ServiceException",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "TooManyRequestsException",
+    "TransactionInProgressException",
+    "Unavailable",
+)
+_NO_CAPACITY = (
+    "InstanceLimitExceeded",
+    "InsufficientCapacity",
+    "InsufficientHostCapacity",
+    "InsufficientInstanceCapacity",
+    "InsufficientReservedInstanceCapacity",
+    "MaxSpotFleetRequestCountExceeded",
+    "MaxSpotInstanceCountExceeded",
+    "SpotMaxPriceTooLow",
+    "UnfulfillableCapacity",
+    "Unsupported",
+    "VcpuLimitExceeded",
+)
+_ALREADY_DONE = (
+    "EntityAlreadyExists",
+    "IdempotentParameterMismatch",  # this token launched before: what it launched is there
+    "InvalidInstanceID.NotFound",
+    "InvalidLaunchTemplateName.AlreadyExistsException",
+    "InvalidPermission.Duplicate",
+    "QueueAlreadyExists",
+    "QueueNameExists",
+    "ResourceConflictException",
+)
+_MISCONFIGURED = (
+    "AccessDenied",
+    "AccessDeniedException",
+    "AuthFailure",
+    "AWS.SimpleQueueService.NonExistentQueue",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAMIID.NotFound",
+    "InvalidAction",
+    "InvalidClientTokenId",
+    "InvalidLaunchTemplateId.NotFound",
+    "InvalidLaunchTemplateName.NotFoundException",
+    "InvalidParameterCombination",
+    "InvalidParameterValue",
+    "InvalidParameterValueException",
+    "InvalidSubnetID.NotFound",
+    "MissingAuthenticationToken",
+    "NoSuchEntity",
+    "OptInRequired",
+    "QueueDoesNotExist",
+    "RequestEntityTooLarge",
+    "ResourceNotFoundException",
+    "SignatureDoesNotMatch",
+    "UnauthorizedOperation",
+    "UnrecognizedClientException",
+    "ValidationError",
+    "ValidationException",
+)
+
+FAMILIES: MappingProxyType[str, type[MarkError]] = MappingProxyType(
+    dict.fromkeys(_RETRY_LATER, RetryLater)
+    | dict.fromkeys(_NO_CAPACITY, NoCapacity)
+    | dict.fromkeys(_ALREADY_DONE, AlreadyDone)
+    | dict.fromkeys(_MISCONFIGURED, Misconfigured)
+)
+"""AWS's error code -> the family it belongs to."""
+
+NOT_THERE = frozenset(
+    {
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "InvalidInstanceID.NotFound",
+        "InvalidLaunchTemplateId.NotFound",
+        "InvalidLaunchTemplateName.NotFoundException",
+        "NoSuchEntity",
+        "QueueDoesNotExist",
+        "ResourceNotFoundException",
+    }
+)
+"""Codes that say that what was named does not exist: all that who removes things wants to hear."""
+
+
+def family_of(code: str, status: int = 0) -> type[MarkError]:
+    """The family of an error code; by its HTTP status where the code is unknown."""
+    if code in FAMILIES:
+        return FAMILIES[code]
+    return RetryLater if status == 429 or status >= 500 else Misconfigured
+
+
+def code_of(error: BaseException) -> str:
+    """AWS's code behind a translated error, or the name of the failure that never reached AWS."""
+    cause = error.__cause__
+    if isinstance(cause, ClientError):
+        return str(cause.response["Error"].get("Code", ""))
+    return type(cause or error).__name__
+
+
+def as_mark_error(error: ClientError | BotoCoreError) -> MarkError:
+    """The error of ours that a boto3 error means. The caller raises it from the one it got."""
+    if isinstance(error, ClientError):
+        details = error.response["Error"]
+        code = str(details.get("Code", ""))
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        line = f"{error.operation_name}: {code}: {details.get('Message', 'no message')}"
+        return family_of(code, status)(line)
+    if isinstance(error, ConnectionError | HTTPClientError):  # no connection, no answer, or half of one
+        return RetryLater(f"AWS cannot be reached: {error}")
+    return Misconfigured(f"AWS was not asked: {error}")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Whatever boto3 raises within leaves as an error of ours, its cause chained."""
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        raise as_mark_error(error) from error
+
+
+@contextmanager
+def absent_is_done() -> Iterator[None]:
+    """As `translated`, but what does not exist is what the caller wanted."""
+    try:
+        with translated():
+            yield
+    except MarkError as error:
+        if code_of(error) not in NOT_THERE:
+            raise

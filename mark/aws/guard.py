@@ -1,0 +1,75 @@
+"""Guardrails at the actuator: looked at once more right before anything is rented, whatever the plan said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
+
+from mark.controller.observed import Ec2Row
+from mark.domain.offering import Offering
+from mark.domain.orders import Launch
+
+AWAKE = ("pending", "running")
+"""States in which an instance costs money by the hour, or is about to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guardrails:
+    """What a service may never exceed, all its models together.
+
+    `max_instances` counts standbys asleep; `max_usd_per_hour` what runs and boots. No `allowed_types`: any.
+    """
+
+    max_instances: int
+    max_usd_per_hour: float
+    allowed_types: frozenset[str] = frozenset()
+
+
+class Guard:
+    """The guardrails of one service, shared by the clouds of its models.
+
+    `offerings` are those of all its models, by name. An instance of an offering that is no longer known counts
+    as much as the dearest one that is.
+    """
+
+    def __init__(self, rails: Guardrails, offerings: Mapping[str, Offering]) -> None:
+        self._rails = rails
+        self._offerings = offerings
+        self._dearest = max((item.usd_per_hour for item in offerings.values()), default=0.0)
+        self._lock = Lock()
+        self._there: dict[str, Ec2Row] = {}
+
+    def saw(self, model: str, rows: Mapping[str, Ec2Row]) -> None:
+        """The instances of a model, as its last pass listed them."""
+        with self._lock:
+            others = {name: row for name, row in self._there.items() if row.model != model}
+            self._there = others | dict(rows)
+
+    def launched(self, rows: Mapping[str, Ec2Row]) -> None:
+        """Instances rented since the last pass."""
+        with self._lock:
+            self._there |= rows
+
+    def refusal(self, model: str, order: Launch) -> str | None:
+        """Why the order may not be sent, or None. What its own token launched before does not count twice."""
+        offering = self._offerings.get(order.offering)
+        if offering is None:
+            return f"offering {order.offering} is unknown"
+        kind = offering.instance_type.name
+        if self._rails.allowed_types and kind not in self._rails.allowed_types:
+            return f"type {kind} is not allowed"
+        with self._lock:
+            there = [row for row in self._there.values() if (row.model, row.token) != (model, order.token)]
+        if len(there) + order.count > self._rails.max_instances:
+            return f"{len(there)} instances and {order.count} more exceed {self._rails.max_instances}"
+        running = sum(self._usd_per_hour(row) for row in there if row.state in AWAKE)
+        asked = order.count * offering.usd_per_hour
+        if running + asked > self._rails.max_usd_per_hour:
+            limit = self._rails.max_usd_per_hour
+            return f"{running:.4f} USD an hour and {asked:.4f} more exceed {limit:g}"
+        return None
+
+    def _usd_per_hour(self, row: Ec2Row) -> float:
+        offering = self._offerings.get(row.offering)
+        return offering.usd_per_hour if offering else self._dearest

@@ -1,0 +1,100 @@
+"""The instance metadata service, version 2: who am I, which tags do I carry, am I about to be taken away.
+
+On EC2 it answers at a link-local address; the SDKs' own variable AWS_EC2_METADATA_SERVICE_ENDPOINT names another.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from mark.domain.errors import Misconfigured, RetryLater
+
+ENDPOINT = "http://169.254.169.254"
+TIMEOUT_S = 2.0
+TOKEN_TTL_S = 21_600
+NOT_FOUND, UNAUTHORIZED = 404, 401
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this instance is: its id, its private address, its tags and its user data."""
+
+    instance: str
+    host: str
+    tags: dict[str, str]
+    user_data: dict[str, str]
+
+
+class Imds:
+    """Asks the metadata service; one kept-alive connection, one thread at a time."""
+
+    def __init__(self, endpoint: str = ENDPOINT) -> None:
+        url = urlsplit(endpoint)
+        if url.scheme != "http" or not url.hostname:
+            raise Misconfigured(f"the metadata service's endpoint must be http://HOST, not {endpoint!r}")
+        self._host, self._port, self._root = url.hostname, url.port or 80, url.path.rstrip("/")
+        self._connection: http.client.HTTPConnection | None = None
+        self._token: str | None = None
+
+    def get(self, path: str) -> str | None:
+        """The text under `latest/` + path; None where there is none. RetryLater where nobody answers."""
+        status, text = self._ask("GET", path, {"x-aws-ec2-metadata-token": self._session()})
+        if status == UNAUTHORIZED:  # the session is over
+            self._token = None
+            status, text = self._ask("GET", path, {"x-aws-ec2-metadata-token": self._session()})
+        if status == NOT_FOUND:
+            return None
+        if status != http.client.OK:
+            raise RetryLater(f"the metadata service answered {status} for {path}")
+        return text
+
+    def identity(self) -> Identity:
+        """Who this instance is. Misconfigured where something is missing."""
+        instance, host = self.get("meta-data/instance-id"), self.get("meta-data/local-ipv4")
+        listed = self.get("meta-data/tags/instance")
+        text = self.get("user-data")
+        if instance is None or host is None or listed is None or text is None:
+            raise Misconfigured("the metadata service lacks tags or user data; launch from our template")
+        tags = {key: self.get(f"meta-data/tags/instance/{key}") or "" for key in listed.split()}
+        return Identity(instance=instance, host=host, tags=tags, user_data=json.loads(text))
+
+    def taken_at(self) -> float | None:
+        """When a spot notice says that this instance is taken away, epoch seconds; None without a notice."""
+        text = self.get("meta-data/spot/instance-action")
+        if text is None:
+            return None
+        return datetime.fromisoformat(json.loads(text)["time"]).timestamp()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _session(self) -> str:
+        if self._token is None:
+            headers = {"x-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL_S)}
+            status, text = self._ask("PUT", "api/token", headers)
+            if status != http.client.OK:
+                raise RetryLater(f"the metadata service gave no session: {status}")
+            self._token = text
+        return self._token
+
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
+        """One exchange; a kept connection that was closed meanwhile is opened again once."""
+        for attempt in (0, 1):
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+            try:
+                self._connection.request(method, f"{self._root}/latest/{path}", headers=headers)
+                reply = self._connection.getresponse()
+                return reply.status, reply.read().decode()
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if attempt:
+                    raise RetryLater(f"the metadata service does not answer: {error}") from error
+        raise AssertionError("two attempts always end")

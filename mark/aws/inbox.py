@@ -1,0 +1,158 @@
+"""The service's `events` queue: long-polled by a thread, handed out by instance, deleted once written down.
+
+A message is deleted when its taker says that it is done with it; until then SQS gives it again to whoever polls
+after `visibility_s`, so that the next controller gets what a crashed one had taken. A message that nobody takes
+(EventBridge tells of every instance of the account) is deleted after `keep_s`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mark.aws.errors import translated
+from mark.aws.session import POLL_S
+from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.orders import SpotWarned
+from mark.protocols.events import QueueWord, parse_word
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+_log = logging.getLogger(__name__)
+
+BATCH = 10
+"""Messages that SQS gives or deletes in one call."""
+PAUSE_S = 1.0
+"""How long the poller waits after a failure that boto3's own retries did not mend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """A message that was received: SQS's id of it, and what it says."""
+
+    id: str
+    word: QueueWord
+
+
+class EventInbox:
+    """One per service, shared by the clouds of its models; only the controller that acts starts it.
+
+    `wake` is called from the poller's thread when a spot notice has arrived.
+    """
+
+    def __init__(
+        self,
+        sqs: SQSClient,
+        queue_url: str,
+        *,
+        wake: Callable[[], None] = lambda: None,
+        visibility_s: int = 30,
+        poll_s: int = POLL_S,
+        keep_s: float = 300.0,
+    ) -> None:
+        self._sqs = sqs
+        self._queue_url = queue_url
+        self._wake = wake
+        self._visibility_s = visibility_s
+        self._poll_s = poll_s
+        self._keep_s = keep_s
+        self._lock = threading.Lock()
+        self._receipts: dict[str, str] = {}
+        self._waiting: dict[str, tuple[Arrived, float]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="events", daemon=True)
+
+    def start(self) -> None:
+        """Poll from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop polling; returns when the poll under way has ended. What was not done is given to the next one."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def take(self, mine: Callable[[str], bool]) -> list[Arrived]:
+        """Messages about instances that are `mine`, as they came; each is handed out once."""
+        with self._lock:
+            taken = [arrived for arrived, _ in self._waiting.values() if mine(arrived.word.instance)]
+            for arrived in taken:
+                del self._waiting[arrived.id]
+        return taken
+
+    def done(self, arrived: Iterable[Arrived]) -> None:
+        """Delete these: what they say is written down. RetryLater where the queue is away: say it again later."""
+        self._delete([item.id for item in arrived])
+
+    def receive(self, wait_s: int) -> int:
+        """One poll; how many new messages it brought."""
+        with translated():
+            reply = self._sqs.receive_message(
+                QueueUrl=self._queue_url,
+                MaxNumberOfMessages=BATCH,
+                WaitTimeSeconds=wait_s,
+                VisibilityTimeout=self._visibility_s,
+            )
+        new, bad, urgent = 0, [], False
+        for message in reply.get("Messages", []):
+            name, receipt = message["MessageId"], message["ReceiptHandle"]
+            with self._lock:
+                again = name in self._receipts
+                self._receipts[name] = receipt
+            if again:  # taken and not done yet, or still waiting: only its receipt is newer
+                continue
+            try:
+                word = parse_word(message["Body"])
+            except Misconfigured as error:
+                _log.warning("a message of the events queue says nothing: %s", error)
+                bad.append(name)
+                continue
+            with self._lock:
+                self._waiting[name] = (Arrived(id=name, word=word), time.monotonic())
+            new += 1
+            urgent = urgent or isinstance(word, SpotWarned)
+        if bad:
+            self._delete(bad)
+        if urgent:
+            self._wake()
+        return new
+
+    def _poll(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.receive(self._poll_s)
+                self._forget()
+            except MarkError as error:
+                _log.warning("the events queue cannot be read: %s", error)
+                self._stop.wait(PAUSE_S)
+
+    def _forget(self) -> None:
+        """Delete what nobody has taken for long: it is about instances of others."""
+        before = time.monotonic() - self._keep_s
+        with self._lock:
+            old = [name for name, (_, at) in self._waiting.items() if at < before]
+            for name in old:
+                del self._waiting[name]
+        self._delete(old)
+
+    def _delete(self, names: list[str]) -> None:
+        for start in range(0, len(names), BATCH):
+            with self._lock:
+                batch = [
+                    (name, self._receipts[name]) for name in names[start : start + BATCH] if name in self._receipts
+                ]
+            if not batch:
+                continue
+            with translated():
+                self._sqs.delete_message_batch(
+                    QueueUrl=self._queue_url,
+                    Entries=[{"Id": str(n), "ReceiptHandle": receipt} for n, (_, receipt) in enumerate(batch)],
+                )
+            with self._lock:
+                for name, _ in batch:
+                    self._receipts.pop(name, None)

@@ -1,0 +1,86 @@
+"""Lambda as gateways see it: calls of the infer functions from an event loop, through a bounded pool of threads.
+
+A call costs 0.7 ms of CPU in boto3 (`python -m tests.aws.invoke_cost`); signing by hand would save half a
+millisecond and is not worth a second HTTP client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from mark.aws.errors import translated
+from mark.aws.function_url import compose_payload, failed, parse_reply, parse_report
+from mark.aws.session import Aws
+from mark.domain.errors import RetryLater
+from mark.ports import InferRequest, OverflowReply
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda.type_defs import InvocationResponseTypeDef
+
+LONGEST_S = 60.0
+"""No request is waited for longer; a thread whose caller has left is free after this at the latest."""
+
+
+class LambdaOverflow:
+    """The Overflow port on Lambda. `concurrency` calls at once, the rest is told to retry later at once.
+
+    `memory_gib` is what a call is reckoned with where Lambda's log tail holds no REPORT line.
+    """
+
+    def __init__(self, aws: Aws, *, concurrency: int = 128, memory_gib: float = 3.0) -> None:
+        self._client = aws.invoking(connections=concurrency, timeout_s=LONGEST_S)
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="lambda")
+        self._concurrency = concurrency
+        self._memory_gib = memory_gib
+        self._in_flight = 0
+
+    async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
+        """Call it. RetryLater where it throttles, cannot be reached or does not answer in time.
+
+        A function that fails is answered with 502: it was billed, and asking again would only bill it again.
+        """
+        if self._in_flight >= self._concurrency:
+            raise RetryLater(f"{self._in_flight} Lambda calls are under way, no more are allowed")
+        self._in_flight += 1
+        call = asyncio.get_running_loop().run_in_executor(self._pool, self._call, function, request)
+        call.add_done_callback(self._ended)
+        done, _ = await asyncio.wait((call,), timeout=timeout_s)
+        if not done:
+            raise RetryLater(f"{function} did not answer within {timeout_s:.3f} s")
+        return call.result()
+
+    def close(self) -> None:
+        """Take no more calls; those under way end by themselves."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(self, call: asyncio.Future[OverflowReply]) -> None:
+        self._in_flight -= 1
+        if not call.cancelled():
+            call.exception()  # looked at here, for those whose caller has left
+
+    def _call(self, function: str, request: InferRequest) -> OverflowReply:
+        began_at = time.monotonic()
+        with translated():
+            answer = self._client.invoke(
+                FunctionName=function,
+                InvocationType="RequestResponse",
+                LogType="Tail",
+                Payload=compose_payload(request),
+            )
+            payload = answer["Payload"].read()
+        return self._reply(answer, payload, time.monotonic() - began_at)
+
+    def _reply(self, answer: InvocationResponseTypeDef, payload: bytes, took_s: float) -> OverflowReply:
+        report = parse_report(answer.get("LogResult", ""))
+        if "FunctionError" in answer:
+            reply = failed(f"the function failed: {payload[:200].decode(errors='replace')}")
+        else:
+            reply = parse_reply(payload)
+        return OverflowReply(
+            reply=reply,
+            gib_s=report.gib_s if report else took_s * self._memory_gib,
+            cold=report.cold if report else False,
+        )

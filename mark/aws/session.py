@@ -1,0 +1,130 @@
+"""boto3 clients made from a frozen value: region, endpoint, retries and timeouts stand in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from mark.domain.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_iam import IAMClient
+    from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_sqs import SQSClient
+
+POLL_S = 10
+"""A long poll of a queue waits this long; SQS allows 20 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Keys handed in as values; an endpoint that checks none takes any."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """Where AWS is and how patiently it is asked.
+
+    `endpoint_url` None: AWS's own. `credentials` None: what boto3 finds (role, profile, environment).
+    `max_attempts` counts the first call too; `adaptive` also slows down the client that is throttled.
+    """
+
+    region: str
+    endpoint_url: str | None = None
+    credentials: Credentials | None = None
+    retry_mode: Literal["standard", "adaptive"] = "standard"
+    max_attempts: int = 4
+    connect_timeout_s: float = 2.0
+    read_timeout_s: float = 10.0
+    connections: int = 50
+    user_agent: str = "mark-serving"
+
+
+class Aws:
+    """The clients of one process, each made when it is first asked for; they may be shared by threads."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self.settings = settings
+        keys = settings.credentials
+        self._session = boto3.session.Session(
+            region_name=settings.region,
+            aws_access_key_id=keys.access_key_id if keys else None,
+            aws_secret_access_key=keys.secret_access_key if keys else None,
+            aws_session_token=(keys.session_token or None) if keys else None,
+        )
+        self._clients: dict[str, Any] = {}
+
+    @property
+    def ec2(self) -> EC2Client:
+        """Instances, fleets, launch templates."""
+        client: EC2Client = self._client("ec2")
+        return client
+
+    @property
+    def sqs(self) -> SQSClient:
+        """Queues; its calls may wait for a long poll."""
+        client: SQSClient = self._client("sqs", waits_s=POLL_S)
+        return client
+
+    @property
+    def lambda_(self) -> LambdaClient:
+        """Functions: their making, and calls that nobody waits for in haste."""
+        client: LambdaClient = self._client("lambda", waits_s=60)
+        return client
+
+    @property
+    def events(self) -> EventBridgeClient:
+        """EventBridge rules."""
+        client: EventBridgeClient = self._client("events")
+        return client
+
+    @property
+    def iam(self) -> IAMClient:
+        """Roles."""
+        client: IAMClient = self._client("iam")
+        return client
+
+    def invoking(self, *, connections: int, timeout_s: float) -> LambdaClient:
+        """A client for requests that somebody waits for: one attempt, what failed is the caller's to decide."""
+        client: LambdaClient = self._made(
+            "lambda", retries={"total_max_attempts": 1}, read_timeout=timeout_s, max_pool_connections=connections
+        )
+        self._clients[f"lambda {len(self._clients)}"] = client
+        return client
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _client(self, service: str, *, waits_s: float = 0.0) -> Any:
+        if service not in self._clients:
+            self._clients[service] = self._made(service, read_timeout=self.settings.read_timeout_s + waits_s)
+        return self._clients[service]
+
+    def _made(self, service: str, **differs: Any) -> Any:
+        settings = self.settings
+        plain: dict[str, Any] = {
+            "retries": {"mode": settings.retry_mode, "total_max_attempts": settings.max_attempts},
+            "connect_timeout": settings.connect_timeout_s,
+            "max_pool_connections": settings.connections,
+            "user_agent_extra": settings.user_agent,
+            "tcp_keepalive": True,
+        }
+        try:
+            return self._session.client(  # type: ignore[call-overload]
+                service, endpoint_url=settings.endpoint_url, config=Config(**(plain | differs))
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise Misconfigured(f"no client for {service}: {error}") from error

@@ -1,0 +1,60 @@
+"""Warm-up pings: so many calls at once that so many environments must be there."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mark.aws.errors import translated
+from mark.aws.function_url import parse_report
+from mark.domain.errors import MarkError
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+
+HOLD_S = 0.1
+"""Each ping keeps its environment busy this long, so that the others meet others."""
+AT_ONCE = 200
+"""Pings sent at once; the client's connections should be as many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmedUp:
+    """What became of the pings: environments that answered, cold starts among them, failures, GiB seconds."""
+
+    answered: int
+    cold: int
+    failed: int
+    gib_s: float
+
+
+def warm_up(client: LambdaClient, function: str, concurrency: int, hold_s: float = HOLD_S) -> WarmedUp:
+    """Ping `function` with `concurrency` calls at once; returns when all have answered or failed."""
+    if concurrency <= 0:
+        return WarmedUp(answered=0, cold=0, failed=0, gib_s=0.0)
+    ping = json.dumps({"mark-warm": True, "hold_s": hold_s}).encode()
+
+    def call(_: int) -> tuple[bool, bool, float]:
+        try:
+            with translated():
+                answer = client.invoke(
+                    FunctionName=function, InvocationType="RequestResponse", LogType="Tail", Payload=ping
+                )
+                answer["Payload"].read()
+        except MarkError:
+            return False, False, 0.0
+        report = parse_report(answer.get("LogResult", ""))
+        cold, gib_s = (report.cold, report.gib_s) if report else (False, 0.0)
+        return "FunctionError" not in answer, cold, gib_s
+
+    with ThreadPoolExecutor(min(concurrency, AT_ONCE), thread_name_prefix="warm") as pool:
+        calls = list(pool.map(call, range(concurrency)))
+    answered = sum(1 for well, _, _ in calls if well)
+    return WarmedUp(
+        answered=answered,
+        cold=sum(1 for _, cold, _ in calls if cold),
+        failed=concurrency - answered,
+        gib_s=sum(gib_s for _, _, gib_s in calls),
+    )

@@ -1,0 +1,91 @@
+"""The fleet as it is seen: what EC2 says of instances, and what their agents say of themselves.
+
+    EC2 state            agent            the instance is
+    pending              any              pending
+    running              none, starting   pending, or draining once it was asked to
+    running              ready            ready, or draining once it was asked to
+    running              draining         draining
+    stopping             any              draining
+    stopped              any              stopped
+    shutting-down        any              left out
+    terminated           any              left out
+
+A running instance whose agent was ready and has fallen silent is pending: it is being started again, and serves
+nobody until it speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from mark.domain.costs import Ec2State
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.member import Member, MemberState
+
+GOING = ("shutting-down", "terminated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ec2Row:
+    """One instance as EC2 lists it: model, offering, role and token by its tags, `launched_at` by its LaunchTime."""
+
+    id: str
+    model: str
+    offering: str
+    role: Role
+    token: str
+    state: Ec2State
+    launched_at: float
+
+
+def fleet_view(
+    rows: Iterable[Ec2Row],
+    members: Iterable[Member],
+    *,
+    draining: Collection[str] = (),
+    warned: Mapping[str, float] | None = None,
+) -> FleetView:
+    """All instances that are not gone, by id.
+
+    draining: instances that were asked to drain. warned: when spot notices take instances away, by instance.
+    """
+    agents = {member.instance: member for member in members}
+    seen = []
+    for row in rows:
+        agent = agents.get(row.id)
+        state = _state(row, agent, asked=row.id in draining)
+        if state is InstanceState.GONE:
+            continue
+        seen.append(
+            Instance(
+                id=row.id,
+                offering=row.offering,
+                state=state,
+                role=row.role,
+                token=row.token,
+                launched_at=row.launched_at,
+                interrupt_at=_interrupt_at((warned or {}).get(row.id), agent),
+                credits=agent.credits if agent else None,
+            )
+        )
+    return FleetView(instances=tuple(sorted(seen, key=lambda instance: instance.id)))
+
+
+def _state(row: Ec2Row, agent: Member | None, *, asked: bool) -> InstanceState:
+    if row.state in GOING:
+        return InstanceState.GONE
+    if row.state == "stopped":
+        return InstanceState.STOPPED
+    if row.state == "pending":
+        return InstanceState.PENDING
+    if row.state == "stopping" or asked or (agent and agent.state is MemberState.DRAINING):
+        return InstanceState.DRAINING
+    if agent and agent.state is MemberState.READY:
+        return InstanceState.READY
+    return InstanceState.PENDING
+
+
+def _interrupt_at(warned: float | None, agent: Member | None) -> float | None:
+    told = [at for at in (warned, agent.gone_at if agent else None) if at is not None]
+    return min(told, default=None)

@@ -1,0 +1,177 @@
+"""EventBridge's events about instances, and the words of the `events` queue that the controller reads.
+
+EventBridge's form is AWS's (EC2 user guide, "Spot Instance interruption notices", "rebalance recommendations",
+"Amazon EC2 instance state change events"). Ours is one flat JSON object:
+
+    {"kind": "spot-warned", "instance": "i-...", "at": 1784505600.0, "gone_at": 1784505720.0}
+    {"kind": "state-changed", "instance": "i-...", "at": 1784505600.0, "state": "running"}
+    {"kind": "rebalance", "instance": "i-...", "at": 1784505600.0}
+
+What cannot be read is Misconfigured, in one line that names the field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, assert_never, get_args
+
+from mark.domain.costs import Ec2State
+from mark.domain.errors import Misconfigured
+from mark.domain.orders import SpotWarned
+
+SPOT_NOTICE_S = 120.0
+"""A spot notice comes two minutes before the instance is taken (EC2 user guide); the event has no such field."""
+SOURCE = "aws.ec2"
+SPOT = "EC2 Spot Instance Interruption Warning"
+REBALANCE = "EC2 Instance Rebalance Recommendation"
+STATE = "EC2 Instance State-change Notification"
+STATES: tuple[Ec2State, ...] = get_args(Ec2State)
+LONGEST = 64 * 1024
+"""Longer messages are not ours: ours have some hundred characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged:
+    """An instance entered an EC2 state."""
+
+    instance: str
+    at: float
+    state: Ec2State
+    kind: Literal["state-changed"] = "state-changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceAdvised:
+    """A spot instance is more likely than others to be taken; nobody says when."""
+
+    instance: str
+    at: float
+    kind: Literal["rebalance"] = "rebalance"
+
+
+QueueWord = SpotWarned | StateChanged | RebalanceAdvised
+
+
+def word_of_event(event: Mapping[str, object], *, notice_s: float = SPOT_NOTICE_S) -> QueueWord:
+    """What an event of EventBridge says."""
+    if event.get("source") != SOURCE:
+        raise Misconfigured(f"an event must come from {SOURCE}, not {_shown(event.get('source'))}")
+    detail = event.get("detail")
+    if not isinstance(detail, Mapping):
+        raise Misconfigured(f"an event's detail must be an object, not {_shown(detail)}")
+    instance, at = _text(detail, "instance-id"), _instant(_text(event, "time"))
+    kind = event.get("detail-type")
+    if kind == SPOT:
+        return SpotWarned(instance=instance, at=at, gone_at=at + notice_s)
+    if kind == REBALANCE:
+        return RebalanceAdvised(instance=instance, at=at)
+    if kind == STATE:
+        return StateChanged(instance=instance, at=at, state=_state(detail))
+    raise Misconfigured(f"unknown detail-type {_shown(kind)}; known: {SPOT}, {REBALANCE}, {STATE}")
+
+
+def event_of_word(word: QueueWord, *, id: str, region: str, account: str) -> dict[str, object]:  # noqa: A002
+    """The event that EventBridge sends of it. Its time holds microseconds; AWS's holds seconds."""
+    detail: dict[str, str] = {"instance-id": word.instance}
+    if word.kind == "spot-warned":
+        kind = SPOT
+        detail["instance-action"] = "terminate"
+    elif word.kind == "state-changed":
+        kind = STATE
+        detail["state"] = word.state
+    elif word.kind == "rebalance":
+        kind = REBALANCE
+    else:
+        assert_never(word)
+    return {
+        "version": "0",
+        "id": id,
+        "detail-type": kind,
+        "source": SOURCE,
+        "account": account,
+        "time": datetime.fromtimestamp(word.at, UTC).isoformat().replace("+00:00", "Z"),
+        "region": region,
+        "resources": [f"arn:aws:ec2:{region}:{account}:instance/{word.instance}"],
+        "detail": detail,
+    }
+
+
+def compose_word(word: QueueWord) -> str:
+    """The message of the `events` queue."""
+    fields: dict[str, object] = {"kind": word.kind, "instance": word.instance, "at": word.at}
+    if word.kind == "spot-warned":
+        fields["gone_at"] = word.gone_at
+    elif word.kind == "state-changed":
+        fields["state"] = word.state
+    return json.dumps(fields, separators=(",", ":"), allow_nan=False)
+
+
+def parse_word(text: str) -> QueueWord:
+    """What a message of the `events` queue says."""
+    fields = parse_object(text)
+    kind, instance, at = fields.get("kind"), _text(fields, "instance"), _number(fields, "at")
+    if kind == "spot-warned":
+        return SpotWarned(instance=instance, at=at, gone_at=_number(fields, "gone_at"))
+    if kind == "state-changed":
+        return StateChanged(instance=instance, at=at, state=_state(fields))
+    if kind == "rebalance":
+        return RebalanceAdvised(instance=instance, at=at)
+    raise Misconfigured(f"unknown kind {_shown(kind)}; known: spot-warned, state-changed, rebalance")
+
+
+def parse_object(text: str) -> Mapping[str, object]:
+    """A JSON object; Misconfigured where the text is none."""
+    if len(text) > LONGEST:
+        raise Misconfigured(f"a message of {len(text)} characters is longer than {LONGEST}")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Misconfigured(f"a message must be JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise Misconfigured(f"a message must be a JSON object, not {_shown(value)}")
+    return value
+
+
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value:
+        raise Misconfigured(f"{name} must be a text, not {_shown(value)}")
+    return value
+
+
+def _number(fields: Mapping[str, object], name: str) -> float:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Misconfigured(f"{name} must be a number, not {_shown(value)}")
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise Misconfigured(f"{name} is too large") from error
+    if not math.isfinite(number):
+        raise Misconfigured(f"{name} must be finite, not {number}")
+    return number
+
+
+def _state(fields: Mapping[str, object]) -> Ec2State:
+    value = fields.get("state")
+    if value not in STATES:
+        raise Misconfigured(f"state must be one of {', '.join(STATES)}, not {_shown(value)}")
+    return value
+
+
+def _instant(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Misconfigured(f"time must be ISO 8601, not {_shown(text)}") from error
+    if moment.tzinfo is None:
+        raise Misconfigured(f"time must name its zone, as {text[:40]}Z does")
+    return moment.timestamp()
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:60]
