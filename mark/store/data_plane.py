@@ -1,0 +1,69 @@
+"""The data plane's side of the store: what gateways and agents ask of it, without blocking their loops."""
+
+from __future__ import annotations
+
+from mark.controller.service import ServiceSpec
+from mark.domain.clock import ClockAnchor
+from mark.domain.member import Member
+from mark.domain.traffic import GatewayReport
+from mark.store.codec import MEMBER
+from mark.store.connect import AsyncLink
+from mark.store.keys import Keys
+from mark.store.scripts import ANNOUNCE, LEAVE, MEMBERS, REPORT, VERSION
+from mark.store.service import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
+from mark.store.traffic import report_args, report_keys
+
+
+class GatewayStore:
+    """The GatewayLink port."""
+
+    def __init__(self, link: AsyncLink, service: str, *, member_ttl_s: float = MEMBER_TTL_S) -> None:
+        self._link = link
+        self._keys = Keys(service)
+        self._ttl_ms = ttl_ms(member_ttl_s)
+
+    async def spec(self) -> ServiceSpec:
+        """What the service is; Misconfigured where nobody said."""
+        return spec_of(self._keys, await self._link.call("GET", self._keys.of("spec")))
+
+    async def members_version(self) -> int:
+        """Rises when a member appears, changes, leaves or has been silent for too long; 0 before the first."""
+        return int(await self._link.run(VERSION, self._keys.members, (self._ttl_ms,)))
+
+    async def members(self) -> tuple[Member, ...]:
+        """All agents that announced themselves lately, by instance id."""
+        return members_of(await self._link.run(MEMBERS, self._keys.members, (self._ttl_ms, 1)))
+
+    async def clock(self) -> ClockAnchor:
+        """The service's clock; the wall's own where nobody set it."""
+        return clock_of(await self._link.call("GET", self._keys.of("clock")))
+
+    async def report(self, report: GatewayReport) -> None:
+        """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""
+        await self._link.run(REPORT, report_keys(self._keys, report), report_args(report))
+
+
+class AgentStore:
+    """The AgentLink port."""
+
+    def __init__(self, link: AsyncLink, service: str, *, member_ttl_s: float = MEMBER_TTL_S) -> None:
+        self._link = link
+        self._keys = Keys(service)
+        self._ttl_ms = ttl_ms(member_ttl_s)
+
+    async def spec(self) -> ServiceSpec:
+        """What the service is; Misconfigured where nobody said."""
+        return spec_of(self._keys, await self._link.call("GET", self._keys.of("spec")))
+
+    async def announce(self, member: Member) -> bool:
+        """Say that it is there (and again each second); whether it shall drain."""
+        args = (self._ttl_ms, member.instance, MEMBER.encode(member))
+        return bool(await self._link.run(ANNOUNCE, self._keys.members, args))
+
+    async def leave(self, instance: str) -> None:
+        """Say that it is there no more; a request to drain is heeded and forgotten."""
+        await self._link.run(LEAVE, self._keys.members, (self._ttl_ms, instance))
+
+    async def clock(self) -> ClockAnchor:
+        """The service's clock; the wall's own where nobody set it."""
+        return clock_of(await self._link.call("GET", self._keys.of("clock")))

@@ -1,0 +1,108 @@
+"""A model's journal in the store: only the lease's holder writes it, whoever likes reads it.
+
+It is a sequence of streams, its segments: each opens with a header and goes on with one line per tick. Who takes
+the lease over goes on in the last segment, whose lines gave it its state. When one has grown long, `rotate` opens
+the next; its header has to say all that the next lines build upon. The last KEEP_SEGMENTS are kept.
+
+What a line says is the affair of `mark.controller.journal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mark.controller.journal import entry_line
+from mark.controller.state import Decision, Observation
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import FleetView
+from mark.store.connect import Link
+from mark.store.keys import Keys
+from mark.store.lease import Lease, LeaseLost
+from mark.store.scripts import APPEND, OPEN
+
+KEEP_SEGMENTS = 4
+PAGE = 200
+"""Lines read at once."""
+
+
+class StoreJournal:
+    """One model's journal, open for writing under a lease.
+
+    Where `append` or `write` raises RetryLater, the line may or may not stand there: writing it again is safe, and
+    so is writing another one in its place.
+    """
+
+    def __init__(self, link: Link, keys: Keys, model: str, *, header: bytes, lease: Lease) -> None:
+        self._link = link
+        self._keys = keys
+        self._model = model
+        self._lease = lease
+        self.segment = _segments(link, keys, model)[1]
+        self.resumed = self.segment > 0
+        if self.resumed:
+            self._lines = int(link.call("XLEN", self._stream(self.segment)))
+        else:
+            self.rotate(header)
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of this segment's lines together."""
+        return int(self._link.call("HGET", self._keys.of("journal", self._model), "bytes") or 0)
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+        """Write one tick; `before` is the fleet of the line above. LeaseLost where another has the lease."""
+        self.write(entry_line(before, seen, decision))
+
+    def write(self, line: bytes) -> None:
+        """Write one line. LeaseLost where another has the lease."""
+        keys = (self._keys.of("epoch"), self._keys.of("journal", self._model), self._stream(self.segment))
+        if not self._link.run(APPEND, keys, (self._lease.epoch, self.segment, self._lines, line)):
+            raise self._lost()
+        self._lines += 1
+
+    def rotate(self, header: bytes) -> None:
+        """Open the next segment with this header, and drop the oldest. LeaseLost where another has the lease."""
+        following = self.segment + 1
+        keys = (
+            self._keys.of("epoch"),
+            self._keys.of("journal", self._model),
+            self._stream(following),
+            self._stream(following - KEEP_SEGMENTS),
+        )
+        if not self._link.run(OPEN, keys, (self._lease.epoch, following, KEEP_SEGMENTS, header)):
+            raise self._lost()
+        self.segment, self._lines = following, 1
+
+    def _stream(self, segment: int) -> str:
+        return self._keys.of("journal", self._model, segment)
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"{self._lease.holder} may no longer write the journal of {self._model} (epoch {self._lease.epoch})"
+        )
+
+
+def journal_segments(link: Link, keys: Keys, model: str) -> range:
+    """The numbers of the segments that are kept."""
+    first, last = _segments(link, keys, model)
+    return range(first, last + 1)
+
+
+def journal_lines(link: Link, keys: Keys, model: str, segment: int | None = None) -> Iterator[bytes]:
+    """The lines of a segment, the last one by default. Misconfigured where there is none."""
+    kept = journal_segments(link, keys, model)
+    number = kept[-1] if segment is None and kept else segment
+    if number is None or number not in kept:
+        raise Misconfigured(
+            f"the store has no journal of {model}" + ("" if segment is None else f" numbered {segment}")
+        )
+    after = "-"
+    while page := link.call("XRANGE", keys.of("journal", model, number), after, "+", "COUNT", PAGE):
+        yield from (fields[b"line"] for _, fields in page)
+        after = f"({page[-1][0].decode()}"
+
+
+def _segments(link: Link, keys: Keys, model: str) -> tuple[int, int]:
+    """First and last segment; (1, 0) where there is none."""
+    first, last = link.call("HMGET", keys.of("journal", model), "first", "last")
+    return int(first or 1), int(last or 0)

@@ -1,0 +1,32 @@
+"""The names under which a service's values are stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.errors import Misconfigured
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one service.
+
+    They begin with one hash tag, so that a cluster keeps them on one node and a script may touch several of them.
+    """
+
+    service: str
+
+    def __post_init__(self) -> None:
+        if not self.service or set(self.service) & set("{}"):
+            raise Misconfigured(
+                f"{self.service!r} cannot name a service: it takes one character or more, no braces"
+            )
+
+    def of(self, *parts: str | int) -> str:
+        """The key of what `parts` name."""
+        return ":".join((f"{{mark:{self.service}}}", *map(str, parts)))
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """What the scripts on members take: members, when each was seen, version, when anybody was, drains."""
+        return tuple(self.of(part) for part in ("members", "seen", "version", "heard", "drain"))

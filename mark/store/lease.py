@@ -1,0 +1,58 @@
+"""The lease on a service: several controllers run, one acts. Its epoch shuts out what an earlier holder writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mark.domain.errors import RetryLater
+from mark.store.connect import Link
+from mark.store.keys import Keys
+from mark.store.scripts import RELEASE, RENEW, TAKE
+
+
+class LeaseLost(RetryLater):
+    """Another controller acts: stop acting, and take the lease again when it can be had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Held by `holder` for `ttl_s` wall seconds after each renewal; `epoch` is above that of all before it."""
+
+    holder: str
+    epoch: int
+    ttl_s: float
+
+
+class Leases:
+    """Takes, renews and releases the one lease of a service."""
+
+    def __init__(self, link: Link, keys: Keys) -> None:
+        self._link = link
+        self._keys = (keys.of("lease"), keys.of("epoch"))
+
+    def take(self, holder: str, ttl_s: float) -> Lease | None:
+        """The lease, or None while another holds it. `holder` is a name that no other process has."""
+        epoch = self._link.run(TAKE, self._keys, (holder, _ms(ttl_s)))
+        return Lease(holder=holder, epoch=epoch, ttl_s=ttl_s) if epoch else None
+
+    def renew(self, lease: Lease) -> None:
+        """Hold it for another `ttl_s`. LeaseLost where another has taken it since."""
+        if not self._link.run(RENEW, self._keys, (lease.holder, _ms(lease.ttl_s), lease.epoch)):
+            raise _lost(lease)
+
+    def release(self, lease: Lease) -> None:
+        """Let the next one have it at once; who has lost it already releases nothing."""
+        self._link.run(RELEASE, self._keys, (lease.epoch,))
+
+    def held_by(self) -> str | None:
+        """Who holds it, if anybody does."""
+        held = self._link.call("GET", self._keys[0])
+        return held.decode() if held is not None else None
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(1000 * seconds))
+
+
+def _lost(lease: Lease) -> LeaseLost:
+    return LeaseLost(f"{lease.holder} no longer holds the lease (epoch {lease.epoch})")

@@ -1,0 +1,229 @@
+"""What must happen at once inside Redis: its scripts, for versions 6.2 and 7.
+
+Instants are Redis' own clock, in milliseconds, so that no two machines' clocks are compared. A script that is sent
+twice, because its answer was lost, does no more than once sent.
+
+**When a member is gone.** When it has been silent for `ttl`. But after an outage of the store all have, and are
+well: where *nobody* was heard for `ttl`, neither agent nor gateway, all members get one more `ttl` from the next
+call on. `heard` holds when anybody was heard last, and since when somebody has been.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha1
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script and the name that Redis gives it."""
+
+    text: str
+    sha: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha", sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+
+
+_NOW = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+"""
+
+_MEMBERS = (
+    _NOW
+    + """
+-- KEYS: members, seen, version, heard, drain. ARGV[1]: ttl in ms.
+local ttl = tonumber(ARGV[1])
+local function changed()
+  -- The first version is the time, so that it rises even where the store forgot everything.
+  if redis.call('SET', KEYS[3], now, 'NX') == false then redis.call('INCR', KEYS[3]) end
+end
+local function expire(calls_often)
+  local heard = redis.call('HMGET', KEYS[4], 'last', 'since')
+  local last, since = tonumber(heard[1] or 0), tonumber(heard[2] or 0)
+  if now - last > ttl and since <= last then
+    since = now
+    redis.call('HSET', KEYS[4], 'since', now)
+  end
+  if calls_often and (now - last) * 8 > ttl then redis.call('HSET', KEYS[4], 'last', now) end
+  if now - since <= ttl then return end
+  local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now - ttl)
+  for _, id in ipairs(gone) do
+    redis.call('HDEL', KEYS[1], id)
+    redis.call('ZREM', KEYS[2], id)
+  end
+  if #gone > 0 then changed() end
+end
+"""
+)
+
+ANNOUNCE = Script(
+    _MEMBERS
+    + """
+-- ARGV: ttl, instance, member. Whether it shall drain.
+redis.call('ZADD', KEYS[2], now, ARGV[2])
+expire(true)
+if redis.call('HGET', KEYS[1], ARGV[2]) ~= ARGV[3] then
+  redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+  changed()
+end
+return redis.call('ZSCORE', KEYS[5], ARGV[2]) and 1 or 0
+"""
+)
+
+LEAVE = Script(
+    _MEMBERS
+    + """
+-- ARGV: ttl, instance.
+redis.call('ZREM', KEYS[2], ARGV[2])
+redis.call('ZREM', KEYS[5], ARGV[2])
+if redis.call('HDEL', KEYS[1], ARGV[2]) == 1 then changed() end
+return 1
+"""
+)
+
+VERSION = Script(
+    _MEMBERS
+    + """
+expire(true)
+return tonumber(redis.call('GET', KEYS[3]) or 0)
+"""
+)
+
+MEMBERS = Script(
+    _MEMBERS
+    + """
+-- ARGV: ttl, whether the caller calls often.
+expire(ARGV[2] == '1')
+return redis.call('HVALS', KEYS[1])
+"""
+)
+
+DRAIN = Script(
+    _NOW
+    + """
+-- KEYS: drain. ARGV: for how long a request that nobody heeds is kept (ms), instances.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[1])
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1], 'NX', now, ARGV[i]) end
+return 1
+"""
+)
+
+REPORT = Script(
+    _NOW
+    + """
+-- KEYS: sequences, gateways, then for each model: arrivals, traffic, latencies, gauges.
+-- ARGV: gateway, sequence, windows kept, for how long a silent gateway is remembered (ms), then for each model
+-- JSON: whole (what to add), real (what to add), arrivals and latencies (pairs), gauges. Whether it was counted.
+local gateway, sequence, keep = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[4])) do
+  redis.call('ZREM', KEYS[2], old)
+  redis.call('HDEL', KEYS[1], old)
+end
+redis.call('ZADD', KEYS[2], now, gateway)
+if sequence <= tonumber(redis.call('HGET', KEYS[1], gateway) or -1) then return 0 end
+redis.call('HSET', KEYS[1], gateway, ARGV[2])
+local function forget_old_windows(key)
+  if redis.call('HLEN', key) <= 2 * keep then return end
+  local windows, newest = redis.call('HKEYS', key), 0
+  for _, window in ipairs(windows) do newest = math.max(newest, tonumber(window)) end
+  for _, window in ipairs(windows) do
+    if tonumber(window) <= newest - keep then redis.call('HDEL', key, window) end
+  end
+end
+for i = 5, #ARGV do
+  local model, first = cjson.decode(ARGV[i]), 3 + 4 * (i - 5)
+  for _, pair in ipairs(model.arrivals) do redis.call('HINCRBY', KEYS[first], pair[1], pair[2]) end
+  for name, count in pairs(model.whole) do redis.call('HINCRBY', KEYS[first + 1], name, count) end
+  for name, sum in pairs(model.real) do redis.call('HINCRBYFLOAT', KEYS[first + 1], name, sum) end
+  for _, pair in ipairs(model.latencies) do redis.call('HINCRBY', KEYS[first + 2], pair[1], pair[2]) end
+  redis.call('HSET', KEYS[first + 3], gateway, model.gauges)
+  forget_old_windows(KEYS[first])
+end
+return 1
+"""
+)
+
+TRAFFIC = Script(
+    _NOW
+    + """
+-- KEYS: gateways, traffic, latencies, gauges. ARGV: after how long a silent gateway is gone (ms).
+local gauges = redis.call('HGETALL', KEYS[4])
+local alive = {}
+for i = 1, #gauges, 2 do
+  local heard = redis.call('ZSCORE', KEYS[1], gauges[i])
+  if heard and now - tonumber(heard) <= tonumber(ARGV[1]) then
+    alive[#alive + 1] = gauges[i + 1]
+  else
+    redis.call('HDEL', KEYS[4], gauges[i])
+  end
+end
+return {redis.call('HGETALL', KEYS[2]), redis.call('HGETALL', KEYS[3]), alive}
+"""
+)
+
+TAKE = Script("""
+-- KEYS: lease, epoch. ARGV: holder, ttl in ms. The new epoch, or 0.
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return redis.call('INCR', KEYS[2])
+""")
+
+RENEW = Script("""
+-- KEYS: lease, epoch. ARGV: holder, ttl in ms, epoch. Whether it still holds.
+-- A lease that ran out is renewed all the same while nobody else has taken it: the epoch says so.
+if redis.call('GET', KEYS[2]) ~= ARGV[3] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+""")
+
+RELEASE = Script("""
+-- KEYS: lease, epoch. ARGV: epoch. The epoch rises, so that who released writes no more.
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('INCR', KEYS[2])
+return 1
+""")
+
+APPEND = Script("""
+-- KEYS: epoch, journal, stream. ARGV: epoch, segment, lines before this one, line. Whether it was written.
+-- What stands one further than the writer knows is its own line, whose answer was lost: the same one is left,
+-- another one is replaced, for nobody has acted on it.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] or redis.call('HGET', KEYS[2], 'last') ~= ARGV[2] then return 0 end
+local ahead = redis.call('XLEN', KEYS[3]) - ARGV[3]
+local bytes = #ARGV[4]
+if ahead == 1 then
+  local entry = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
+  if entry[2][2] == ARGV[4] then return 1 end
+  redis.call('XDEL', KEYS[3], entry[1])
+  bytes = bytes - #entry[2][2]
+elseif ahead ~= 0 then
+  return 0
+end
+redis.call('XADD', KEYS[3], '*', 'line', ARGV[4])
+redis.call('HINCRBY', KEYS[2], 'bytes', bytes)
+return 1
+""")
+
+OPEN = Script("""
+-- KEYS: epoch, journal, the new stream, the stream to drop. ARGV: epoch, segment, segments kept, header line.
+-- Whether the segment is open.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+local last = tonumber(redis.call('HGET', KEYS[2], 'last') or 0)
+if last >= tonumber(ARGV[2]) then
+  local entry = redis.call('XRANGE', KEYS[3], '-', '+', 'COUNT', 1)[1]
+  return entry and redis.call('XLEN', KEYS[3]) == 1 and entry[2][2] == ARGV[4] and 1 or 0
+end
+redis.call('XADD', KEYS[3], '*', 'line', ARGV[4])
+redis.call('HSET', KEYS[2], 'last', ARGV[2], 'first', math.max(1, ARGV[2] - ARGV[3] + 1), 'bytes', #ARGV[4])
+redis.call('DEL', KEYS[4])
+return 1
+""")
+
+NOTE = Script("""
+-- KEYS: the transitions told before, the ledger. ARGV: what tells a transition from others, the transition.
+if redis.call('SADD', KEYS[1], ARGV[1]) == 1 then redis.call('RPUSH', KEYS[2], ARGV[2]) end
+return 1
+""")

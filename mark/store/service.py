@@ -1,0 +1,157 @@
+"""The controller's and the command line's side of the store: synchronous, whole service in view."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mark.controller.service import ServiceSpec
+from mark.domain.clock import ClockAnchor
+from mark.domain.costs import Transition
+from mark.domain.errors import Misconfigured
+from mark.domain.member import Member
+from mark.domain.traffic import ModelTraffic
+from mark.store.codec import CLOCK, MEMBER, SPEC, TRANSITION
+from mark.store.connect import Link
+from mark.store.journal import StoreJournal, journal_lines, journal_segments
+from mark.store.keys import Keys
+from mark.store.lease import Lease, Leases
+from mark.store.scripts import DRAIN, MEMBERS, NOTE, TRAFFIC
+from mark.store.traffic import ARRIVED, GATEWAY_TTL_S, traffic_keys, traffic_totals
+
+MEMBER_TTL_S = 3.0
+"""After how long a silent agent is gone, in wall seconds; they announce themselves each second."""
+KEEP_DRAINS_S = 86400.0
+"""For how long a request to drain that no agent heeds is kept, in wall seconds."""
+
+
+class ServiceStore:
+    """All that is stored of one service. It is the Ledger port itself; `membership` gives the Membership port."""
+
+    def __init__(self, link: Link, service: str, *, member_ttl_s: float = MEMBER_TTL_S) -> None:
+        self._link = link
+        self._keys = Keys(service)
+        self._member_ttl_s = member_ttl_s
+        self.leases = Leases(link, self._keys)
+
+    def ping(self) -> None:
+        """RetryLater where the store does not answer."""
+        self._link.call("EXISTS", self._keys.of("spec"))
+
+    def put_spec(self, spec: ServiceSpec) -> None:
+        """Say what the service is."""
+        self._link.call("SET", self._keys.of("spec"), SPEC.encode(spec))
+
+    def spec(self) -> ServiceSpec:
+        """What the service is; Misconfigured where nobody said."""
+        return spec_of(self._keys, self._link.call("GET", self._keys.of("spec")))
+
+    def put_clock(self, anchor: ClockAnchor) -> None:
+        """Set the service's clock."""
+        self._link.call("SET", self._keys.of("clock"), CLOCK.encode(anchor))
+
+    def clock(self) -> ClockAnchor:
+        """The service's clock; the wall's own where nobody set it."""
+        return clock_of(self._link.call("GET", self._keys.of("clock")))
+
+    def members(self) -> tuple[Member, ...]:
+        """All agents that announced themselves lately, by instance id."""
+        answer = self._link.run(MEMBERS, self._keys.members, (ttl_ms(self._member_ttl_s), 0))
+        return members_of(answer)
+
+    def membership(self, model: str) -> StoreMembership:
+        """The agents of one model."""
+        return StoreMembership(self, self._link, self._keys, model)
+
+    def arrivals(self, model: str, first: int, last: int) -> list[int]:
+        """Requests in each window from `first` to `last`, both included; 0 where none came or it is long ago."""
+        counts = self._link.call("HMGET", self._keys.of("arrivals", model), *range(first, last + 1))
+        return [int(count or 0) for count in counts]
+
+    def arrived(self, model: str) -> int:
+        """All requests that ever came."""
+        return int(self._link.call("HGET", self._keys.of("traffic", model), ARRIVED) or 0)
+
+    def traffic(self, model: str) -> ModelTraffic:
+        """Totals of all gateways since the service began, `arrivals` left empty; gauges of live gateways."""
+        keys = traffic_keys(self._keys, model)
+        return traffic_totals(model, self._link.run(TRAFFIC, keys, (ttl_ms(GATEWAY_TTL_S),)))
+
+    def open_journal(self, model: str, header: bytes, lease: Lease) -> StoreJournal:
+        """A model's journal to write: its last segment, or a first one that opens with this header."""
+        return StoreJournal(self._link, self._keys, model, header=header, lease=lease)
+
+    def journal_segments(self, model: str) -> range:
+        """The numbers of the journal's segments that are kept."""
+        return journal_segments(self._link, self._keys, model)
+
+    def journal_lines(self, model: str, segment: int | None = None) -> Iterator[bytes]:
+        """The lines of a segment, a header first; the last one by default. Misconfigured where there is none."""
+        return journal_lines(self._link, self._keys, model, segment)
+
+    def note(self, transition: Transition) -> None:
+        """Write a transition down, once for each instance, state and instant."""
+        told = f"{transition.instance} {transition.state} {transition.at!r}"
+        keys = (self._keys.of("noted", transition.model), self._keys.of("ledger", transition.model))
+        self._link.run(NOTE, keys, (told, TRANSITION.encode(transition)))
+
+    def transitions(self, model: str) -> tuple[Transition, ...]:
+        """All transitions of a model's instances by time; those of one instant as they were told."""
+        lines = self._link.call("LRANGE", self._keys.of("ledger", model), 0, -1)
+        return tuple(sorted(map(TRANSITION.decode, lines), key=lambda transition: transition.at))
+
+    def put_status(self, name: str, document: Mapping[str, Any]) -> None:
+        """Keep a JSON document under a name, in place of the one before."""
+        self._link.call("SET", self._keys.of("status", name), json.dumps(document))
+
+    def status(self, name: str) -> dict[str, Any] | None:
+        """The document of that name, if there is one."""
+        data = self._link.call("GET", self._keys.of("status", name))
+        return None if data is None else dict(json.loads(data))
+
+
+class StoreMembership:
+    """The Membership port of one model."""
+
+    def __init__(self, store: ServiceStore, link: Link, keys: Keys, model: str) -> None:
+        self._store = store
+        self._link = link
+        self._drains = keys.of("drain")
+        self._model = model
+
+    def members(self) -> tuple[Member, ...]:
+        """Agents that announced themselves lately, by instance id."""
+        return tuple(member for member in self._store.members() if member.model == self._model)
+
+    def drain(self, instances: Sequence[str]) -> None:
+        """Have these told to drain when they next announce themselves, until they leave."""
+        if instances:
+            self._link.run(DRAIN, (self._drains,), (ttl_ms(KEEP_DRAINS_S), *instances))
+
+    def undrain(self, instances: Sequence[str]) -> None:
+        """Forget such requests: a standby that is woken again may serve, whatever became of it before."""
+        if instances:
+            self._link.call("ZREM", self._drains, *instances)
+
+
+def ttl_ms(seconds: float) -> int:
+    """Seconds as the scripts take them."""
+    return round(1000 * seconds)
+
+
+def spec_of(keys: Keys, data: bytes | None) -> ServiceSpec:
+    """The stored spec; Misconfigured where there is none."""
+    if data is None:
+        raise Misconfigured(f"the store knows no service named {keys.service!r}; start it first (mark up)")
+    return SPEC.decode(data)
+
+
+def clock_of(data: bytes | None) -> ClockAnchor:
+    """The stored clock; the wall's own where there is none."""
+    return ClockAnchor() if data is None else CLOCK.decode(data)
+
+
+def members_of(answer: Sequence[bytes]) -> tuple[Member, ...]:
+    """Stored members by instance id."""
+    return tuple(sorted(map(MEMBER.decode, answer), key=lambda member: member.instance))

@@ -1,0 +1,77 @@
+"""Gateways' reports: as arguments of the script that counts them, and the totals again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.store.keys import Keys
+
+WHOLE = ("instance", "standby", "lambda_", "late", "shed", "failed", "redispatched", "invocations", "cold")
+REAL = ("latency_sum_s", "gib_s")
+ARRIVED = "arrived"
+KEEP_WINDOWS = 720
+"""Windows of arrivals that are kept: an hour of service time. Tallies are kept for good."""
+GATEWAY_TTL_S = 10.0
+"""After how long a silent gateway's gauges count no more, in wall seconds."""
+REMEMBER_S = 86400.0
+"""For how long a silent gateway's last sequence is known, in wall seconds."""
+
+
+def report_keys(keys: Keys, report: GatewayReport) -> list[str]:
+    """What the script REPORT touches."""
+    own = [
+        keys.of(name, model.model)
+        for model in report.models
+        for name in ("arrivals", "traffic", "latency", "gauges")
+    ]
+    return [keys.of("sequences"), keys.of("gateways"), *own]
+
+
+def report_args(report: GatewayReport) -> list[str | int]:
+    """What the script REPORT is told."""
+    remember_ms = round(1000 * REMEMBER_S)
+    models = [json.dumps(_told(model), allow_nan=False) for model in report.models]
+    return [report.gateway, report.sequence, KEEP_WINDOWS, remember_ms, *models]
+
+
+def traffic_keys(keys: Keys, model: str) -> list[str]:
+    """What the script TRAFFIC touches."""
+    return [keys.of("gateways"), *(keys.of(name, model) for name in ("traffic", "latency", "gauges"))]
+
+
+def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffic:
+    """What the script TRAFFIC answered, as totals; `arrivals` stays empty."""
+    traffic, latencies, gauges = answer
+    tallies = _pairs(traffic)
+    told = [tuple(map(int, gauge.split())) for gauge in gauges]
+    totals: dict[str, Any] = {
+        **{name: int(tallies.get(name, 0)) for name in WHOLE},
+        **{name: float(tallies.get(name, 0.0)) for name in REAL},
+    }
+    return ModelTraffic(
+        model=model,
+        latency_counts=tuple(sorted((int(place), int(count)) for place, count in _pairs(latencies).items())),
+        lambda_in_flight=sum(in_flight for in_flight, _ in told),
+        lambda_warm=sum(warm for _, warm in told),
+        **totals,
+    )
+
+
+def _told(model: ModelTraffic) -> dict[str, Any]:
+    """One model's part of a report; what is nothing is left out."""
+    whole = {name: getattr(model, name) for name in WHOLE} | {ARRIVED: sum(count for _, count in model.arrivals)}
+    real = {name: getattr(model, name) for name in REAL}
+    return {
+        "whole": {name: count for name, count in whole.items() if count},
+        "real": {name: repr(float(value)) for name, value in real.items() if value},
+        "arrivals": model.arrivals,
+        "latencies": model.latency_counts,
+        "gauges": f"{model.lambda_in_flight} {model.lambda_warm}",
+    }
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
