@@ -1,0 +1,1 @@
+"""What answers batches behind an agent: adapters of `mark.ports.Backend`."""

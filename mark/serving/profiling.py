@@ -1,0 +1,129 @@
+"""How long a backend takes for a batch, by its size, and the profile file's text that follows.
+
+Sizes are measured in turn, up and then down again, so that a machine that warms up or slows harms none more than
+another. A size is stable once its median is known to TOLERANCE; measuring ends when all are, or with the time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mark.catalog.schema import format_profiles
+from mark.domain.errors import Misconfigured
+from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.ports import Backend, InferRequest
+
+WARM_UPS = 3
+LEAST_ROUNDS = 5
+TOLERANCE = 0.02
+"""Half the width of the median's 95 % interval, as a share of the median."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPoint:
+    """A batch of `batch` takes `median_s`, 95 % of them at most `p95_s`; `stable` says if that was long enough."""
+
+    batch: int
+    median_s: float
+    p95_s: float
+    calls: int
+    stable: bool
+
+
+async def measure(
+    backend: Backend,
+    make_request: Callable[[], InferRequest],
+    sizes: Sequence[int],
+    *,
+    seconds: float,
+    progress: Callable[[float, tuple[MeasuredPoint, ...]], None] | None = None,
+) -> tuple[MeasuredPoint, ...]:
+    """Points by rising size, within some `seconds` (each size is called LEAST_ROUNDS times whatever that takes).
+
+    The backend has been started. progress: called after each round with the share of the time that is used and
+    what is known by then. Errors: Misconfigured where the backend answers a request with an error.
+    """
+    ordered = sorted(set(sizes))
+    if not ordered or ordered[0] < 1:
+        raise Misconfigured(f"batch sizes must be 1 or more, not {list(sizes)}")
+    taken: dict[int, list[float]] = {size: [] for size in ordered}
+    for size in ordered:
+        for _ in range(WARM_UPS):
+            await _call(backend, make_request, size)
+    began = time.perf_counter()
+    rounds = 0
+    while True:
+        for size in ordered if rounds % 2 == 0 else reversed(ordered):
+            taken[size].append(await _call(backend, make_request, size))
+        rounds += 1
+        used = (time.perf_counter() - began) / seconds
+        points = tuple(_point(size, values) for size, values in taken.items())
+        if progress is not None:
+            progress(min(1.0, used), points)
+        if rounds >= LEAST_ROUNDS and (used >= 1.0 or all(point.stable for point in points)):
+            return points
+
+
+def profile_of(
+    points: Sequence[MeasuredPoint],
+    *,
+    model: str,
+    instance_type: str,
+    machine: str,
+    date: str,
+    variant: str = "base",
+) -> Profile:
+    """The measured medians as a profile of that instance type, with who measured and how."""
+    spread = max(point.p95_s / point.median_s for point in points)
+    doubt = [str(point.batch) for point in points if not point.stable]
+    source = (
+        f"mark profile: median of {min(point.calls for point in points)} calls a size or more, "
+        f"95 % of them at most {spread:.2f} times as long"
+    )
+    if doubt:
+        source += f"; not stable to {TOLERANCE:.0%} when time was up: {', '.join(doubt)}"
+    return Profile(
+        model=model,
+        instance_type=instance_type,
+        points=tuple(LatencyPoint(batch=point.batch, latency_s=point.median_s) for point in points),
+        provenance=Provenance(evidence=Evidence.MEASURED, source=source, date=date, machine=machine),
+        variant=variant,
+    )
+
+
+def profile_text(profiles: Sequence[Profile]) -> str:
+    """The text of a profile file."""
+    return format_profiles(profiles)
+
+
+async def _call(backend: Backend, make_request: Callable[[], InferRequest], size: int) -> float:
+    batch = [make_request() for _ in range(size)]
+    began = time.perf_counter()
+    replies = await backend.infer(batch)
+    took_s = time.perf_counter() - began
+    for reply in replies:
+        if reply.status != 200:
+            said = reply.body[:200].decode("utf-8", "replace")
+            raise Misconfigured(f"the backend answers the example with status {reply.status}: {said}")
+    return took_s
+
+
+def _point(size: int, values: Sequence[float]) -> MeasuredPoint:
+    ordered = np.sort(values)
+    # 95 % interval of a median by ranks: half +- 0.98 roots of the count.
+    reach = 0.98 * math.sqrt(len(ordered))
+    low = max(0, math.floor(len(ordered) / 2 - reach))
+    high = min(len(ordered) - 1, math.ceil(len(ordered) / 2 + reach))
+    median_s = float(np.median(ordered))
+    return MeasuredPoint(
+        batch=size,
+        median_s=median_s,
+        p95_s=float(np.quantile(ordered, 0.95)),
+        calls=len(ordered),
+        stable=bool(ordered[high] - ordered[low] <= 2 * TOLERANCE * median_s),
+    )

@@ -1,0 +1,78 @@
+"""Whatever is put together comes apart as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from mark.serving.backends.merging import groups, merge, row_count, split
+
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)
+DTYPES = st.sampled_from(["f4", "f8", "i8", "u1", "?"])
+
+
+@st.composite
+def requests(draw):
+    """Requests of a few kinds, mixed: their tensors agree in their rows."""
+    kinds = draw(
+        st.lists(
+            st.dictionaries(st.sampled_from("abc"), st.tuples(DTYPES, SHAPES), min_size=1),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    found = []
+    for _ in range(draw(st.integers(1, 8))):
+        kind, rows = draw(st.sampled_from(kinds)), draw(st.integers(1, 4))
+        found.append(
+            {name: draw(hnp.arrays(np.dtype(dtype), (rows, *shape))) for name, (dtype, shape) in kind.items()}
+        )
+    return found
+
+
+@given(requests())
+def test_what_is_merged_comes_apart_as_it_was(given_requests):
+    places = groups(given_requests)
+    assert sorted(place for group in places for place in group) == list(range(len(given_requests)))
+
+    for group in places:
+        parts = [given_requests[place] for place in group]
+        again = split(merge(parts), [row_count(part) for part in parts])
+        assert len(again) == len(parts)
+        for before, after in zip(parts, again, strict=True):
+            assert before.keys() == after.keys()
+            for name in before:
+                np.testing.assert_array_equal(before[name], after[name])
+                assert before[name].dtype == after[name].dtype
+
+
+@given(requests())
+def test_unlike_requests_are_never_put_together(given_requests):
+    for group in groups(given_requests):
+        parts = [given_requests[place] for place in group]
+        kinds = {tuple(sorted((name, a.dtype.str, a.shape[1:]) for name, a in part.items())) for part in parts}
+        assert len(kinds) == 1
+    assert len(groups(given_requests)) == len(groups([part for part in given_requests for _ in range(2)]))
+
+
+@pytest.mark.parametrize(
+    "tensors", [{}, {"a": np.zeros(())}, {"a": np.zeros((0, 2))}, {"a": np.zeros(2), "b": np.zeros(3)}]
+)
+def test_a_request_without_common_rows_is_refused(tensors):
+    with pytest.raises(ValueError, match="first dimension"):
+        row_count(tensors)
+
+
+@pytest.mark.parametrize("output", [np.zeros((2, 1)), np.zeros(()), np.zeros((4, 3))])
+def test_an_output_of_other_rows_is_refused(output):
+    with pytest.raises(ValueError, match="for a batch of 3"):
+        split({"y": output}, [1, 2])
+
+
+def test_texts_are_merged_too():
+    parts = [{"text": np.array([b"a", b"bcd"], dtype=object)}, {"text": np.array([b""], dtype=object)}]
+    assert list(merge(parts)["text"]) == [b"a", b"bcd", b""]
+    assert list(split(merge(parts), [2, 1])[1]["text"]) == [b""]

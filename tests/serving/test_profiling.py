@@ -1,0 +1,89 @@
+"""Measuring a backend whose speed is known."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from mark.catalog.schema import parse_profiles
+from mark.domain.errors import Misconfigured
+from mark.domain.profile import Evidence
+from mark.ports import InferReply, InferRequest
+from mark.serving.profiling import LEAST_ROUNDS, WARM_UPS, MeasuredPoint, _point, measure, profile_of, profile_text
+
+EXAMPLE = InferRequest(path="/v2/models/m/infer", content_type="application/json", body=b"{}")
+
+
+class Known:
+    """Takes a millisecond, and half of one for each request; the first calls take longer."""
+
+    def __init__(self, status=200):
+        self.sizes = []
+        self.status = status
+
+    async def infer(self, batch):
+        self.sizes.append(len(batch))
+        until = time.perf_counter() + 0.001 + 0.0005 * len(batch) + (0.01 if len(self.sizes) <= 2 else 0)
+        while time.perf_counter() < until:
+            pass
+        return [InferReply(status=self.status, content_type="text/plain", body=b"no such thing")] * len(batch)
+
+
+def test_it_finds_the_known_times():
+    backend, told = Known(), []
+
+    points = asyncio.run(
+        measure(
+            backend, lambda: EXAMPLE, [4, 1, 2, 2], seconds=0.5, progress=lambda share, seen: told.append(share)
+        )
+    )
+
+    assert [point.batch for point in points] == [1, 2, 4]
+    for point in points:
+        assert point.median_s == pytest.approx(0.001 + 0.0005 * point.batch, rel=0.25)
+        assert point.p95_s >= point.median_s
+        assert point.calls >= LEAST_ROUNDS
+    assert told == sorted(told)
+    assert told[-1] <= 1.0
+
+
+def test_sizes_are_taken_up_and_down_again_after_the_warm_up():
+    backend = Known()
+    asyncio.run(measure(backend, lambda: EXAMPLE, [1, 3], seconds=0.001))
+    assert backend.sizes == [1] * WARM_UPS + [3] * WARM_UPS + [1, 3, 3, 1, 1, 3, 3, 1, 1, 3]
+
+
+def test_an_example_that_is_refused_is_named():
+    with pytest.raises(Misconfigured, match="status 400: no such thing"):
+        asyncio.run(measure(Known(status=400), lambda: EXAMPLE, [1], seconds=0.01))
+
+
+@pytest.mark.parametrize("sizes", [[], [0, 1]])
+def test_sizes_must_be_above_zero(sizes):
+    with pytest.raises(Misconfigured, match="1 or more"):
+        asyncio.run(measure(Known(), lambda: EXAMPLE, sizes, seconds=0.01))
+
+
+def test_a_point_is_stable_when_its_median_is_known():
+    assert _point(1, [0.1] * 20).stable
+    assert not _point(1, [0.1, 0.2] * 10).stable
+    assert not _point(1, [0.1, 0.11, 0.1, 0.12, 0.1]).stable
+
+
+def test_the_file_is_one_of_the_catalogue_s():
+    points = (
+        MeasuredPoint(batch=1, median_s=0.001, p95_s=0.0012, calls=40, stable=True),
+        MeasuredPoint(batch=8, median_s=0.004, p95_s=0.005, calls=30, stable=False),
+    )
+    profile = profile_of(points, model="mine", instance_type="c5.large", machine="my laptop", date="2026-11-21")
+
+    (again,) = parse_profiles(profile_text([profile]), "here")
+
+    assert again == profile
+    assert again.provenance.evidence is Evidence.MEASURED
+    assert again.provenance.machine == "my laptop"
+    assert "median of 30 calls" in again.provenance.source
+    assert "1.25 times" in again.provenance.source
+    assert "not stable to 2% when time was up: 8" in again.provenance.source
