@@ -17,6 +17,9 @@ WARM_S = 45 * 60.0
 BUCKETS = 30
 BUCKET_S = WARM_S / BUCKETS
 
+TO_LAMBDA, TO_INSTANCE, SHED = range(3)
+"""What becomes of a bounced request: numbers, because compiled code has no enumerations."""
+
 
 def note_in_flight(belief: Ints, now: float, in_flight: int) -> None:
     """Remember that `in_flight` calls were under way.
@@ -53,3 +56,30 @@ def prefers_lambda(always: bool, lambda_at: float, instance_at: float, deadline_
     everywhere goes where it finishes first. `instance_at` is infinite when no instance can take it.
     """
     return always or lambda_at <= deadline_at or lambda_at <= instance_at
+
+
+def after_bounce(
+    lambda_open: bool,
+    always: bool,
+    shed_late: bool,
+    lambda_at: float,
+    instance_at: float,
+    arrived_at: float,
+    deadline_at: float,
+    give_up_s: float,
+) -> int:
+    """What becomes of a request that its instance did not admit: TO_LAMBDA, TO_INSTANCE or SHED.
+
+    `lambda_open` says that there is a Lambda and the policy sends bounced requests there; a sender whose call was
+    refused asks again without it. `lambda_at`, `instance_at`: when either is predicted to answer, `instance_at`
+    at the instance that finishes first, infinite where none can take it. `always` is MArk as published;
+    `shed_late` sheds what nobody answers in time, and whatever would wait longer than `give_up_s` is shed anyhow.
+    """
+    useful = lambda_open and not (shed_late and lambda_at > deadline_at)
+    if useful and prefers_lambda(always, lambda_at, instance_at, deadline_at):
+        return TO_LAMBDA
+    if instance_at == np.inf or (shed_late and instance_at > deadline_at):
+        return SHED
+    if instance_at - arrived_at > give_up_s:
+        return SHED
+    return TO_INSTANCE

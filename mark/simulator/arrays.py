@@ -35,9 +35,9 @@ _ROUTING = {
     Routing.LEAST_OUTSTANDING: kernel.BY_OUTSTANDING,
 }
 _BOUNCED = {
-    Bounced.NOWHERE: kernel.TO_NOBODY,
-    Bounced.LAMBDA: kernel.TO_LAMBDA,
-    Bounced.LAMBDA_IF_SOONER: kernel.TO_SOONER,
+    Bounced.NOWHERE: kernel.LAMBDA_NEVER,
+    Bounced.LAMBDA: kernel.LAMBDA_ALWAYS,
+    Bounced.LAMBDA_IF_SOONER: kernel.LAMBDA_IF_SOONER,
 }
 
 

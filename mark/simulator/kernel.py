@@ -16,7 +16,7 @@ import numpy as np
 from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import admits, predicted_finish_at
 from mark.dispatch.credits import earned, slowed_s
-from mark.dispatch.overflow import believed_warm, lambda_finish_at, note_in_flight, prefers_lambda
+from mark.dispatch.overflow import SHED, TO_LAMBDA, after_bounce, believed_warm, lambda_finish_at, note_in_flight
 from mark.dispatch.routing import NONE, SERVER_FIELDS, least_finish, least_outstanding, weighted
 from mark.simulator.kernel_lambda import Pool, invoke, reap, start_environment
 from mark.simulator.kernel_tally import (
@@ -37,7 +37,7 @@ DONE, QUEUE_FULL, BREACHED = range(3)
 TAKEN, FULL, BOUNCED = range(3)
 # Routing rules, and what becomes of a bounced request, as numbers.
 BY_FINISH, BY_WEIGHT, BY_OUTSTANDING = range(3)
-TO_NOBODY, TO_LAMBDA, TO_SOONER = range(3)
+LAMBDA_NEVER, LAMBDA_ALWAYS, LAMBDA_IF_SOONER = range(3)
 
 
 SERVER = np.dtype(
@@ -164,12 +164,13 @@ def _bounce(
     row = least_finish(now, rows, fleet.servers)
     finish_at = _finish_at(now, fleet.servers[row]) if row != NONE else np.inf
     if (
-        rules.bounced != TO_NOBODY
+        rules.bounced != LAMBDA_NEVER
         and rules.has_lambda
         and _overflow(now, arrived_at, finish_at, rules, pool, tally)
     ):
         return TAKEN
-    if row == NONE or (rules.shed_late and finish_at > deadline_at):
+    give_up_s = rules.give_up_s
+    if after_bounce(False, False, rules.shed_late, np.inf, finish_at, arrived_at, deadline_at, give_up_s) == SHED:
         shed(arrived_at, rules, tally)
         return TAKEN
     return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
@@ -184,8 +185,17 @@ def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, 
     lambda_at = lambda_finish_at(now, marks.warm + marks.cold, warm, rules.lambda_s, rules.cold_s)
     if rules.shed_late and lambda_at > deadline_at:
         _warm_one_more(now, deadline_at, rules, pool, tally)
-        return False
-    if not prefers_lambda(rules.bounced == TO_LAMBDA, lambda_at, instance_at, deadline_at):
+    where = after_bounce(
+        True,
+        rules.bounced == LAMBDA_ALWAYS,
+        rules.shed_late,
+        lambda_at,
+        instance_at,
+        arrived_at,
+        deadline_at,
+        rules.give_up_s,
+    )
+    if where != TO_LAMBDA:
         return False
     if not invoke(now, arrived_at, rules, pool, tally):
         return False

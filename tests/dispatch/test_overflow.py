@@ -13,7 +13,11 @@ from mark.dispatch.credits import earned, slowed_s
 from mark.dispatch.overflow import (
     BUCKET_S,
     BUCKETS,
+    SHED,
+    TO_INSTANCE,
+    TO_LAMBDA,
     WARM_S,
+    after_bounce,
     believed_warm,
     lambda_finish_at,
     note_in_flight,
@@ -68,6 +72,51 @@ def test_a_call_beyond_the_warm_environments_starts_cold() -> None:
 )
 def test_where_a_bounced_request_goes(always: bool, lambda_at: float, instance_at: float, expected: bool) -> None:
     assert prefers_lambda(always, lambda_at, instance_at, 10.6) is expected
+
+
+@pytest.mark.parametrize(
+    ("lambda_open", "always", "shed_late", "lambda_at", "instance_at", "expected"),
+    [
+        (True, True, False, 99.0, 10.1, TO_LAMBDA),  # MArk as published always sends it
+        (False, True, False, 10.2, 10.1, TO_INSTANCE),  # there is no Lambda, or it refused the call
+        (False, True, False, 10.2, math.inf, SHED),
+        (True, True, True, 10.7, 10.5, TO_INSTANCE),  # Lambda would be late, and late requests are shed
+        (True, True, True, 10.7, 10.65, SHED),  # so would the instance
+        (True, False, True, 10.6, 10.65, TO_LAMBDA),  # just in time
+        (True, False, False, 10.9, 10.7, TO_INSTANCE),  # late everywhere: where it finishes first
+        (False, False, False, math.inf, 70.0, TO_INSTANCE),
+        (False, False, False, math.inf, 70.1, SHED),  # nobody waits that long
+    ],
+)
+def test_what_becomes_of_a_bounced_request(
+    lambda_open: bool, always: bool, shed_late: bool, lambda_at: float, instance_at: float, expected: int
+) -> None:
+    became = after_bounce(lambda_open, always, shed_late, lambda_at, instance_at, 10.0, 10.6, 60.0)
+    assert became == expected
+
+
+INSTANTS = st.one_of(st.floats(10.0, 100.0), st.just(math.inf))
+
+
+@given(
+    lambda_open=st.booleans(),
+    always=st.booleans(),
+    shed_late=st.booleans(),
+    lambda_at=INSTANTS,
+    instance_at=INSTANTS,
+)
+def test_a_bounced_request_is_shed_only_where_nobody_is_left(
+    lambda_open: bool, always: bool, shed_late: bool, lambda_at: float, instance_at: float
+) -> None:
+    became = after_bounce(lambda_open, always, shed_late, lambda_at, instance_at, 10.0, 10.6, 60.0)
+    if became == TO_LAMBDA:
+        assert lambda_open
+    elif became == TO_INSTANCE:
+        assert instance_at <= (10.6 if shed_late else 70.0)
+    else:
+        assert instance_at > (10.6 if shed_late else 70.0)
+    if lambda_open and lambda_at <= 10.6:
+        assert became == TO_LAMBDA
 
 
 def test_credits_are_earned_up_to_the_ceiling() -> None:
