@@ -13,6 +13,7 @@ from typing import Protocol
 
 from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
+from mark.controller.recovery import Recovered
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.domain.demand import Demand, Forecast
@@ -36,9 +37,10 @@ class Journal(Protocol):
 
 
 class Controller:
-    """The controller of one service. `fallback` answers for a forecaster that fails.
+    """The controller of one model. `fallback` answers for a forecaster that fails.
 
-    `state` is what folding the journal gave, where the service ran before.
+    `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
+    that raised leaves the ports in between: recover from the journal, as after a crash.
     """
 
     def __init__(
@@ -52,10 +54,10 @@ class Controller:
         fallback: Forecaster,
         journal: Journal,
         history: Demand,
-        state: State | None = None,
+        recovered: Recovered | None = None,
     ) -> None:
         self.policy = policy
-        self.state = state or State()
+        self.state = recovered.state if recovered else State()
         self._clock = clock
         self._cloud = cloud
         self._data_plane = data_plane
@@ -63,8 +65,14 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._history = history
-        self._fleet = FleetView()
-        self._plan_at = self._first_at = -math.inf
+        self._fleet = recovered.fleet if recovered else FleetView()
+        self._plan_at = -math.inf
+        self._first_at = recovered.first_at if recovered else -math.inf
+
+    @property
+    def next_at(self) -> float:
+        """When the next period's tick is due; at once before the first one."""
+        return self._plan_at
 
     def tick(self) -> Decision:
         """Observe, decide, write down, submit; returns what was decided."""

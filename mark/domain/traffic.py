@@ -15,9 +15,9 @@ class ModelTraffic:
 
     arrivals: (window's number, requests), the number being service time // WINDOW_S. instance, standby, lambda_:
     requests answered by each; late: how many of those missed the objective; shed: refused. latency_counts:
-    (bin, requests). invocations: Lambda calls, warm-up pings not counted; cold: cold starts among them; gib_s:
-    what they were billed for, in real seconds. lambda_in_flight, lambda_warm: calls under way, and environments
-    that are believed warm, now.
+    (bin, requests). invocations: Lambda calls, warm-up pings counted; cold: cold starts among them. billed, gib_s:
+    calls and GiB seconds as they are billed on the service's clock: each counts as many times as the clock is
+    faster than the wall. lambda_in_flight, lambda_warm: calls under way, and environments believed warm, now.
     """
 
     model: str
@@ -33,6 +33,7 @@ class ModelTraffic:
     latency_sum_s: float = 0.0
     invocations: int = 0
     cold: int = 0
+    billed: float = 0.0
     gib_s: float = 0.0
     lambda_in_flight: int = 0
     lambda_warm: int = 0

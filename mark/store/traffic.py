@@ -10,7 +10,7 @@ from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.store.keys import Keys
 
 WHOLE = ("instance", "standby", "lambda_", "late", "shed", "failed", "redispatched", "invocations", "cold")
-REAL = ("latency_sum_s", "gib_s")
+REAL = ("latency_sum_s", "billed", "gib_s")
 ARRIVED = "arrived"
 KEEP_WINDOWS = 720
 """Windows of arrivals that are kept: an hour of service time. Tallies are kept for good."""

@@ -1,0 +1,128 @@
+"""The bill of a live fleet, from the transitions that AWS told of. Pure.
+
+A stretch is billed from `running` to the next state that is not: EC2 bills neither pending nor stopping instances.
+Transitions may come late, twice and out of order; only their instants count.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, cost_of
+from mark.controller.service import ServedModel
+from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage, Transition
+from mark.domain.traffic import ModelTraffic
+
+_ORDER = {"pending": 0, "running": 1, "stopping": 2, "stopped": 3, "shutting-down": 4, "terminated": 5}
+"""States that an instance may enter at one instant, in their order."""
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetUsage:
+    """What a fleet used by some instant: stretches in state running, and instance seconds asleep and running."""
+
+    usages: tuple[InstanceUsage, ...]
+    asleep_s: float
+    running_s: float
+
+
+def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
+    """Usage by `now`; what still runs or sleeps is counted to then."""
+    by_instance: dict[str, set[Transition]] = defaultdict(set)
+    for transition in transitions:
+        if transition.at <= now:
+            by_instance[transition.instance].add(transition)
+    usages: list[InstanceUsage] = []
+    asleep_s = 0.0
+    for name in sorted(by_instance):
+        told = sorted(by_instance[name], key=lambda t: (t.at, _ORDER[t.state]))
+        stretches, slept_s = _stretches(told, now)
+        usages.extend(stretches)
+        asleep_s += slept_s
+    running_s = sum(usage.ended_at - usage.started_at for usage in usages)
+    return FleetUsage(usages=tuple(usages), asleep_s=asleep_s, running_s=running_s)
+
+
+def running_now(transitions: Iterable[Transition], now: float) -> list[str]:
+    """Offerings of the instances that are billed at `now`, one entry each."""
+    usage = fleet_usage(transitions, now)
+    return sorted(item.offering for item in usage.usages if item.ended_at == now)
+
+
+def live_bill(
+    usage: FleetUsage, traffic: ModelTraffic, served: ServedModel, *, peak_rps: float, duration_s: float
+) -> tuple[BillLine, ...]:
+    """The lines of a bill, in the words of a replay's. Lambda's GiB seconds are on the service's clock."""
+    prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
+    surplus = {
+        offering.name: offering.instance_type.credits.surplus_usd_per_vcpu_hour
+        for offering in served.offerings
+        if offering.instance_type.credits
+    }
+    lines = bill_instances(usage.usages, prices, surplus_usd_per_vcpu_hour=surplus)
+    if served.overflow is not None:
+        used = LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s)
+        lines += bill_lambda(used, served.overflow)
+    return (
+        *lines,
+        *bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s),
+        *bill_overhead(
+            peak_rps, duration_s, requests=traffic.answered + traffic.shed, payload_mib=served.model.payload_mib
+        ),
+    )
+
+
+def cost_words(lines: Iterable[BillLine]) -> dict[str, float]:
+    """The cost words of every report."""
+    cost: CostUsd = cost_of(lines)
+    return {
+        "instances": cost.instances,
+        "standby": cost.standby,
+        "lambda": cost.lambda_,
+        "serving": cost.serving,
+        "overhead": cost.overhead,
+        "total": cost.total,
+    }
+
+
+def usd_per_hour(served: ServedModel, running: Sequence[str], cost: dict[str, float], duration_s: float) -> float:
+    """What is spent an hour: what runs now at its price, Lambda and overhead at their mean so far."""
+    prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
+    instances = sum(prices[name] for name in running)
+    hours = duration_s / SECONDS_PER_HOUR
+    return instances + ((cost["lambda"] + cost["overhead"]) / hours if hours > 0 else 0.0)
+
+
+def _stretches(told: Sequence[Transition], now: float) -> tuple[list[InstanceUsage], float]:
+    """One instance's stretches in state running, and how long it slept."""
+    usages: list[InstanceUsage] = []
+    running_at: float | None = None
+    asleep_at: float | None = None
+    asleep_s = 0.0
+    for item in told:
+        if item.state == "running":
+            running_at = item.at if running_at is None else running_at
+        elif running_at is not None and item.state != "pending":
+            usages.append(_usage(item, running_at, item.at))
+            running_at = None
+        if item.state == "stopped" and asleep_at is None:
+            asleep_at = item.at
+        elif item.state in ("pending", "running", "shutting-down", "terminated") and asleep_at is not None:
+            asleep_s += item.at - asleep_at
+            asleep_at = None
+    if running_at is not None:
+        usages.append(_usage(told[-1], running_at, now))
+    return usages, asleep_s + (now - asleep_at if asleep_at is not None else 0.0)
+
+
+def _usage(item: Transition, started_at: float, ended_at: float) -> InstanceUsage:
+    return InstanceUsage(
+        instance=item.instance,
+        offering=item.offering,
+        role=item.role,
+        started_at=started_at,
+        ended_at=ended_at,
+    )

@@ -1,0 +1,72 @@
+"""What gateways counted, as the controller is told of it: units that closed, and the SLO monitor's windows. Pure.
+
+Gateways count arrivals in windows of 5 s of service time and add up what became of requests; both only grow. A
+clock that runs `speed` times as fast as the wall collects a window in 5 / speed real seconds, so its rate is its
+count times `speed` / 5: the rates are real, only time is compressed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mark.controller.policy import MonitorPolicy
+from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
+from mark.domain.orders import SloWindow
+from mark.domain.traffic import ModelTraffic
+
+WINDOWS_A_UNIT = round(UNIT_S / WINDOW_S)
+
+
+def window_of(at: float) -> int:
+    """The number of the window that holds the instant `at`, service time."""
+    return math.floor(at / WINDOW_S)
+
+
+def unit_windows(start_at: float) -> tuple[int, int]:
+    """First and last window of the unit that starts at `start_at`, which is a window's first instant."""
+    first = round(start_at / WINDOW_S)
+    return first, first + WINDOWS_A_UNIT - 1
+
+
+def live_unit(start_at: float, counts: Sequence[int], speed: float) -> DemandUnit:
+    """The unit of these windows. counts: requests in each, oldest first; `count` is scaled as the rates are."""
+    total = sum(counts) * speed
+    return DemandUnit(
+        start_at=start_at,
+        count=round(total),
+        mean_rps=total / UNIT_S,
+        max_rps=max(counts, default=0) * speed / WINDOW_S,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorState:
+    """The SLO monitor's open window: when it was opened, and the totals at that instant."""
+
+    opened_at: float
+    finished: int
+    missed: int
+
+
+def totals_of(traffic: ModelTraffic) -> tuple[int, int]:
+    """Requests that finished (answered, shed or failed), and how many of them missed the objective."""
+    finished = traffic.answered + traffic.shed + traffic.failed
+    return finished, traffic.late + traffic.shed + traffic.failed
+
+
+def advance_monitor(
+    state: MonitorState, traffic: ModelTraffic, now: float, monitor: MonitorPolicy
+) -> tuple[MonitorState, SloWindow | None]:
+    """The window that is full by `now`, if it is: M requests or so many seconds, whichever came first.
+
+    A window without requests is not closed, as in a replay, where only a request can close one.
+    """
+    finished, missed = totals_of(traffic)
+    requests = finished - state.finished
+    is_full = requests >= monitor.requests or now - state.opened_at >= monitor.seconds
+    if not is_full or requests == 0:
+        return state, None
+    window = SloWindow(closed_at=now, requests=requests, missed=missed - state.missed)
+    return replace(state, opened_at=now, finished=finished, missed=missed), window
