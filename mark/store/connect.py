@@ -6,11 +6,11 @@ connection that an earlier end of the server broke. So everything that is stored
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import redis
 import redis.asyncio
@@ -29,7 +29,8 @@ PAUSE_S = 0.02
 """Before a call is repeated."""
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-PARAMETERS = {"db", *FILES, "ssl_cert_reqs", "ssl_check_hostname"}
+CHOICES = {"ssl_cert_reqs": ("required", "optional", "none"), "ssl_check_hostname": ("true", "false")}
+PARAMETERS = ("db", *FILES, *CHOICES)
 """What a URL's query may say; redis-py's names."""
 _FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError)
 
@@ -130,24 +131,37 @@ def _checked(url: str) -> tuple[str, bool]:
     try:
         parts = urlsplit(url)
         port = parts.port
-        query = parse_qs(parts.query, strict_parsing=bool(parts.query), keep_blank_values=True)
+        query = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query), keep_blank_values=True))
     except ValueError as error:
         raise _refused(url, str(error)) from error
     if parts.scheme not in SCHEMES:
         raise _refused(url, f"it begins with none of {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
-    if parts.scheme == "unix":
+    scheme, cluster, _ = parts.scheme.partition("+cluster")
+    if scheme == "unix":
         if parts.hostname or len(parts.path) < 2:
             raise _refused(url, "after unix:// comes a socket's whole path")
     elif not parts.hostname or port == 0:
         raise _refused(url, "it names no host, or port 0")
-    if unknown := sorted(query.keys() - PARAMETERS):
-        raise _refused(url, f"it has the parameter {unknown[0]!r}, not one of {', '.join(sorted(PARAMETERS))}")
-    for name in FILES:
-        for file in query.get(name, []):
-            if not Path(file).is_file():
-                raise _refused(url, f"{name} names no file")
-    scheme, cluster, _ = parts.scheme.partition("+cluster")
+    elif parts.path.strip("/"):
+        query["db"] = parts.path.strip("/")
+    if cluster and "db" in query:
+        raise _refused(url, "a cluster has no db")
+    _check_parameters(url, scheme, query)
     return scheme + url[len(parts.scheme) :], bool(cluster)
+
+
+def _check_parameters(url: str, scheme: str, query: Mapping[str, str]) -> None:
+    for name, value in query.items():
+        if name not in PARAMETERS:
+            raise _refused(url, f"it has the parameter {name!r}, not one of {', '.join(PARAMETERS)}")
+        if name != "db" and scheme != "rediss":
+            raise _refused(url, f"only rediss:// takes {name}")
+        if name in FILES and not Path(value).is_file():
+            raise _refused(url, f"{name} names no file")
+        if name == "db" and not value.isdecimal():
+            raise _refused(url, "db is no whole number")
+        if name in CHOICES and value not in CHOICES[name]:
+            raise _refused(url, f"{name} is one of {', '.join(CHOICES[name])}")
 
 
 def _shown(url: str) -> str:

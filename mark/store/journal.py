@@ -61,7 +61,10 @@ class StoreJournal:
         self._lines += 1
 
     def rotate(self, header: bytes) -> None:
-        """Open the next segment with this header, and drop the oldest. LeaseLost where another has the lease."""
+        """Open the next segment with this header, and drop the oldest. LeaseLost where another has the lease.
+
+        Where it raises RetryLater, it comes again before the next line.
+        """
         following = self.segment + 1
         keys = (
             self._keys.of("epoch"),

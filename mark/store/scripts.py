@@ -209,12 +209,12 @@ return 1
 
 OPEN = Script("""
 -- KEYS: epoch, journal, the new stream, the stream to drop. ARGV: epoch, segment, segments kept, header line.
--- Whether the segment is open.
+-- Whether the segment is open. One that has no line but its header was opened by this call, whose answer was lost.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local last = tonumber(redis.call('HGET', KEYS[2], 'last') or 0)
 if last >= tonumber(ARGV[2]) then
-  local entry = redis.call('XRANGE', KEYS[3], '-', '+', 'COUNT', 1)[1]
-  return entry and redis.call('XLEN', KEYS[3]) == 1 and entry[2][2] == ARGV[4] and 1 or 0
+  if last > tonumber(ARGV[2]) or redis.call('XLEN', KEYS[3]) ~= 1 then return 0 end
+  redis.call('DEL', KEYS[3])
 end
 redis.call('XADD', KEYS[3], '*', 'line', ARGV[4])
 redis.call('HSET', KEYS[2], 'last', ARGV[2], 'first', math.max(1, ARGV[2] - ARGV[3] + 1), 'bytes', #ARGV[4])

@@ -1,0 +1,111 @@
+"""The journal: lines in order, segments, a header first, and the format of `mark.controller.journal`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from mark.controller.journal import Header, header_line, read_journal
+from mark.controller.state import Decision, Observation, State
+from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.store.journal import KEEP_SEGMENTS, PAGE
+from mark.store.lease import Lease, LeaseLost
+from mark.store.service import ServiceStore
+from tests.controller.builders import POLICY
+
+HISTORY = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(2.0,))
+HEADER = header_line(Header(policy=POLICY, catalogue="test", seed=1, history=HISTORY))
+
+
+def taken(store: ServiceStore, holder: str = "left") -> Lease:
+    lease = store.leases.take(holder, 60.0)
+    assert lease is not None
+    return lease
+
+
+def test_there_is_none_before_the_first(store: ServiceStore) -> None:
+    assert not store.journal_segments("m")
+    with pytest.raises(Misconfigured, match=r"no journal of m$"):
+        next(store.journal_lines("m"))
+    with pytest.raises(Misconfigured, match="no journal of m numbered 3"):
+        next(store.journal_lines("m", 3))
+
+
+def test_lines_come_back_in_order_whatever_bytes_they_hold(store: ServiceStore) -> None:
+    journal = store.open_journal("m", b"header", taken(store))
+    lines = [f"line {number}".encode() for number in range(2 * PAGE + 1)] + [
+        b"",
+        b"\x00\r\n\xff",
+        b"",
+        b"x" * 100_000,
+    ]
+    for line in lines:
+        journal.write(line)
+
+    assert not journal.resumed
+    assert list(store.journal_lines("m")) == [b"header", *lines]
+    assert journal.size_bytes == len(b"header") + sum(map(len, lines))
+
+
+def test_the_next_holder_goes_on_where_the_last_one_stopped(store: ServiceStore) -> None:
+    first = taken(store)
+    journal = store.open_journal("m", b"header", first)
+    journal.write(b"one")
+    store.leases.release(first)
+
+    resumed = store.open_journal("m", b"another header", taken(store, "right"))
+    resumed.write(b"two")
+
+    assert resumed.resumed
+    assert list(store.journal_lines("m")) == [b"header", b"one", b"two"]
+    with pytest.raises(LeaseLost, match="left may no longer write the journal of m"):
+        journal.write(b"three")
+
+
+def test_a_stale_lease_opens_nothing(store: ServiceStore) -> None:
+    stale = taken(store)
+    store.leases.release(stale)
+    with pytest.raises(LeaseLost):
+        store.open_journal("m", b"header", stale)
+    assert not store.journal_segments("m")
+
+
+def test_old_segments_are_dropped(store: ServiceStore) -> None:
+    journal = store.open_journal("m", b"header 1", taken(store))
+    for number in range(2, KEEP_SEGMENTS + 3):
+        journal.write(b"line")
+        journal.rotate(f"header {number}".encode())
+
+    kept = store.journal_segments("m")
+    assert list(kept) == list(range(3, KEEP_SEGMENTS + 3))
+    assert list(store.journal_lines("m", kept[0])) == [b"header 3", b"line"]
+    assert list(store.journal_lines("m")) == [f"header {kept[-1]}".encode()]
+    with pytest.raises(Misconfigured, match="numbered 2"):
+        next(store.journal_lines("m", 2))
+
+
+def test_models_have_journals_of_their_own(store: ServiceStore) -> None:
+    lease = taken(store)
+    for name in ("a", "b"):
+        store.open_journal(name, name.encode(), lease).write(b"line")
+    assert [list(store.journal_lines(name)) for name in "ab"] == [[b"a", b"line"], [b"b", b"line"]]
+
+
+def test_ticks_are_read_back_as_they_were_seen(store: ServiceStore) -> None:
+    one = Instance(id="i-1", offering="c5.large", state=InstanceState.PENDING)
+    fleets = [
+        FleetView(),
+        FleetView(instances=(one,)),
+        FleetView(instances=(replace(one, state=InstanceState.READY),)),
+    ]
+    journal = store.open_journal("m", HEADER, taken(store))
+    for number, (before, fleet) in enumerate(pairwise(fleets)):
+        journal.append(before, Observation(now=float(number), fleet=fleet), Decision(state=State(), orders=()))
+
+    _, ticks = read_journal(store.journal_lines("m"))
+
+    assert [tick.seen.fleet for tick in ticks] == fleets[1:]

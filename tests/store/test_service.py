@@ -1,0 +1,214 @@
+"""The controller's side: spec, tallies, windows, ledger, status."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.errors import Misconfigured
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.store import traffic
+from mark.store.connect import Link, connect_async
+from mark.store.data_plane import AgentStore, GatewayStore
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from tests.planner.builders import offering, overflow
+from tests.store.builders import a_member, a_report, a_transition
+
+SLO = Slo(latency_s=0.6, target=0.98)
+SPEC = ServiceSpec(
+    name="demo",
+    models=(
+        ServedModel(
+            model=ModelSpec(name="digits", slo=SLO),
+            slo=SLO,
+            dispatch=DispatchPolicy(),
+            offerings=(offering("c5.large", usd_per_hour=0.085, rps=20.0),),
+            backend=BackendSpec(kind="emulated"),
+            overflow=overflow(),
+        ),
+    ),
+)
+
+
+def reported(redis: EmbeddedRedis, service: str, *reports: GatewayReport) -> None:
+    async def told() -> None:
+        link = connect_async(redis.url)
+        for report in reports:
+            await GatewayStore(link, service).report(report)
+        await link.aclose()
+
+    asyncio.run(told())
+
+
+def test_a_service_is_read_as_it_was_written(store: ServiceStore, redis: EmbeddedRedis, service: str) -> None:
+    store.put_spec(SPEC)
+
+    async def read() -> list[ServiceSpec]:
+        link = connect_async(redis.url)
+        specs = [await GatewayStore(link, service).spec(), await AgentStore(link, service).spec()]
+        await link.aclose()
+        return specs
+
+    assert [store.spec(), *asyncio.run(read())] == [SPEC] * 3
+
+
+def test_an_unknown_service_is_named(store: ServiceStore, service: str) -> None:
+    with pytest.raises(Misconfigured, match=f"'{service}'.*start it"):
+        store.spec()
+
+
+def test_what_another_version_wrote_is_refused_in_one_line(store: ServiceStore, link: Link, service: str) -> None:
+    link.call("SET", f"{{mark:{service}}}:spec", '{"name":"demo"}')
+    with pytest.raises(
+        Misconfigured, match=r"ServiceSpec that this program cannot read \(models: Field required\)"
+    ):
+        store.spec()
+
+
+@pytest.mark.parametrize("name", ["", "a{b", "a}b"])
+def test_a_name_that_would_break_the_hash_tag_is_refused(link: Link, name: str) -> None:
+    with pytest.raises(Misconfigured, match="cannot name a service"):
+        ServiceStore(link, name)
+
+
+def test_tallies_add_up_over_gateways_and_reports(store: ServiceStore, redis: EmbeddedRedis, service: str) -> None:
+    first = {
+        "instance": 3,
+        "lambda_": 2,
+        "late": 1,
+        "gib_s": 0.1,
+        "latency_sum_s": 0.3,
+        "cold": 1,
+        "invocations": 2,
+    }
+    second = {"instance": 1, "standby": 4, "shed": 5, "failed": 6, "redispatched": 7, "gib_s": 0.2}
+    reported(
+        redis,
+        service,
+        a_report("g-1", 0, arrivals=((7, 9),), latency_counts=((3, 2), (12, 1)), lambda_warm=9, **first),
+        a_report(
+            "g-1", 1, arrivals=((8, 11),), latency_counts=((3, 1),), lambda_warm=2, lambda_in_flight=1, **second
+        ),
+        a_report("g-2", 0, lambda_warm=5, lambda_in_flight=2, **second),
+    )
+
+    totals = store.traffic("digits")
+
+    assert totals == ModelTraffic(
+        model="digits",
+        instance=5,
+        standby=8,
+        lambda_=2,
+        late=1,
+        shed=10,
+        failed=12,
+        redispatched=14,
+        latency_counts=((3, 3), (12, 1)),
+        latency_sum_s=pytest.approx(0.3),
+        invocations=2,
+        cold=1,
+        gib_s=pytest.approx(0.5),
+        lambda_in_flight=3,
+        lambda_warm=7,
+    )
+    assert store.arrived("digits") == 20
+    assert store.traffic("words") == ModelTraffic(model="words")
+
+
+def test_a_report_on_several_models_counts_for_each(
+    store: ServiceStore, redis: EmbeddedRedis, service: str
+) -> None:
+    models = tuple(
+        ModelTraffic(model=name, arrivals=((3, count),), instance=count) for name, count in (("a", 1), ("b", 2))
+    )
+    reported(redis, service, GatewayReport(gateway="g", sequence=4, models=models))
+
+    assert [store.arrivals(name, 3, 3) for name in "ab"] == [[1], [2]]
+    assert [store.traffic(name).instance for name in "ab"] == [1, 2]
+
+
+def test_gauges_of_a_silent_gateway_count_no_more(
+    store: ServiceStore, redis: EmbeddedRedis, service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mark.store.service.GATEWAY_TTL_S", 0.1)
+
+    async def story() -> None:
+        link = connect_async(redis.url)
+        gateway = GatewayStore(link, service)
+        await gateway.report(a_report("g-1", 0, instance=1, lambda_warm=5))
+        await asyncio.sleep(0.15)
+        await gateway.report(a_report("g-2", 0, instance=1, lambda_warm=2))
+        await link.aclose()
+
+    asyncio.run(story())
+
+    assert store.traffic("digits") == ModelTraffic(model="digits", instance=2, lambda_warm=2)
+
+
+def test_windows_are_kept_for_an_hour_and_no_longer(
+    store: ServiceStore, redis: EmbeddedRedis, service: str, link: Link
+) -> None:
+    windows = range(1000, 1000 + 3 * traffic.KEEP_WINDOWS)
+    reports = (a_report("g", number, arrivals=((window, 1),)) for number, window in enumerate(windows))
+    reported(redis, service, *reports)
+
+    kept = traffic.KEEP_WINDOWS
+    assert store.arrivals("digits", windows[-1] - kept + 1, windows[-1]) == [1] * kept
+    assert link.call("HLEN", f"{{mark:{service}}}:arrivals:digits") <= 2 * kept
+    assert store.arrivals("digits", 1000, 1000) == [0]
+    assert store.arrived("digits") == len(windows)
+
+
+def test_a_transition_told_again_is_noted_once(store: ServiceStore) -> None:
+    pending, running = a_transition(state="pending", at=5.25), a_transition(state="running", at=9.0)
+    other = a_transition("i-2", state="pending", at=1.0)
+    for transition in (running, pending, running, replace(pending, offering="another"), other):
+        store.note(transition)
+
+    assert store.transitions("digits") == (other, pending, running)
+    assert store.transitions("words") == ()
+
+
+def test_transitions_of_one_instant_stay_in_the_order_they_were_told(store: ServiceStore) -> None:
+    told = tuple(a_transition(state=state, at=3.0) for state in ("pending", "running", "stopping", "stopped"))
+    for transition in told:
+        store.note(transition)
+
+    assert store.transitions("digits") == told
+
+
+def test_a_status_document_replaces_the_one_before(store: ServiceStore) -> None:
+    assert store.status("fleet") is None
+    store.put_status("fleet", {"ready": 1})
+    store.put_status("fleet", {"ready": [2, 2.5], "who": "é"})
+    assert store.status("fleet") == {"ready": [2, 2.5], "who": "é"}
+
+
+def test_a_drain_can_be_taken_back(store: ServiceStore, redis: EmbeddedRedis, service: str) -> None:
+    membership = store.membership("digits")
+    membership.drain(["i-1", "i-2"])
+    membership.undrain(["i-1"])
+    membership.undrain([])
+
+    async def asked() -> list[bool]:
+        link = connect_async(redis.url)
+        agent = AgentStore(link, service)
+        answers = [await agent.announce(a_member(instance)) for instance in ("i-1", "i-2")]
+        await link.aclose()
+        return answers
+
+    assert asyncio.run(asked()) == [False, True]
+
+
+def test_services_on_one_server_do_not_meet(link: Link, store: ServiceStore) -> None:
+    other = ServiceStore(link, "another")
+    store.put_status("x", {"a": 1})
+    store.note(a_transition())
+    assert other.status("x") is None
+    assert other.transitions("digits") == ()

@@ -1,0 +1,72 @@
+"""The places in which one contract is kept: the real store on a real Redis, and the fake."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from mark.domain.clock import ClockAnchor
+from mark.ports import AgentLink, GatewayLink, Membership
+from mark.store.connect import connect_async
+from mark.store.data_plane import AgentStore, GatewayStore
+from mark.store.service import ServiceStore
+from tests.store.fakes import FakeStore
+
+TTL_S = 0.4
+Story = Callable[[GatewayLink, AgentLink], Awaitable[None]]
+
+
+class World(Protocol):
+    """A store with a gateway's and an agent's view of it; members expire after TTL_S."""
+
+    def play(self, story: Story) -> None: ...
+    def membership(self, model: str) -> Membership: ...
+    def put_clock(self, anchor: ClockAnchor) -> None: ...
+    def arrivals(self, model: str, first: int, last: int) -> list[int]: ...
+    def wait(self, seconds: float) -> None: ...
+
+
+class RedisWorld:
+    def __init__(self, store: ServiceStore, url: str, service: str) -> None:
+        self.membership = store.membership
+        self.put_clock = store.put_clock
+        self.arrivals = store.arrivals
+        self._url = url
+        self._service = service
+
+    def play(self, story: Story) -> None:
+        async def played() -> None:
+            ours, theirs = connect_async(self._url), connect_async(self._url)
+            gateway = GatewayStore(ours, self._service, member_ttl_s=TTL_S)
+            try:
+                await story(gateway, AgentStore(theirs, self._service, member_ttl_s=TTL_S))
+            finally:
+                await ours.aclose()
+                await theirs.aclose()
+
+        asyncio.run(played())
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class FakeWorld:
+    def __init__(self) -> None:
+        self._now = 0.0
+        self.store = FakeStore(now=lambda: self._now, member_ttl_s=TTL_S)
+        self.membership = self.store.membership
+        self.arrivals = self.store.arrivals
+
+    def put_clock(self, anchor: ClockAnchor) -> None:
+        self.store.anchor = anchor
+
+    def play(self, story: Story) -> None:
+        async def played() -> None:
+            await story(self.store, self.store)
+
+        asyncio.run(played())
+
+    def wait(self, seconds: float) -> None:
+        self._now += seconds
