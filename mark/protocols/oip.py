@@ -1,0 +1,347 @@
+"""Open Inference Protocol v2 over REST: bodies to arrays and back, and the documents around them.
+
+A body is JSON, or JSON followed by binary tensors; the header Inference-Header-Content-Length then says where the
+JSON ends, and each binary tensor states its `binary_data_size`. Nothing is believed before it is checked: a
+tensor's shape must agree with the data that is really there before an array is made of it. Whatever is wrong with
+a request is a BadRequest, whose text is for the client.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.domain.errors import MarkError
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferReply, InferRequest
+from mark.protocols.byte_tensors import pack_bytes, unpack_bytes
+
+JSON_TYPE = "application/json"
+BINARY_TYPE = "application/octet-stream"
+HEADER_LENGTH = "inference-header-content-length"
+
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    "BOOL": np.dtype("?"),
+    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+    "BYTES": np.dtype("O"),
+}
+"""OIP's names of the element types. BF16 has no numpy type and is refused."""
+_JSON_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "O": "U"}
+"""What JSON values may fill an array of that kind: whole numbers do for floats, not the other way round."""
+MAX_DIMENSIONS = 32
+MAX_TENSORS = 256
+
+Tensors = Mapping[str, NDArray[Any]]
+
+
+class BadRequest(MarkError):
+    """The client's request is wrong; repeating it as it is will not help. `status` is HTTP's."""
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferCall:
+    """A request that was understood. `outputs`: those asked for and whether in binary; empty for all of them."""
+
+    inputs: Tensors
+    id: str = ""
+    outputs: Mapping[str, bool] = field(default_factory=dict)
+    binary_outputs: bool = False
+
+    def wants_binary(self, output: str) -> bool:
+        """Whether this output is answered in binary."""
+        return self.outputs.get(output, self.binary_outputs)
+
+
+def parse_infer(body: bytes, header_length: int = 0) -> InferCall:
+    """Understand an inference request. Errors: BadRequest."""
+    document, rest = _split(body, header_length)
+    parameters = _mapping(document.get("parameters", {}), "parameters")
+    tail = _Tail(rest)
+    inputs = _tensors(document.get("inputs"), "inputs", tail)
+    tail.must_be_used_up()
+    name = document.get("id", "")
+    if not isinstance(name, str):
+        raise BadRequest("id must be a string")
+    binary = parameters.get("binary_data_output", False) is True
+    return InferCall(inputs=inputs, id=name, outputs=_requested(document, binary), binary_outputs=binary)
+
+
+def parse_infer_reply(body: bytes, header_length: int = 0) -> dict[str, NDArray[Any]]:
+    """The outputs that a server answered. Errors: BadRequest."""
+    document, rest = _split(body, header_length)
+    return _tensors(document.get("outputs"), "outputs", _Tail(rest))
+
+
+def check_inputs(inputs: Tensors, specs: Sequence[TensorSpec]) -> None:
+    """That these are the inputs which the model takes. Errors: BadRequest."""
+    known = {spec.name: spec for spec in specs}
+    if surplus := sorted(set(inputs) - set(known)):
+        raise BadRequest(f"unknown input {surplus[0]!r}; the model takes {', '.join(sorted(known))}")
+    for name, spec in known.items():
+        if name not in inputs:
+            raise BadRequest(f"input {name!r} is missing")
+        array = inputs[name]
+        if array.dtype != DTYPES[spec.datatype]:
+            raise BadRequest(f"input {name!r} is {datatype_of(array)}, the model takes {spec.datatype}")
+        fits = len(array.shape) == len(spec.shape) and all(
+            wanted in (-1, size) for wanted, size in zip(spec.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise BadRequest(f"input {name!r} has shape {list(array.shape)}, the model takes {list(spec.shape)}")
+
+
+def compose_infer(inputs: Tensors, *, path: str, binary: bool = True, name: str = "") -> InferRequest:
+    """A request with these inputs; with `binary` its outputs are asked for in binary too."""
+    document: dict[str, Any] = {"id": name} if name else {}
+    if binary:
+        document["parameters"] = {"binary_data_output": True}
+    document["inputs"], tail = _described(inputs, dict.fromkeys(inputs, binary))
+    body, header_length = _joined(document, tail)
+    kind = BINARY_TYPE if header_length else JSON_TYPE
+    return InferRequest(path=path, content_type=kind, body=body, header_length=header_length)
+
+
+def compose_infer_reply(model: str, outputs: Tensors, call: InferCall, version: str = "1") -> InferReply:
+    """The answer to `call`: the outputs that it asked for, as it asked for them. Errors: BadRequest."""
+    if unknown := sorted(set(call.outputs) - set(outputs)):
+        raise BadRequest(f"unknown output {unknown[0]!r}; the model gives {', '.join(sorted(outputs))}")
+    chosen = {name: outputs[name] for name in call.outputs or outputs}
+    document: dict[str, Any] = {"model_name": model, "model_version": version}
+    if call.id:
+        document["id"] = call.id
+    document["outputs"], tail = _described(chosen, {name: call.wants_binary(name) for name in chosen})
+    body, header_length = _joined(document, tail)
+    kind = BINARY_TYPE if header_length else JSON_TYPE
+    return InferReply(status=200, content_type=kind, body=body, header_length=header_length)
+
+
+def error_reply(status: int, text: str) -> InferReply:
+    """An answer that says what is wrong."""
+    return InferReply(status=status, content_type=JSON_TYPE, body=error_body(text))
+
+
+def error_body(text: str) -> bytes:
+    """OIP's error document."""
+    return json.dumps({"error": text}).encode()
+
+
+def server_metadata(name: str, version: str) -> dict[str, Any]:
+    """What `GET /v2` answers."""
+    return {"name": name, "version": version, "extensions": ["binary_tensor_data"]}
+
+
+def model_metadata(
+    name: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], versions: Sequence[str] = ("1",)
+) -> dict[str, Any]:
+    """What `GET /v2/models/{name}` answers."""
+    return {
+        "name": name,
+        "versions": list(versions),
+        "platform": "mark",
+        "inputs": [_spec(spec) for spec in inputs],
+        "outputs": [_spec(spec) for spec in outputs],
+    }
+
+
+def example_body(inputs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """A body that infer accepts: zeros (empty strings for BYTES), one item for every size that is free."""
+    return {"inputs": [{**_spec(_one(spec)), "data": _zeros(spec)} for spec in inputs]}
+
+
+def datatype_of(array: NDArray[Any]) -> str:
+    """OIP's name of an array's element type. Errors: BadRequest where it has none."""
+    for name, dtype in DTYPES.items():
+        if array.dtype == dtype or (dtype.kind == "O" and array.dtype.kind in "SU"):
+            return name
+    raise BadRequest(f"no Open Inference datatype for arrays of {array.dtype}")
+
+
+class _Tail:
+    """The binary tensors behind the JSON, taken off in order."""
+
+    def __init__(self, rest: bytes) -> None:
+        self._rest, self._at = rest, 0
+
+    def take(self, size: object, where: str) -> bytes:
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise BadRequest(f"{where}: binary_data_size must be a whole number of bytes")
+        if self._at + size > len(self._rest):
+            raise BadRequest(
+                f"{where}: binary_data_size {size} exceeds the {len(self._rest) - self._at} bytes left"
+            )
+        self._at += size
+        return self._rest[self._at - size : self._at]
+
+    def must_be_used_up(self) -> None:
+        if self._at != len(self._rest):
+            raise BadRequest(f"{len(self._rest) - self._at} bytes after the last binary tensor belong to no input")
+
+
+def _split(body: bytes, header_length: int) -> tuple[dict[str, Any], bytes]:
+    """The JSON in front and the bytes behind it."""
+    if header_length < 0 or header_length > len(body):
+        raise BadRequest(f"{HEADER_LENGTH} {header_length} does not fit a body of {len(body)} bytes")
+    text, rest = (body[:header_length], body[header_length:]) if header_length else (body, b"")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+    return _mapping(document, "the body"), rest
+
+
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRequest(f"{where} must be a JSON object")
+    return value
+
+
+def _tensors(entries: object, where: str, tail: _Tail) -> dict[str, NDArray[Any]]:
+    if not isinstance(entries, list) or not entries:
+        raise BadRequest(f"{where} must be a list with at least one tensor")
+    if len(entries) > MAX_TENSORS:
+        raise BadRequest(f"{where} holds {len(entries)} tensors, more than {MAX_TENSORS}")
+    found: dict[str, NDArray[Any]] = {}
+    for entry in entries:
+        tensor = _mapping(entry, f"each of {where}")
+        name = tensor.get("name")
+        if not isinstance(name, str) or not name:
+            raise BadRequest(f"each of {where} needs a name")
+        if name in found:
+            raise BadRequest(f"{where} name {name!r} twice")
+        found[name] = _tensor(tensor, name, tail)
+    return found
+
+
+def _tensor(tensor: dict[str, Any], name: str, tail: _Tail) -> NDArray[Any]:
+    where = f"tensor {name!r}"
+    dtype = DTYPES.get(str(tensor.get("datatype")))
+    if dtype is None:
+        raise BadRequest(f"{where}: unknown datatype {tensor.get('datatype')!r}; known: {', '.join(DTYPES)}")
+    shape = _shape(tensor.get("shape"), where)
+    parameters = _mapping(tensor.get("parameters", {}), f"{where}: parameters")
+    if "shared_memory_region" in parameters:
+        raise BadRequest(f"{where}: shared memory is not offered here")
+    if "binary_data_size" in parameters:
+        flat = _from_binary(tail.take(parameters["binary_data_size"], where), dtype, where)
+    elif "data" in tensor:
+        flat = _from_json(tensor["data"], dtype, where)
+    else:
+        raise BadRequest(f"{where} has neither data nor a binary_data_size")
+    if flat.size != math.prod(shape):
+        raise BadRequest(f"{where} has {flat.size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
+    return flat.reshape(shape)
+
+
+def _shape(value: object, where: str) -> tuple[int, ...]:
+    sizes = value if isinstance(value, list) else [None]
+    if len(sizes) > MAX_DIMENSIONS or not all(type(size) is int and 0 <= size < 2**40 for size in sizes):
+        raise BadRequest(f"{where}: shape must be at most {MAX_DIMENSIONS} whole numbers, not {value!r:.80}")
+    return tuple(sizes)
+
+
+def _from_binary(data: bytes, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+    if dtype.kind == "O":
+        try:
+            return unpack_bytes(data)
+        except ValueError as error:
+            raise BadRequest(f"{where}: {error}") from error
+    if len(data) % dtype.itemsize:
+        raise BadRequest(f"{where}: {len(data)} bytes are no whole number of elements of {dtype.itemsize} bytes")
+    return np.frombuffer(data, dtype=dtype)
+
+
+def _from_json(data: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+    """data: flat or nested lists. Values are never bent into the type: 1.5 is no INT32, 300 no INT8."""
+    if not isinstance(data, list):
+        raise BadRequest(f"{where}: data must be a list")
+    try:
+        natural = np.array(data)
+        if dtype.kind == "u" and natural.dtype.kind == "f":  # numpy makes floats of whole numbers above 2**63
+            natural = np.array(data, dtype=object)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise BadRequest(f"{where}: data is ragged or out of range: {error}") from error
+    if natural.size == 0:
+        return np.empty(0, dtype=dtype)
+    whole = natural.dtype.kind == "O" and all(type(value) is int for value in natural.reshape(-1).tolist())
+    if natural.dtype.kind not in _JSON_KINDS[dtype.kind] and not (whole and dtype.kind == "u"):
+        raise BadRequest(f"{where}: data does not hold values of its datatype")
+    if dtype.kind == "O":
+        texts = np.empty(natural.size, dtype=object)
+        texts[:] = [text.encode() for text in natural.reshape(-1).tolist()]
+        return texts
+    flat = natural.reshape(-1)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if int(flat.min()) < limits.min or int(flat.max()) > limits.max:
+            raise BadRequest(f"{where}: data does not fit {dtype.name}")
+    with np.errstate(over="ignore"):  # too large a number for a float is infinite, as in the JSON of others
+        return flat.astype(dtype)
+
+
+def _requested(document: dict[str, Any], binary: bool) -> dict[str, bool]:
+    entries = document.get("outputs", [])
+    if not isinstance(entries, list) or len(entries) > MAX_TENSORS:
+        raise BadRequest("outputs must be a list of outputs")
+    wanted: dict[str, bool] = {}
+    for entry in entries:
+        output = _mapping(entry, "each of outputs")
+        name = output.get("name")
+        if not isinstance(name, str) or not name:
+            raise BadRequest("each of outputs needs a name")
+        parameters = _mapping(output.get("parameters", {}), "parameters of an output")
+        if "classification" in parameters:
+            raise BadRequest("the classification extension is not offered here")
+        wanted[name] = parameters.get("binary_data", binary) is True
+    return wanted
+
+
+def _described(tensors: Tensors, binary: Mapping[str, bool]) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """Tensors as JSON entries, and the binary data that goes behind the JSON."""
+    entries, tail = [], []
+    for name, array in tensors.items():
+        datatype = datatype_of(array)
+        entry: dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
+        if binary[name]:
+            data = pack_bytes(array) if datatype == "BYTES" else np.ascontiguousarray(array).tobytes()
+            entry["parameters"] = {"binary_data_size": len(data)}
+            tail.append(data)
+        elif datatype == "BYTES":
+            entry["data"] = [_text(value) for value in array.reshape(-1).tolist()]
+        else:
+            entry["data"] = array.reshape(-1).tolist()
+        entries.append(entry)
+    return entries, tail
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _joined(document: dict[str, Any], tail: list[bytes]) -> tuple[bytes, int]:
+    text = json.dumps(document).encode()
+    return (b"".join([text, *tail]), len(text)) if tail else (text, 0)
+
+
+def _spec(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}
+
+
+def _one(spec: TensorSpec) -> TensorSpec:
+    return TensorSpec(name=spec.name, datatype=spec.datatype, shape=tuple(1 if n == -1 else n for n in spec.shape))
+
+
+def _zeros(spec: TensorSpec) -> list[Any]:
+    count = math.prod(_one(spec).shape)
+    return [""] * count if spec.datatype == "BYTES" else np.zeros(count, dtype=DTYPES[spec.datatype]).tolist()

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.protocols.frames import (
+    Bounced,
+    Cancel,
+    Frame,
+    FrameError,
+    FrameParser,
+    Goodbye,
+    Hello,
+    Request,
+    Response,
+    State,
+    encode,
+)
+
+ids = st.integers(0, 2**64 - 1)
+times = st.integers(-(2**62), 2**62)
+seconds = st.floats(0, 1e6)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    body = draw(st.binary(max_size=80))
+    return Request(
+        draw(ids),
+        draw(times),
+        draw(times),
+        draw(st.binary(max_size=40)),
+        draw(st.binary(max_size=30)),
+        draw(st.integers(0, len(body))),
+        draw(st.binary(max_size=20)),
+        draw(st.binary(max_size=55)),
+        body,
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> Response:
+    body = draw(st.binary(max_size=80))
+    header_length = draw(st.integers(0, len(body)))
+    return Response(draw(ids), draw(st.integers(200, 599)), draw(st.binary(max_size=30)), header_length, body)
+
+
+states = st.builds(
+    State,
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 9999),
+    st.integers(0, 999),
+    seconds,
+    seconds | st.just(math.inf),
+    seconds,
+    st.lists(seconds, min_size=1, max_size=9).map(tuple),
+)
+frames = st.one_of(
+    requests(),
+    responses(),
+    states,
+    st.builds(Bounced, ids, times),
+    st.builds(Hello, st.integers(0, 9)),
+    st.builds(Cancel, ids),
+    st.just(Goodbye()),
+)
+
+
+def fed(parser: FrameParser, data: bytes, cuts: list[int]) -> list[Frame]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    found: list[Frame] = []
+    for start, stop in itertools.pairwise(edges):
+        found += parser.feed(data[start:stop])
+    return found
+
+
+@given(st.lists(frames, max_size=6), st.lists(st.integers(0, 10_000), max_size=12))
+def test_any_chunking_gives_the_same_frames(sent: list[Frame], cuts: list[int]) -> None:
+    parser = FrameParser()
+
+    assert fed(parser, b"".join(map(encode, sent)), cuts) == sent
+    assert parser.held == 0
+
+
+@given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=5))
+def test_garbage_is_a_frame_error_or_waits_for_more(data: bytes, cuts: list[int]) -> None:
+    parser = FrameParser(max_frame_bytes=300)
+    try:
+        fed(parser, data, cuts)
+    except FrameError:
+        return
+    assert parser.held <= 300 + 13
+
+
+@given(frames, st.integers(0, 500), st.integers(0, 255))
+def test_a_changed_byte_never_breaks_the_parser(frame: Frame, place: int, value: int) -> None:
+    data = bytearray(encode(frame))
+    data[place % len(data)] = value
+    with contextlib.suppress(FrameError):
+        list(FrameParser(max_frame_bytes=1000).feed(bytes(data)))
+
+
+def test_a_length_beyond_the_limit_is_refused_before_it_is_held() -> None:
+    with pytest.raises(FrameError, match="exceeds"):
+        list(FrameParser(max_frame_bytes=100).feed(b"\xff\xff\xff\x7f\x02" + bytes(8)))
+
+
+def test_what_does_not_fit_its_place_is_refused() -> None:
+    with pytest.raises(FrameError, match="does not fit"):
+        encode(Request(1, 0, 0, b"x" * 70_000, b"", 0, b"", b"", b""))
