@@ -1,44 +1,67 @@
-"""`Ec2Cloud`: the Cloud port on EC2, for one model of a service."""
+"""`Ec2Cloud`: the Cloud port on EC2, for one model of a service.
+
+Everything here may be asked again: launches carry the order's token, ends and starts are what they are however
+often they are asked for. An order that AWS throttles, after boto3's own retries, is kept and sent again at the
+next `observe`, in its turn, until `resend_limit_s`; then it is dropped, the controller forgets it too, and orders
+anew what is still missing. What AWS refuses becomes a LaunchRefused. A listing that AWS throttles is replaced by
+the last one for a while.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, assert_never
 
+from mark.aws.errors import code_of, translated
 from mark.aws.guard import Guard
-from mark.aws.inbox import EventInbox
+from mark.aws.inbox import Arrived, EventInbox
+from mark.aws.launching import (
+    LIVE,
+    MODEL,
+    SERVICE,
+    FleetSetup,
+    fleet_request,
+    launched_rows,
+    refused,
+    row_of,
+    shortfall,
+)
+from mark.aws.overdue import Overdue
+from mark.aws.transitions import Transitions
+from mark.controller.observed import Ec2Row, fleet_view
+from mark.domain.errors import AlreadyDone, Misconfigured, NoCapacity, RetryLater
 from mark.domain.fleet import FleetView, Role
-from mark.domain.offering import Offering
-from mark.domain.orders import Fact, Order
+from mark.domain.member import Member, MemberState
+from mark.domain.orders import (
+    Drain,
+    Fact,
+    Launch,
+    Order,
+    SpotWarned,
+    StartStandby,
+    StopStandby,
+    Terminate,
+    WarmLambda,
+)
 from mark.ports import Clock, Ledger, Membership
+from mark.protocols.events import RebalanceAdvised, StateChanged
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
+_log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSetup:
-    """What a model's fleet is made of.
-
-    `run`: names this life of the service, so that tokens of an earlier one mean nothing. `offerings`: by name.
-    `templates`: the launch template of each role. `subnets`: (zone, subnet), none for the default network.
-    """
-
-    service: str
-    model: str
-    run: str
-    offerings: Mapping[str, Offering]
-    templates: Mapping[Role, str]
-    subnets: tuple[tuple[str, str], ...] = ()
-    drain_limit_s: float = 600.0
-    silent_limit_s: float = 1800.0
-    resend_limit_s: float = 600.0
-    stale_limit_s: float = 120.0
+SERVES = (MemberState.READY, MemberState.DRAINING)
 
 
 class Ec2Cloud:
-    """Instances of one model: observed, ordered, and what happened to them."""
+    """Instances of one model: observed, ordered, and what happened to them.
+
+    `inbox` and `guard` are shared by the models of a service. `warm` pings so many Lambda environments; it is
+    called from a thread of its own.
+    """
 
     def __init__(
         self,
@@ -51,19 +74,278 @@ class Ec2Cloud:
         inbox: EventInbox,
         guard: Guard,
         warm: Callable[[int], object] | None = None,
-    ) -> None: ...
+    ) -> None:
+        self._setup = setup
+        self._ec2 = ec2
+        self._clock = clock
+        self._membership = membership
+        self._inbox = inbox
+        self._guard = guard
+        self._warm = warm
+        self._warmer = ThreadPoolExecutor(1, thread_name_prefix="warm-up")
+        self._warming: Future[object] | None = None
+        self._transitions = Transitions(ledger)
+        self._overdue = Overdue(drain_limit_s=setup.drain_limit_s, silent_limit_s=setup.silent_limit_s)
+        self._rows: dict[str, Ec2Row] = {}
+        self._listed_at: float | None = None
+        self._draining: set[str] = set()
+        self._warned: dict[str, float] = {}
+        self._unsent: list[tuple[float, Order]] = []
+        self._facts: list[Fact] = []
+        self._given: list[Arrived] = []
+
+    # The Cloud port.
 
     def observe(self) -> FleetView:
         """All instances that are not gone."""
-        raise NotImplementedError
+        now = self._clock.now()
+        self._send_again(now)
+        self._list(now)
+        members = self._membership.members()
+        rows = self._rows.values()
+        self._draining = {name for name in self._draining if self._still_drains(name)}
+        self._warned = {name: at for name, at in self._warned.items() if name in self._rows}
+        view = fleet_view(rows, members, draining=self._draining, warned=self._warned)
+        self._end_overdue(view, now)
+        return view
 
     def facts(self) -> Sequence[Fact]:
-        """What happened since the last call."""
-        raise NotImplementedError
+        """What happened since the last call; the messages behind what was given then are deleted now."""
+        self._delete_given()
+        facts, self._facts = self._facts, []
+        taken = self._inbox.take(self._transitions.knows)
+        try:
+            for arrived in taken:
+                facts.extend(self._heard(arrived))
+        except RetryLater:  # the ledger is away: the queue gives the messages again, nothing is lost
+            self._inbox.put_back(taken)
+            self._facts = facts
+            raise
+        self._given += taken
+        return facts
 
     def submit(self, order: Order) -> None:
         """Ask; the result is seen by a later `observe` or `facts`."""
-        raise NotImplementedError
+        now = self._clock.now()
+        if any(_lane(waiting) == _lane(order) for _, waiting in self._unsent):
+            self._unsent.append((now, order))
+            return
+        self._try(order, now)
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether a launch was refused since `facts` was asked: the controller should look at once."""
+        return bool(self._facts)
 
     def close(self) -> None:
-        """End the warm-up thread."""
+        """End the warm-up thread; returns when the pings under way have."""
+        self._warmer.shutdown(cancel_futures=True)
+
+    # What is there.
+
+    def _list(self, now: float) -> None:
+        """List the instances; the last listing stays where AWS is away, for a while."""
+        filters = [
+            {"Name": f"tag:{SERVICE}", "Values": [self._setup.service]},
+            {"Name": f"tag:{MODEL}", "Values": [self._setup.model]},
+            {"Name": "instance-state-name", "Values": LIVE},
+        ]
+        try:
+            with translated():
+                pages = self._ec2.get_paginator("describe_instances").paginate(Filters=filters)  # type: ignore[arg-type]
+                listed = [
+                    row_of(self._setup, instance)
+                    for page in pages
+                    for reservation in page["Reservations"]
+                    for instance in reservation.get("Instances", [])
+                ]
+        except RetryLater as error:
+            if self._listed_at is None or now - self._listed_at > self._setup.stale_limit_s:
+                raise
+            _log.warning("instances of %.0f s ago are believed: %s", now - self._listed_at, error)
+            return
+        self._rows = {row.id: row for row in listed}
+        self._listed_at = now
+        self._guard.saw(self._setup.model, self._rows)
+        self._transitions.listed(self._rows, now)
+
+    def _still_drains(self, name: str) -> bool:
+        return name in self._rows and self._rows[name].state != "stopped"
+
+    def _end_overdue(self, view: FleetView, now: float) -> None:
+        """End what drains or keeps silent for too long: its agent will not end it."""
+        late = [self._rows[name] for name in self._overdue.names(view, self._rows, now)]
+        serving = [row.id for row in late if row.role is Role.SERVING]
+        standby = [row.id for row in late if row.role is Role.STANDBY]
+        for names, act in ((serving, self._terminate), (standby, self._stop)):
+            if not names:
+                continue
+            _log.warning("%s overdue: %s", act.__name__.strip("_"), ", ".join(names))
+            try:
+                act(names)
+            except RetryLater as error:
+                _log.warning("overdue instances are ended at the next pass: %s", error)
+
+    def _delete_given(self) -> None:
+        try:
+            self._inbox.done(self._given)
+        except RetryLater as error:
+            _log.warning("messages that were written down are deleted later: %s", error)
+        else:
+            self._given = []
+
+    def _heard(self, arrived: Arrived) -> list[Fact]:
+        """What a message means to the controller."""
+        word = arrived.word
+        match word:
+            case SpotWarned():
+                if self._warned.get(word.instance) == word.gone_at:
+                    return []
+                self._warned[word.instance] = word.gone_at
+                return [word]
+            case StateChanged():
+                self._transitions.told(word.instance, word.state, word.at)
+            case RebalanceAdvised():
+                _log.info("%s is likely to be taken away, AWS says", word.instance)
+            case _:
+                assert_never(word)
+        return []
+
+    # What is asked.
+
+    def _send_again(self, now: float) -> None:
+        """Send what could not be sent, in its order; a lane that still fails waits."""
+        unsent, self._unsent = self._unsent, []
+        for at, order in unsent:
+            if now - at > self._setup.resend_limit_s:
+                _log.warning("order %s could not be sent for %.0f s and is dropped", order.token, now - at)
+            elif any(_lane(waiting) == _lane(order) for _, waiting in self._unsent):
+                self._unsent.append((at, order))
+            else:
+                self._try(order, at)
+
+    def _try(self, order: Order, asked_at: float) -> None:
+        try:
+            self._send(order)
+        except RetryLater as error:
+            _log.warning("order %s is sent again later: %s", order.token, error)
+            self._unsent.append((asked_at, order))
+
+    def _send(self, order: Order) -> None:
+        match order:
+            case Launch():
+                self._launch(order)
+            case Drain():
+                self._drain(order.instances)
+            case Terminate():
+                self._terminate(order.instances)
+            case StartStandby():
+                self._start(order.instances)
+            case StopStandby():
+                self._rest(order.instances)
+            case WarmLambda():
+                self._warm_up(order.concurrency)
+            case _:
+                assert_never(order)
+
+    def _launch(self, order: Launch) -> None:
+        now = self._clock.now()
+        why = self._guard.refusal(self._setup.model, order)
+        if why is not None:
+            _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, why)
+            self._facts.append(refused(order, f"guardrail: {why}", now))
+            return
+        try:
+            with translated():
+                reply = self._ec2.create_fleet(**fleet_request(self._setup, order))
+        except (NoCapacity, Misconfigured) as error:
+            _log.log(
+                logging.ERROR if isinstance(error, Misconfigured) else logging.INFO,
+                "launch %s of %d %s is refused: %s",
+                order.token,
+                order.count,
+                order.offering,
+                error,
+            )
+            self._facts.append(refused(order, code_of(error), now))
+            return
+        except AlreadyDone as error:
+            _log.warning("launch %s was made before with other parameters: %s", order.token, error)
+            return
+        rows = launched_rows(self._setup, order, reply, now)
+        self._transitions.launched(rows)
+        self._guard.launched(rows)
+        lacking = shortfall(order, reply, now)
+        if lacking is not None:
+            self._facts.append(lacking)
+
+    def _drain(self, names: Sequence[str]) -> None:
+        """Ask the agents to leave; end at once those that have never served.
+
+        The request is written before the agents are looked at: one that becomes ready in between learns of it
+        with the same announcement, so that none is ended with a request in hand.
+        """
+        self._membership.drain(names)
+        self._draining.update(names)
+        ready = self._serving()
+        self._terminate([name for name in names if name not in ready])
+
+    def _rest(self, names: Sequence[str]) -> None:
+        """Standbys go to sleep: those that serve drain and then stop themselves, the others are stopped."""
+        ready = self._serving()
+        serving = [name for name in names if name in ready]
+        if serving:
+            self._membership.drain(serving)
+            self._draining.update(serving)
+        self._stop([name for name in names if name not in ready])
+
+    def _serving(self) -> Mapping[str, Member]:
+        return {member.instance: member for member in self._membership.members() if member.state in SERVES}
+
+    def _terminate(self, names: Sequence[str]) -> None:
+        self._each(names, lambda some: self._ec2.terminate_instances(InstanceIds=some))
+
+    def _stop(self, names: Sequence[str]) -> None:
+        self._each(names, lambda some: self._ec2.stop_instances(InstanceIds=some))
+
+    def _start(self, names: Sequence[str]) -> None:
+        self._draining.difference_update(names)
+        self._each(names, lambda some: self._ec2.start_instances(InstanceIds=some))
+
+    def _each(self, names: Sequence[str], call: Callable[[list[str]], object]) -> None:
+        """Call for all of them at once; one by one where AWS refuses them all for the sake of one."""
+        if not names:
+            return
+        try:
+            with translated():
+                call(list(names))
+        except (AlreadyDone, RetryLater) as error:
+            throttled = isinstance(error, RetryLater) and code_of(error) not in WRONG_STATE
+            if throttled:
+                raise
+            if len(names) > 1:
+                for name in names:
+                    self._each([name], call)
+                return
+            _log.info("%s: %s", names[0], error)
+
+    def _warm_up(self, concurrency: int) -> None:
+        """Ping in a thread; not while the pings of an earlier order are under way."""
+        if self._warm is None or (self._warming is not None and not self._warming.done()):
+            return
+        self._warming = self._warmer.submit(self._warm, concurrency)
+        self._warming.add_done_callback(_log_failure)
+
+
+WRONG_STATE = frozenset({"IncorrectInstanceState", "IncorrectState"})
+"""One of the instances cannot stop, or start, right now; the controller looks again at its next tick."""
+
+
+def _lane(order: Order) -> bool:
+    """Launches wait only for launches, all others only for one another: EC2 throttles each call by itself."""
+    return isinstance(order, Launch)
+
+
+def _log_failure(warming: Future[object]) -> None:
+    if not warming.cancelled() and warming.exception() is not None:
+        _log.warning("warming up Lambda failed: %s", warming.exception())

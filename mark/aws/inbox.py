@@ -85,6 +85,11 @@ class EventInbox:
                 del self._waiting[arrived.id]
         return taken
 
+    def put_back(self, arrived: Iterable[Arrived]) -> None:
+        """These could not be handled now; they are handed out again."""
+        with self._lock:
+            self._waiting |= {item.id: (item, time.monotonic()) for item in arrived}
+
     def done(self, arrived: Iterable[Arrived]) -> None:
         """Delete these: what they say is written down. RetryLater where the queue is away: say it again later."""
         self._delete([item.id for item in arrived])

@@ -75,7 +75,7 @@ class LambdaOverflow:
 
     def _reply(self, answer: InvocationResponseTypeDef, payload: bytes, took_s: float) -> OverflowReply:
         report = parse_report(answer.get("LogResult", ""))
-        if "FunctionError" in answer:
+        if answer.get("FunctionError"):
             reply = failed(f"the function failed: {payload[:200].decode(errors='replace')}")
         else:
             reply = parse_reply(payload)

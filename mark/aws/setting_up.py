@@ -1,32 +1,46 @@
-"""What a service needs on AWS, made where it is missing and tagged with the service; and its removal."""
+"""What a service needs on AWS, made where it is missing and tagged with the service; and its removal.
+
+EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
+launch templates: `serving` ends, `standby` stops, when an instance powers itself off
+functions: one `infer` a model, `interruption`, `warm`; one role
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
+from mark.aws.functions import FunctionSetup, feed, make_function, make_role, remove_functions, remove_role
+from mark.aws.launching import LIVE, SERVICE
+from mark.aws.names import RULES, name_of, template_name
 from mark.aws.session import Aws
+from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
+from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE
 
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import TagSpecificationTypeDef
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSetup:
-    """A function: its name, `module.attribute` of its handler, code (a zip), memory, and environment."""
-
-    name: str
-    handler: str
-    code: bytes
-    memory_mib: int = 512
-    timeout_s: int = 60
-    environment: Mapping[str, str]
-    runtime: str = "python3.11"
+HANDLER_TIMEOUT_S = 10
+WARM_TIMEOUT_S = 60
+RAW_ATTEMPTS = 5
+"""After so many failures a message of `raw` is a dead letter."""
+KEEP_S = 24 * 3600
+"""Events of yesterday interest nobody."""
+AT_ONCE = 500
+"""Instances that are ended in one call; EC2 allows 1,000."""
+DETAIL_TYPES = dict(zip(RULES, (SPOT, REBALANCE, STATE), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSetup:
-    """A service: `store_url` goes into the instances' user data; `infer` are its models' functions.
+    """A service. `store_url` goes into the instances' user data; `infer` are its models' functions.
 
-    `code` is the zip of the interruption and warm handlers.
+    `code` is the zip of the interruption and warm handlers, `handler_memory_mib` their memory.
     """
 
     service: str
@@ -36,6 +50,7 @@ class ServiceSetup:
     code: bytes
     instance_profile: str = ""
     security_groups: tuple[str, ...] = ()
+    handler_memory_mib: int = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +65,188 @@ class ServiceResources:
 
 def set_up(aws: Aws, setup: ServiceSetup) -> ServiceResources:
     """Make what is missing, bring up to date what is there; asking again changes nothing."""
-    raise NotImplementedError
+    service = setup.service
+    templates = {role: _make_template(aws, setup, role) for role in Role}
+    _, dead_arn = _make_queue(aws, service, "raw-dead", {})
+    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": RAW_ATTEMPTS})
+    raw = {"VisibilityTimeout": str(6 * HANDLER_TIMEOUT_S), "RedrivePolicy": redrive}  # 6 times: Lambda's guide
+    raw_url, raw_arn = _make_queue(aws, service, "raw", raw)
+    events_url, events_arn = _make_queue(aws, service, "events", {})
+    rules = [_make_rule(aws, service, rule, raw_arn) for rule in RULES]
+    with translated():
+        aws.sqs.set_queue_attributes(QueueUrl=raw_url, Attributes={"Policy": _queue_policy(raw_arn, rules)})
+    role_arn = make_role(aws, service, raw_arn=raw_arn, events_arn=events_arn)
+    handlers = _handlers(setup, events_url)
+    for function in (*setup.infer, *handlers):
+        make_function(aws, function, service=service, role_arn=role_arn)
+    feed(aws, handlers[0].name, raw_arn)
+    return ServiceResources(
+        raw_url=raw_url,
+        events_url=events_url,
+        templates=templates,
+        functions=tuple(function.name for function in (*setup.infer, *handlers)),
+    )
 
 
 def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
-    """End every instance of the service and remove what `set_up` made, also half of it; the instances ended."""
-    raise NotImplementedError
+    """End every instance of the service and remove what `set_up` made, also half of it; the instances ended.
+
+    Templates go first: a launch under way then fails or is listed.
+    """
+    for role in Role:
+        with absent_is_done():
+            aws.ec2.delete_launch_template(LaunchTemplateName=template_name(service, role))
+    ended = _end_instances(aws, service)
+    for rule in RULES:
+        with absent_is_done():
+            aws.events.remove_targets(Rule=name_of(service, rule), Ids=["raw"])
+        with absent_is_done():
+            aws.events.delete_rule(Name=name_of(service, rule))
+    remove_functions(aws, service)
+    remove_role(aws, service)
+    for queue in ("raw", "raw-dead", "events"):
+        with absent_is_done():
+            url = aws.sqs.get_queue_url(QueueName=name_of(service, queue))["QueueUrl"]
+            aws.sqs.delete_queue(QueueUrl=url)
+    return ended
+
+
+def _end_instances(aws: Aws, service: str) -> tuple[str, ...]:
+    with translated():
+        pages = aws.ec2.get_paginator("describe_instances").paginate(
+            Filters=[
+                {"Name": f"tag:{SERVICE}", "Values": [service]},
+                {"Name": "instance-state-name", "Values": LIVE},
+            ]
+        )
+        names = sorted(
+            instance["InstanceId"]
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation.get("Instances", [])
+        )
+    for start in range(0, len(names), AT_ONCE):
+        with absent_is_done():
+            aws.ec2.terminate_instances(InstanceIds=names[start : start + AT_ONCE])
+    return tuple(names)
+
+
+def _handlers(setup: ServiceSetup, events_url: str) -> tuple[FunctionSetup, FunctionSetup]:
+    interruption = FunctionSetup(
+        name=name_of(setup.service, "interruption"),
+        handler="lambda_handlers.interruption.handler",
+        code=setup.code,
+        memory_mib=setup.handler_memory_mib,
+        timeout_s=HANDLER_TIMEOUT_S,
+        environment={"EVENTS_QUEUE_URL": events_url},
+    )
+    warm = FunctionSetup(
+        name=name_of(setup.service, "warm"),
+        handler="lambda_handlers.warm.handler",
+        code=setup.code,
+        memory_mib=setup.handler_memory_mib,
+        timeout_s=WARM_TIMEOUT_S,
+        environment={},
+    )
+    return interruption, warm
+
+
+def _make_template(aws: Aws, setup: ServiceSetup, role: Role) -> str:
+    """The launch template of a role; a new default version where what it says has changed."""
+    name, data = template_name(setup.service, role), _template_data(setup, role)
+    try:
+        with translated():
+            versions = aws.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Default"])
+    except MarkError as error:
+        if code_of(error) not in NOT_THERE:
+            raise
+        tags: TagSpecificationTypeDef = {
+            "ResourceType": "launch-template",
+            "Tags": [{"Key": SERVICE, "Value": setup.service}],
+        }
+        with translated():
+            aws.ec2.create_launch_template(
+                LaunchTemplateName=name,
+                LaunchTemplateData=data,  # type: ignore[arg-type]
+                TagSpecifications=[tags],
+            )
+        return name
+    if not _holds(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"], data):
+        with translated():
+            made = aws.ec2.create_launch_template_version(LaunchTemplateName=name, LaunchTemplateData=data)  # type: ignore[arg-type]
+            number = made["LaunchTemplateVersion"]["VersionNumber"]
+            aws.ec2.modify_launch_template(LaunchTemplateName=name, DefaultVersion=str(number))
+    return name
+
+
+def _template_data(setup: ServiceSetup, role: Role) -> dict[str, Any]:
+    user_data = json.dumps({"service": setup.service, "store_url": setup.store_url})
+    data: dict[str, Any] = {
+        "ImageId": setup.image_id,
+        "UserData": base64.b64encode(user_data.encode()).decode(),
+        "InstanceInitiatedShutdownBehavior": "stop" if role is Role.STANDBY else "terminate",
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": 1,
+            "InstanceMetadataTags": "enabled",
+        },
+    }
+    if setup.instance_profile:
+        data["IamInstanceProfile"] = {"Name": setup.instance_profile}
+    if setup.security_groups:
+        data["SecurityGroupIds"] = list(setup.security_groups)
+    return data
+
+
+def _holds(have: object, wanted: object) -> bool:
+    """Whether all that is wanted is there; AWS adds what it defaults to."""
+    if isinstance(wanted, Mapping):
+        return isinstance(have, Mapping) and all(_holds(have.get(key), value) for key, value in wanted.items())
+    return have == wanted
+
+
+def _make_queue(aws: Aws, service: str, part: str, attributes: Mapping[str, str]) -> tuple[str, str]:
+    """The queue's URL and ARN."""
+    name, wanted = name_of(service, part), {"MessageRetentionPeriod": str(KEEP_S), **attributes}
+    try:
+        with translated():
+            url = aws.sqs.get_queue_url(QueueName=name)["QueueUrl"]
+            aws.sqs.set_queue_attributes(QueueUrl=url, Attributes=wanted)  # type: ignore[arg-type]
+    except MarkError as error:
+        if code_of(error) not in NOT_THERE:
+            raise
+        with translated():
+            made = aws.sqs.create_queue(QueueName=name, Attributes=wanted, tags={SERVICE: service})  # type: ignore[arg-type]
+        url = made["QueueUrl"]
+    with translated():
+        read = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    return url, read["Attributes"]["QueueArn"]
+
+
+def _make_rule(aws: Aws, service: str, rule: str, raw_arn: str) -> str:
+    """A rule that sends what EC2 says into the raw queue; its ARN."""
+    name = name_of(service, rule)
+    pattern = {"source": [SOURCE], "detail-type": [DETAIL_TYPES[rule]]}
+    with translated():
+        made = aws.events.put_rule(
+            Name=name,
+            EventPattern=json.dumps(pattern),
+            State="ENABLED",
+            Tags=[{"Key": SERVICE, "Value": service}],
+        )
+        answer = aws.events.put_targets(Rule=name, Targets=[{"Id": "raw", "Arn": raw_arn}])
+    if answer["FailedEntryCount"]:
+        raise MarkError(f"rule {name} has no target: {answer['FailedEntries']}")
+    return made["RuleArn"]
+
+
+def _queue_policy(raw_arn: str, rules: Sequence[str]) -> str:
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": raw_arn,
+        "Condition": {"ArnEquals": {"aws:SourceArn": list(rules)}},
+    }
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})

@@ -47,7 +47,7 @@ def warm_up(client: LambdaClient, function: str, concurrency: int, hold_s: float
             return False, False, 0.0
         report = parse_report(answer.get("LogResult", ""))
         cold, gib_s = (report.cold, report.gib_s) if report else (False, 0.0)
-        return "FunctionError" not in answer, cold, gib_s
+        return not answer.get("FunctionError"), cold, gib_s
 
     with ThreadPoolExecutor(min(concurrency, AT_ONCE), thread_name_prefix="warm") as pool:
         calls = list(pool.map(call, range(concurrency)))

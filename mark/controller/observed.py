@@ -28,7 +28,7 @@ GOING = ("shutting-down", "terminated")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ec2Row:
-    """One instance as EC2 lists it: model, offering, role and token by its tags, `launched_at` by its LaunchTime."""
+    """One instance as EC2 lists it: what it is by its tags, `launched_at` by its LaunchTime."""
 
     id: str
     model: str

@@ -1,0 +1,72 @@
+"""Every AWS call that the service makes, and why: what its roles must allow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Call:
+    """An action of a service as boto3 names them (`ec2`, `CreateFleet`), and what it is needed for."""
+
+    service: str
+    action: str
+    why: str
+
+
+CONTROLLER = (
+    Call("ec2", "CreateFleet", "launch instances, idempotently, and hear which could not be had"),
+    Call("ec2", "DescribeInstances", "see the service's instances, by their tags"),
+    Call("ec2", "StartInstances", "wake standbys"),
+    Call("ec2", "StopInstances", "put standbys to sleep that serve nobody"),
+    Call("ec2", "TerminateInstances", "end instances that serve nobody, or do not end themselves"),
+    Call("sqs", "DeleteMessageBatch", "an event is written down"),
+    Call("sqs", "ReceiveMessage", "hear of spot notices and of instances that change state"),
+    Call("lambda", "Invoke", "requests that instances bounced, and warm-up pings"),
+)
+"""What controllers and gateways call while they serve."""
+
+HANDLERS = (
+    Call("lambda", "Invoke", "warm-up pings"),
+    Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),
+)
+"""What the interruption and warm handlers call."""
+
+SETTING_UP = (
+    Call("ec2", "CreateLaunchTemplate", "how instances of each role start"),
+    Call("ec2", "CreateLaunchTemplateVersion", "a template's content has changed"),
+    Call("ec2", "DeleteLaunchTemplate", "removal"),
+    Call("ec2", "DescribeInstances", "removal: which instances the service has"),
+    Call("ec2", "DescribeLaunchTemplateVersions", "whether a template is there and up to date"),
+    Call("ec2", "ModifyLaunchTemplate", "a template's new version is its default"),
+    Call("ec2", "TerminateInstances", "removal"),
+    Call("events", "DeleteRule", "removal"),
+    Call("events", "PutRule", "spot notices, rebalance advice and state changes"),
+    Call("events", "PutTargets", "send them to the raw queue"),
+    Call("events", "RemoveTargets", "removal"),
+    Call("iam", "CreateRole", "the functions' role"),
+    Call("iam", "DeleteRole", "removal"),
+    Call("iam", "DeleteRolePolicy", "removal"),
+    Call("iam", "GetRole", "whether the role is there"),
+    Call("iam", "PutRolePolicy", "what the functions may do"),
+    Call("lambda", "CreateEventSourceMapping", "the raw queue calls the interruption function"),
+    Call("lambda", "CreateFunction", "infer, interruption, warm"),
+    Call("lambda", "DeleteEventSourceMapping", "removal"),
+    Call("lambda", "DeleteFunction", "removal"),
+    Call("lambda", "GetFunctionConfiguration", "whether a function is there and up to date"),
+    Call("lambda", "ListEventSourceMappings", "whether the raw queue calls the function"),
+    Call("lambda", "ListFunctions", "removal: which functions the service has"),
+    Call("lambda", "ListTags", "removal: whose a function is"),
+    Call("lambda", "UpdateFunctionCode", "a function's code has changed"),
+    Call("lambda", "GetFunction", "wait until new code is in place"),
+    Call("lambda", "UpdateFunctionConfiguration", "a function's settings have changed"),
+    Call("sqs", "CreateQueue", "raw, its dead letters, events"),
+    Call("sqs", "DeleteQueue", "removal"),
+    Call("sqs", "GetQueueAttributes", "a queue's ARN"),
+    Call("sqs", "GetQueueUrl", "whether a queue is there"),
+    Call("sqs", "SetQueueAttributes", "who may send to it, and what becomes of dead letters"),
+)
+"""What setting a service up and removing it calls."""
+
+CALLS = frozenset((call.service, call.action) for call in (*CONTROLLER, *HANDLERS, *SETTING_UP))
+"""All of them: (service, action)."""

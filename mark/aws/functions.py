@@ -1,0 +1,185 @@
+"""A service's functions, their role, and what calls them: made where missing, brought up to date where not."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
+from mark.aws.launching import SERVICE
+from mark.aws.names import name_of
+from mark.aws.session import Aws
+from mark.domain.errors import AlreadyDone, MarkError
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda.type_defs import EnvironmentTypeDef
+
+RUNTIME = "python3.11"
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    ],
+}
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""Time of every file in a zip: the same files give the same zip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSetup:
+    """A function: its name, `module.attribute` of its handler, code (a zip), memory, time and environment."""
+
+    name: str
+    handler: str
+    code: bytes
+    memory_mib: int = 512
+    timeout_s: int = 60
+    environment: Mapping[str, str]
+
+
+def pack(*packages: Path) -> bytes:
+    """A zip of these packages' Python files. Libraries are not in it: a rollout adds them as a layer or image."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in packages:
+            for path in sorted(package.rglob("*.py")):
+                name = str(path.relative_to(package.parent))
+                archive.writestr(zipfile.ZipInfo(name, LONG_AGO), path.read_bytes())
+    return buffer.getvalue()
+
+
+def make_role(aws: Aws, service: str, *, raw_arn: str, events_arn: str) -> str:
+    """The role that all functions of the service run as; its ARN."""
+    name = name_of(service, "functions")
+    try:
+        with translated():
+            arn = aws.iam.get_role(RoleName=name)["Role"]["Arn"]
+    except MarkError as error:
+        if code_of(error) not in NOT_THERE:
+            raise
+        with translated():
+            made = aws.iam.create_role(
+                RoleName=name,
+                AssumeRolePolicyDocument=json.dumps(TRUST),
+                Tags=[{"Key": SERVICE, "Value": service}],
+            )
+        arn = made["Role"]["Arn"]
+    with translated():
+        aws.iam.put_role_policy(
+            RoleName=name,
+            PolicyName="handlers",
+            PolicyDocument=json.dumps(_policy(arn, service, raw_arn, events_arn)),
+        )
+    return arn
+
+
+def remove_role(aws: Aws, service: str) -> None:
+    """Remove the role, with what it may do."""
+    name = name_of(service, "functions")
+    with absent_is_done():
+        aws.iam.delete_role_policy(RoleName=name, PolicyName="handlers")
+    with absent_is_done():
+        aws.iam.delete_role(RoleName=name)
+
+
+def make_function(aws: Aws, setup: FunctionSetup, *, service: str, role_arn: str) -> str:
+    """The function, as its setup says; its ARN.
+
+    AWS does not yet accept a role that was made seconds ago, and says Misconfigured: ask again.
+    """
+    wanted: dict[str, Any] = {
+        "Role": role_arn,
+        "Handler": setup.handler,
+        "Runtime": RUNTIME,
+        "MemorySize": setup.memory_mib,
+        "Timeout": setup.timeout_s,
+    }
+    environment: EnvironmentTypeDef = {"Variables": dict(setup.environment)}
+    try:
+        with translated():
+            have = aws.lambda_.get_function_configuration(FunctionName=setup.name)
+    except MarkError as error:
+        if code_of(error) not in NOT_THERE:
+            raise
+        with translated():
+            made = aws.lambda_.create_function(
+                FunctionName=setup.name,
+                Code={"ZipFile": setup.code},
+                Environment=environment,
+                Tags={SERVICE: service},
+                **wanted,
+            )
+        return made["FunctionArn"]
+    if have["CodeSha256"] != base64.b64encode(hashlib.sha256(setup.code).digest()).decode():
+        with translated():
+            aws.lambda_.update_function_code(FunctionName=setup.name, ZipFile=setup.code)
+            aws.lambda_.get_waiter("function_updated_v2").wait(FunctionName=setup.name)
+    same = all(have.get(key) == value for key, value in wanted.items())
+    if not same or have.get("Environment", {}).get("Variables", {}) != dict(setup.environment):
+        with translated():
+            aws.lambda_.update_function_configuration(FunctionName=setup.name, Environment=environment, **wanted)
+    return have["FunctionArn"]
+
+
+def feed(aws: Aws, function: str, queue_arn: str) -> None:
+    """Have the function called with what comes into the queue; only messages that fail come again."""
+    with translated():
+        there = aws.lambda_.list_event_source_mappings(FunctionName=function, EventSourceArn=queue_arn)
+        if there["EventSourceMappings"]:
+            return
+    try:
+        with translated():
+            aws.lambda_.create_event_source_mapping(
+                EventSourceArn=queue_arn,
+                FunctionName=function,
+                BatchSize=10,
+                FunctionResponseTypes=["ReportBatchItemFailures"],
+            )
+    except AlreadyDone:
+        return
+
+
+def remove_functions(aws: Aws, service: str) -> None:
+    """Remove all functions that bear the service's name and tag, and what calls them."""
+    prefix = name_of(service, "")
+    with translated():
+        pages = aws.lambda_.get_paginator("list_functions").paginate()
+        named = [f for page in pages for f in page["Functions"] if f["FunctionName"].startswith(prefix)]
+    for function in named:
+        with absent_is_done():
+            tags = aws.lambda_.list_tags(Resource=function["FunctionArn"])["Tags"]
+            if tags.get(SERVICE) != service:
+                continue
+            pages_of = aws.lambda_.get_paginator("list_event_source_mappings")
+            for page in pages_of.paginate(FunctionName=function["FunctionName"]):
+                for mapping in page["EventSourceMappings"]:
+                    with absent_is_done():
+                        aws.lambda_.delete_event_source_mapping(UUID=mapping["UUID"])
+            aws.lambda_.delete_function(FunctionName=function["FunctionName"])
+
+
+def _policy(role_arn: str, service: str, raw_arn: str, events_arn: str) -> dict[str, object]:
+    """Logs, the raw queue in, the events queue out, and calls of the service's own functions."""
+    account = role_arn.split(":")[4]
+    region = raw_arn.split(":")[3]
+    functions = f"arn:aws:lambda:{region}:{account}:function:{name_of(service, '')}*"
+    logs = f"arn:aws:logs:{region}:{account}:*"
+    reads = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+    writes = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"]
+    statements = (
+        (reads, raw_arn),
+        (["sqs:SendMessage"], events_arn),
+        (writes, logs),
+        (["lambda:InvokeFunction"], functions),
+    )
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": actions, "Resource": on} for actions, on in statements],
+    }

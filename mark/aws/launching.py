@@ -1,0 +1,163 @@
+"""Instances on the wire: tags, EC2 Fleet requests and their answers, rows of DescribeInstances (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mark.controller.observed import Ec2Row
+from mark.domain.fleet import Role
+from mark.domain.offering import Market, Offering
+from mark.domain.orders import Launch, LaunchRefused
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import CreateFleetResultTypeDef, InstanceTypeDef
+
+SERVICE, MODEL, OFFERING, ROLE, TOKEN, RUN = (
+    "mark:service",
+    "mark:model",
+    "mark:offering",
+    "mark:role",
+    "mark:token",
+    "mark:run",
+)
+LIVE = ["pending", "running", "stopping", "stopped"]
+"""States of instances that are not gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSetup:
+    """What a model's fleet is made of, and how patient its cloud is, in seconds of service time.
+
+    `run` names this life of the service: tokens of an earlier one mean nothing to it. `offerings`: by name.
+    `templates`: the launch template of each role. `subnets`: (zone, subnet), none for the default network.
+    Ended are instances that drain for `drain_limit_s` or have been running without a ready agent for
+    `silent_limit_s`. An order that could not be sent is sent again for `resend_limit_s`, less than a controller
+    waits for its launches. A listing that cannot be renewed is believed for `stale_limit_s`.
+    """
+
+    service: str
+    model: str
+    run: str
+    offerings: Mapping[str, Offering]
+    templates: Mapping[Role, str]
+    subnets: tuple[tuple[str, str], ...] = ()
+    drain_limit_s: float = 600.0
+    silent_limit_s: float = 1800.0
+    resend_limit_s: float = 600.0
+    stale_limit_s: float = 120.0
+
+
+def client_token(setup: FleetSetup, token: str) -> str:
+    """EC2's idempotency token of an order: the same order of the same run is the same launch (64 characters)."""
+    words = "\0".join((setup.service, setup.model, setup.run, token))
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
+def tags_of(setup: FleetSetup, order: Launch) -> dict[str, str]:
+    """What an instance is told of itself, and by which it is found again."""
+    return {
+        SERVICE: setup.service,
+        MODEL: setup.model,
+        OFFERING: order.offering,
+        ROLE: order.role.value,
+        TOKEN: order.token,
+        RUN: setup.run,
+    }
+
+
+def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
+    """The CreateFleet call of an order: type instant, so that its answer says what was had and what was not.
+
+    Nothing in it depends on the time: the same token with other parameters would be refused.
+    """
+    offering = setup.offerings[order.offering]
+    spot = offering.market is Market.SPOT
+    tags = [{"Key": key, "Value": value} for key, value in tags_of(setup, order).items()]
+    request: dict[str, Any] = {
+        "Type": "instant",
+        "ClientToken": client_token(setup, order.token),
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {
+                    "LaunchTemplateName": setup.templates[order.role],
+                    "Version": "$Default",
+                },
+                "Overrides": _overrides(setup, offering),
+            }
+        ],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": order.count,
+            "OnDemandTargetCapacity": 0 if spot else order.count,
+            "SpotTargetCapacity": order.count if spot else 0,
+            "DefaultTargetCapacityType": offering.market.value,
+        },
+        "TagSpecifications": [{"ResourceType": "instance", "Tags": tags}],
+    }
+    if spot:
+        request["SpotOptions"] = {
+            "AllocationStrategy": "price-capacity-optimized",
+            "InstanceInterruptionBehavior": "terminate",
+        }
+    return request
+
+
+def _overrides(setup: FleetSetup, offering: Offering) -> list[dict[str, str]]:
+    """The offering's type in each subnet that it may stand in."""
+    kind, zone = offering.instance_type.name, offering.zone
+    subnets = [subnet for where, subnet in setup.subnets if zone in ("any", where)]
+    if subnets:
+        return [{"InstanceType": kind, "SubnetId": subnet} for subnet in subnets]
+    return [{"InstanceType": kind}] if zone == "any" else [{"InstanceType": kind, "AvailabilityZone": zone}]
+
+
+def launched_rows(
+    setup: FleetSetup, order: Launch, reply: CreateFleetResultTypeDef, now: float
+) -> dict[str, Ec2Row]:
+    """The instances that an EC2 Fleet answer names, as pending rows."""
+    return {
+        name: Ec2Row(
+            id=name,
+            model=setup.model,
+            offering=order.offering,
+            role=order.role,
+            token=order.token,
+            state="pending",
+            launched_at=now,
+        )
+        for group in reply.get("Instances", [])
+        for name in group.get("InstanceIds", [])
+    }
+
+
+def shortfall(order: Launch, reply: CreateFleetResultTypeDef, now: float) -> LaunchRefused | None:
+    """What the answer says could not be had; its codes are those of AWS, in order, each once."""
+    had = sum(len(group.get("InstanceIds", [])) for group in reply.get("Instances", []))
+    if had >= order.count:
+        return None
+    codes = sorted({error.get("ErrorCode", "") for error in reply.get("Errors", [])} - {""})
+    return refused(order, ",".join(codes) or "UnfulfillableCapacity", now, count=order.count - had)
+
+
+def refused(order: Launch, code: str, now: float, *, count: int | None = None) -> LaunchRefused:
+    """The fact that `count` instances of an order (all of them by default) cannot be had."""
+    count = order.count if count is None else count
+    return LaunchRefused(token=order.token, offering=order.offering, count=count, code=code, at=now)
+
+
+def row_of(setup: FleetSetup, instance: InstanceTypeDef) -> Ec2Row:
+    """A row of DescribeInstances. A token of another run bears that run's name: no order of this one has it."""
+    tags = {tag.get("Key", ""): tag.get("Value", "") for tag in instance.get("Tags", [])}
+    token, run = tags.get(TOKEN, ""), tags.get(RUN, "")
+    launched = instance.get("LaunchTime")
+    return Ec2Row(
+        id=instance["InstanceId"],
+        model=tags.get(MODEL, ""),
+        offering=tags.get(OFFERING, ""),
+        role=Role.STANDBY if tags.get(ROLE) == Role.STANDBY.value else Role.SERVING,
+        token=token if run == setup.run else f"{run}/{token}",
+        state=instance["State"]["Name"],
+        launched_at=launched.timestamp() if launched else 0.0,
+    )

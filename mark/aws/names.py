@@ -1,0 +1,28 @@
+"""What a service's resources on AWS are called."""
+
+from __future__ import annotations
+
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import Role
+
+LONGEST = 64
+"""Lambda, IAM and EventBridge take names of up to 64 characters."""
+RULES = ("spot-interruption", "rebalance", "state-change")
+
+
+def name_of(service: str, part: str) -> str:
+    """`mark-SERVICE-PART`; Misconfigured where AWS would not take it."""
+    name = f"mark-{service}-{part}"
+    if len(name) > LONGEST or not all(char.isalnum() or char in "-_" for char in name) or not name.isascii():
+        raise Misconfigured(f"{name!r} is no name for AWS: at most {LONGEST} letters, digits, - and _")
+    return name
+
+
+def template_name(service: str, role: Role) -> str:
+    """The launch template of a role."""
+    return name_of(service, role.value)
+
+
+def function_name(service: str, model: str) -> str:
+    """The function that answers for a model."""
+    return name_of(service, f"infer-{model}")

@@ -1,0 +1,90 @@
+"""Transitions of instances into the ledger, told by the `events` queue, or by the listing where it lost one.
+
+The queue knows the exact second; the listing only that a state was there at a pass. So a state that is listed is
+written down only when the queue has not told of it for `patience_s`. What was there before the first pass was
+somebody else's to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mark.controller.observed import Ec2Row
+from mark.domain.costs import Ec2State, Transition
+from mark.ports import Ledger
+
+PATIENCE_S = 120.0
+KEEP_GONE_S = 3600.0
+"""How long an instance that is gone is remembered: EC2 lists it as long, and late messages may name it."""
+
+
+class Transitions:
+    """One per cloud of a model. Instants are service time."""
+
+    def __init__(self, ledger: Ledger, *, patience_s: float = PATIENCE_S) -> None:
+        self._ledger = ledger
+        self._patience_s = patience_s
+        self._rows: dict[str, Ec2Row] = {}
+        self._told: dict[str, tuple[float, Ec2State]] = {}
+        self._listed: dict[str, tuple[float, Ec2State]] = {}
+        self._gone: dict[str, float] = {}
+        self._first = True
+
+    def knows(self, instance: str) -> bool:
+        """Whether it is, or lately was, an instance of this model."""
+        return instance in self._rows
+
+    def row(self, instance: str) -> Ec2Row:
+        """What is known of it."""
+        return self._rows[instance]
+
+    def launched(self, rows: Mapping[str, Ec2Row]) -> None:
+        """Instances that were just rented."""
+        for name, row in rows.items():
+            self._rows.setdefault(name, row)
+
+    def told(self, instance: str, state: Ec2State, at: float) -> None:
+        """The queue said that the instance entered the state at `at`."""
+        self._note(instance, state, at)
+
+    def listed(self, rows: Mapping[str, Ec2Row], now: float) -> None:
+        """A pass listed these, and all others are gone."""
+        if self._first:
+            self._told = {name: (row.launched_at, row.state) for name, row in rows.items()}
+            self._first = False
+        for name in self._rows.keys() - rows.keys():
+            self._gone.setdefault(name, now)
+        self._rows |= rows
+        for name in list(self._rows):
+            state: Ec2State = rows[name].state if name in rows else "terminated"
+            self._look(name, state, now)
+        for name in [name for name, at in self._gone.items() if at <= now - KEEP_GONE_S or name in rows]:
+            del self._gone[name]
+            if name not in rows:
+                self._forget(name)
+
+    def _look(self, name: str, state: Ec2State, now: float) -> None:
+        if name in self._told and self._told[name][1] == state:
+            self._listed.pop(name, None)
+            return
+        since, listed = self._listed.get(name, (now, None))
+        if listed != state:
+            since = now
+            self._listed[name] = (now, state)
+        if now - since >= self._patience_s:
+            at = self._rows[name].launched_at if state == "pending" else since
+            self._note(name, state, at)
+
+    def _note(self, name: str, state: Ec2State, at: float) -> None:
+        row = self._rows[name]
+        self._ledger.note(
+            Transition(instance=name, model=row.model, offering=row.offering, role=row.role, state=state, at=at)
+        )
+        before = self._told.get(name)
+        if before is None or at >= before[0]:
+            self._told[name] = (at, state)
+            self._listed.pop(name, None)
+
+    def _forget(self, name: str) -> None:
+        for known in (self._rows, self._told, self._listed):
+            known.pop(name, None)
