@@ -1,4 +1,4 @@
-"""Forecasters by name: an entry point, `module:attribute`, or `path/file.py:Name`.
+"""Forecasters and models by name: an entry point, `module:attribute`, or `path/file.py:Name`.
 
 Ours and a user's own come in the same way, so this is the only place that knows where a forecaster lives. A
 file is loaded by its path; the working directory is never put before the installed packages, where a stray
@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from pathlib import Path
@@ -18,7 +19,7 @@ from types import ModuleType
 from typing import cast
 
 from mark.domain.errors import MarkError, Misconfigured, unknown
-from mark.ports import Forecaster, ForecasterFactory, ForecasterSetup
+from mark.ports import Forecaster, ForecasterFactory, ForecasterSetup, PythonModel
 
 FORECASTERS = "mark.forecasters"
 """The entry-point group; see pyproject.toml."""
@@ -67,18 +68,38 @@ def build_forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
     return forecaster
 
 
+def load_model(name: str) -> Callable[[], PythonModel]:
+    """The factory behind a model's `module:attribute` or `path/file.py:Name`.
+
+    Errors: Misconfigured, in one line, where it does not load or cannot be called.
+    """
+    try:
+        found = _located(name, "model")
+    except MarkError:
+        raise
+    except Exception as error:  # as above
+        raise _refusal(name, error, "model") from error
+    if not callable(found):
+        raise Misconfigured(f"model {name!r} is no class or function but a {type(found).__name__}")
+    return cast("Callable[[], PythonModel]", found)
+
+
 def _resolve(name: str) -> object:
-    where, colon, attribute = name.rpartition(":")
-    if not colon:
-        return _entry_point(name).load()
+    return _located(name, "forecaster") if ":" in name else _entry_point(name).load()
+
+
+def _located(name: str, kind: str) -> object:
+    """What `module:attribute` or `path/file.py:Name` names; `kind` is what an error calls it."""
+    where, _, attribute = name.rpartition(":")
     if not where or not attribute:
-        raise Misconfigured(f"forecaster {name!r} must read module:attribute or path/file.py:Name")
-    module = _file_module(Path(where).expanduser()) if where.endswith(".py") else _named_module(where)
+        raise Misconfigured(f"{kind} {name!r} must read module:attribute or path/file.py:Name")
+    is_file = where.endswith(".py")
+    module = _file_module(Path(where).expanduser(), kind) if is_file else _named_module(where, kind)
     try:
         return attrgetter(attribute)(module)
     except AttributeError as error:
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise unknown(f"forecaster in {where}", attribute, known) from error
+        raise unknown(f"{kind} in {where}", attribute, known) from error
 
 
 def _entry_point(name: str) -> EntryPoint:
@@ -91,25 +112,25 @@ def _entry_point(name: str) -> EntryPoint:
     raise unknown("forecaster", name, forecaster_names())
 
 
-def _named_module(where: str) -> ModuleType:
+def _named_module(where: str, kind: str) -> ModuleType:
     try:
         return importlib.import_module(where)
     except ModuleNotFoundError as error:
         if error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
             raise
         raise Misconfigured(
-            f"forecaster module {where!r} is not installed; a file is given by its path, path/file.py:Name"
+            f"{kind} module {where!r} is not installed; a file is given by its path, path/file.py:Name"
         ) from error
 
 
-def _file_module(path: Path) -> ModuleType:
+def _file_module(path: Path, kind: str) -> ModuleType:
     if not path.is_file():
-        raise Misconfigured(f"forecaster file {path} does not exist")
+        raise Misconfigured(f"{kind} file {path} does not exist")
     # The name is made from the whole path, so that two files called model.py are two modules.
     module_name = f"mark_plugin_{path.stem}_{hashlib.sha256(bytes(path.resolve())).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise Misconfigured(f"forecaster file {path} is no Python file")
+        raise Misconfigured(f"{kind} file {path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses and pickles look their module up by name
     try:
@@ -120,11 +141,11 @@ def _file_module(path: Path) -> ModuleType:
     return module
 
 
-def _refusal(name: str, error: Exception) -> Misconfigured:
+def _refusal(name: str, error: Exception, kind: str = "forecaster") -> Misconfigured:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package in INSTALLED_BY:
             return Misconfigured(f"{name} needs {package}: pip install '{INSTALLED_BY[package]}'")
         return Misconfigured(f"{name} needs the module {error.name}, which is not installed")
     text = " ".join(str(error).split()) or "no message"
-    return Misconfigured(f"forecaster {name!r} does not load: {type(error).__name__}: {text}")
+    return Misconfigured(f"{kind} {name!r} does not load: {type(error).__name__}: {text}")

@@ -92,7 +92,7 @@ class ServiceSettings(Part):
     host: str = Field("127.0.0.1", description="Where the gateway listens; beyond loopback a token is required.")
     port: Port | None = Field(None, description="The gateway's port; left out, 8080 or a free one; 0 a free one.")
     status_port: Port | None = Field(None, description="The status page's port; left out, 8090 or a free one.")
-    gateways: PositiveInt = Field(1, description="Gateway processes on the one port.")
+    gateways: PositiveInt = Field(2, description="Gateway processes on the one port; a second one takes over.")
     controllers: PositiveInt = Field(2, description="Controller processes: one acts, the others wait.")
     store: str | None = Field(
         None,

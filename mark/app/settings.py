@@ -35,6 +35,12 @@ class TraceSettings(Part):
         0.0, description="Where the replay starts on the trace's clock; what lies before is the history."
     )
     duration_s: Positive | None = Field(None, description="How long the replay lasts; to the end when left out.")
+    speed: float = Field(
+        1.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="Moves through the trace so many times as fast; one request stands for as many.",
+    )
 
 
 class InterruptSettings(Part):
@@ -218,7 +224,27 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(tree.get("profiles"), list):
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
     tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})
+    _anchor_service(tree.get("service"), folder)
     return tree
+
+
+def _anchor_service(service: object, folder: Path) -> None:
+    if not isinstance(service, dict):
+        return
+    for key in ("token_file", "tls_certificate", "tls_key"):
+        if isinstance(service.get(key), str):
+            service[key] = str(folder / service[key])
+    served = service.get("serve")
+    for one in served if isinstance(served, list) else ():
+        if not isinstance(one, dict):
+            continue
+        if isinstance(one.get("profiles"), list):
+            one["profiles"] = [_anchored_file(item, folder, ".json") for item in one["profiles"]]
+        if "forecaster" in one:
+            one["forecaster"] = _anchored_file(one["forecaster"], folder, ".py")
+        backend = one.get("backend")
+        if isinstance(backend, dict) and "target" in backend:
+            backend["target"] = _anchored_file(backend["target"], folder, ".py")
 
 
 def _anchored_file(value: object, folder: Path, suffix: str) -> object:

@@ -67,7 +67,13 @@ def chosen_workload(settings: Settings) -> Workload:
         trace = read_trace(asked.file)
     if asked.mean_rps is not None:
         trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
-    workload = Workload(trace=trace, seed=settings.seed, start_s=asked.start_s, duration_s=asked.duration_s)
+    workload = Workload(
+        trace=trace,
+        seed=settings.seed,
+        start_s=asked.start_s,
+        duration_s=asked.duration_s,
+        speed=asked.speed,
+    )
     first_s, last_s = workload.whole_seconds
     if last_s <= first_s:
         raise Misconfigured(

@@ -32,7 +32,8 @@ Line = TypeVar("Line")
 class Header:
     """The first line: what ran on what. `history` is the last hour before the first tick.
 
-    `dispatch` and `forecaster` are the policy's other halves; folding does not need them, a reader does.
+    `dispatch` and `forecaster` are the policy's other halves; folding does not need them, a reader does. `run`
+    names this life of a live service: the tokens of its orders are unique within it.
     """
 
     policy: ControllerPolicy
@@ -44,6 +45,7 @@ class Header:
     model: str = ""
     trace: str = ""
     market: str = ""
+    run: str = ""
     version: int = VERSION
 
 

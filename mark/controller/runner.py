@@ -66,8 +66,24 @@ class Controller:
         self._journal = journal
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
+        self._latest: Forecast | None = None
         self._plan_at = -math.inf
         self._first_at = recovered.first_at if recovered else -math.inf
+
+    @property
+    def fleet(self) -> FleetView:
+        """The fleet as the last tick saw it."""
+        return self._fleet
+
+    @property
+    def history(self) -> Demand:
+        """The demand that forecasts are made from."""
+        return self._history
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """The last forecast; None before the first."""
+        return self._latest
 
     @property
     def next_at(self) -> float:
@@ -112,6 +128,7 @@ class Controller:
         """What was seen, with forecast and plan; what fails becomes a fact and the last plan stays."""
         seen = replace(seen, recent_rps=self._data_plane.recent_rps())
         forecast, failed = self._forecast(seen.now)
+        self._latest = forecast
         seen = replace(seen, facts=(*seen.facts, *failed))
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         try:

@@ -11,10 +11,11 @@ from mark.report.comparison import ComparedRun
 
 def simulate_document(runs: Sequence[ComparedRun]) -> dict[str, Any]:
     """`{"runs": [...]}`, one object a run, in the given order; what is not a finite number is null."""
-    return {"runs": [_run_object(run) for run in runs]}
+    return {"runs": [run_document(run) for run in runs]}
 
 
-def _run_object(run: ComparedRun) -> dict[str, Any]:
+def run_document(run: ComparedRun) -> dict[str, Any]:
+    """The object of one run."""
     result, served = run.result, run.result.served
     finished = served.total - served.in_flight
     answered = finished - served.shed
@@ -23,6 +24,7 @@ def _run_object(run: ComparedRun) -> dict[str, Any]:
         "market": result.market,
         "model": result.model,
         "trace": result.trace,
+        "speed": _finite(result.speed),
         "seed": int(result.seed),
         "requests": int(result.requests),
         "duration_s": _finite(result.duration_s),

@@ -11,14 +11,21 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member
-from mark.domain.traffic import ModelTraffic
+from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.store.codec import CLOCK, MEMBER, SPEC, TRANSITION
 from mark.store.connect import Link
 from mark.store.journal import StoreJournal, journal_lines, journal_segments
 from mark.store.keys import Keys
 from mark.store.lease import Lease, Leases
-from mark.store.scripts import DRAIN, MEMBERS, NOTE, TRAFFIC
-from mark.store.traffic import ARRIVED, GATEWAY_TTL_S, traffic_keys, traffic_totals
+from mark.store.scripts import DRAIN, MEMBERS, NOTE, REPORT, TRAFFIC
+from mark.store.traffic import (
+    ARRIVED,
+    GATEWAY_TTL_S,
+    report_args,
+    report_keys,
+    traffic_keys,
+    traffic_totals,
+)
 
 MEMBER_TTL_S = 3.0
 """After how long a silent agent is gone, in wall seconds; they announce themselves each second."""
@@ -77,6 +84,10 @@ class ServiceStore:
         """Totals of all gateways since the service began, `arrivals` left empty; gauges of live gateways."""
         keys = traffic_keys(self._keys, model)
         return traffic_totals(model, self._link.run(TRAFFIC, keys, (ttl_ms(GATEWAY_TTL_S),)))
+
+    def report(self, report: GatewayReport) -> None:
+        """Count what somebody else than a gateway saw, once: warm-up pings are billed too."""
+        self._link.run(REPORT, report_keys(self._keys, report), report_args(report))
 
     def open_journal(self, model: str, header: bytes, lease: Lease) -> StoreJournal:
         """A model's journal to write: its last segment, or a first one that opens with this header."""

@@ -33,6 +33,12 @@ def simulate(
     mean_rps: given.MeanRps = None,
     start_s: given.StartS = None,
     duration_s: given.DurationS = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X", help="Move through the trace X times as fast, as a rehearsal does: 1/X of the requests."
+        ),
+    ] = None,
     seed: given.Seed = None,
     out: Annotated[
         Path | None,
@@ -78,6 +84,7 @@ def simulate(
         trace__mean_rps=mean_rps,
         trace__start_s=start_s,
         trace__duration_s=duration_s,
+        trace__speed=speed,
         seed=seed,
         out=out,
         forecaster=forecaster,

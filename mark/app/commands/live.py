@@ -1,0 +1,200 @@
+"""`mark up`, `load`, `status`, `interrupt`, `chaos`, `down`, `init`, `profile`: flags and help."""
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+Name = Annotated[
+    str, typer.Option("--name", metavar="SERVICE", help="The service, where several run on this machine.")
+]
+
+UP_EXAMPLES = ("mark up", "mark up --detach --json", "mark up --config mark.yaml --detach")
+LOAD_EXAMPLES = (
+    "mark load --rate 50 --duration 60",
+    "mark load --trace load.csv.gz --speed 20 --duration 3600 --json",
+)
+STATUS_EXAMPLES = ("mark status", "mark status --watch", "mark status --json")
+INTERRUPT_EXAMPLES = ("mark interrupt --share 0.4",)
+CHAOS_EXAMPLES = (
+    "mark chaos kill agent",
+    "mark chaos throttle --seconds 30",
+    "mark chaos refuse --offering c5.large:spot --seconds 60",
+    "mark chaos clear",
+)
+DOWN_EXAMPLES = ("mark down", "mark down --name other")
+INIT_EXAMPLES = ("mark init", "mark init --to service/mark.yaml")
+PROFILE_EXAMPLES = (
+    "mark profile --target models.digits:Digits --model digits --as c5.large --to profile.json",
+    "mark profile --kind oip --target http://127.0.0.1:8000 --model mine --as g4dn.xlarge --body request.json",
+)
+
+
+def up(
+    *,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when the service answers; it runs on.")] = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Let the service's clock stand still until a load comes.")
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="SERVICE", help="Name of the service; service.name in the file."),
+    ] = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Start the service on this machine: gateway, agents, controller, Redis and an emulated AWS.
+
+    Without a config it serves inception-v3, emulated by its published latencies, on spot with standbys, and the
+    digits classifier in torch. Attached it shows the fleet until Ctrl-C, which ends it.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.app.live.upping import bring_up
+
+    bring_up(settings, detach=detach, as_json=json, hold=hold)
+
+
+def load(
+    *,
+    trace: given.Trace = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="RPS", help="Requests/s, Poisson, instead of a trace.")
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="How long; with --speed on the trace's clock, as --duration-s is."),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option(metavar="X", help="Move through the trace X times as fast, at the trace's rates.")
+    ] = 1.0,
+    start_s: given.StartS = None,
+    mean_rps: given.MeanRps = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model; the service's first.")] = None,
+    seed: given.Seed = None,
+    name: Name = "mark",
+    json: given.Json = False,
+) -> None:
+    """Send an open loop of requests; latency counts from the instant that each was due.
+
+    A connection that is reset is tried once more with the same request id. With --speed ticks, boots, notices,
+    billing and forecasts follow a clock X times as fast; service times and the objective stay real.
+    """
+    from mark.app.live.loading import LoadAsked, load_service
+
+    asked = LoadAsked(
+        service=name,
+        model=model,
+        trace=trace,
+        rate_rps=rate,
+        mean_rps=mean_rps,
+        start_s=start_s or 0.0,
+        duration_s=duration,
+        speed=speed,
+        seed=seed or 0,
+    )
+    load_service(asked, as_json=json)
+
+
+def status(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew each second until Ctrl-C.")] = False,
+    name: Name = "mark",
+    json: given.Json = False,
+) -> None:
+    """Show the fleet as planned, requested and observed, rates, objective, spend per hour and so far."""
+    from mark.app.live.watching import show_status
+
+    show_status(name, watch=watch, as_json=json)
+
+
+def interrupt(
+    *,
+    share: Annotated[float, typer.Option(metavar="SHARE", help="Share of the ready spot instances.")],
+    offering: Annotated[
+        str, typer.Option(metavar="OFFERING", help="Only of this one, such as c5.large:spot.")
+    ] = "",
+    name: Name = "mark",
+    json: given.Json = False,
+) -> None:
+    """Have the emulated AWS take spot instances away: each gets its notice first."""
+    from mark.app.live.chaos import interrupt_spot
+
+    interrupt_spot(name, share=share, offering=offering, as_json=json)
+
+
+def chaos(
+    *,
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="kill, throttle, refuse, partial, slow or clear.")],
+    target: Annotated[
+        str | None, typer.Argument(metavar="[TARGET]", help="For kill: agent, gateway, controller or store.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="How long a fault of AWS lasts.")] = 30.0,
+    offering: Annotated[str, typer.Option(metavar="OFFERING", help="Only for this offering.")] = "",
+    share: Annotated[float, typer.Option(metavar="SHARE", help="Share of a partial fleet that comes.")] = 0.5,
+    name: Name = "mark",
+    json: given.Json = False,
+) -> None:
+    """Break something: kill -9 a process of the service, or let the emulated AWS misbehave.
+
+    throttle: calls are refused with RequestLimitExceeded; refuse: no capacity; partial: only a share of what is
+    launched comes; slow: calls take seconds; clear: all is well again.
+    """
+    from mark.app.live.chaos import break_something
+
+    break_something(name, what, target, seconds=seconds, offering=offering, share=share, as_json=json)
+
+
+def down(*, name: Name = "mark") -> None:
+    """End the service: its instances, processes and sockets; logs stay."""
+    from mark.app.live.upping import bring_down
+
+    bring_down(name)
+
+
+def init(
+    *,
+    to: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path("mark.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+) -> None:
+    """Write a commented mark.yaml that `mark up --config` starts from."""
+    from mark.app.live.initing import write_config
+
+    write_config(to, force=force)
+
+
+def profile(
+    *,
+    model: Annotated[str, typer.Option(metavar="NAME", help="The model's name in the profile.")],
+    target: Annotated[str, typer.Option(metavar="TARGET", help="module:attribute, path/file.py:Name or a URL.")],
+    kind: Annotated[str, typer.Option(metavar="KIND", help="python, oip, tf-serving or invocations.")] = "python",
+    as_type: Annotated[
+        str, typer.Option("--as", metavar="TYPE", help="Instance type that this machine stands for.")
+    ] = "c5.large",
+    batches: Annotated[str, typer.Option(metavar="SIZES", help="Batch sizes, comma list.")] = "1,2,4,8,16,32",
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="How long to measure at most.")] = 20.0,
+    body: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A request's body; zeros of the model's inputs when left out."),
+    ] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Profile file to write or to add to.")] = None,
+    json: given.Json = False,
+) -> None:
+    """Measure a model's latency by batch size on this machine and write a profile that plans can use."""
+    from mark.app.live.profiling import ProfileAsked, profile_backend
+
+    asked = ProfileAsked(
+        model=model,
+        target=target,
+        kind=kind,
+        instance_type=as_type,
+        batches=tuple(round(size) for size in given.number_list("--batches", batches)),
+        seconds=seconds,
+        body=body,
+        to=to,
+    )
+    profile_backend(asked, as_json=json)

@@ -1,0 +1,91 @@
+"""What a service has in its AWS account: launch templates, queues, rules and functions."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+
+from mark.app.live.folder import Running
+from mark.app.live.models import LiveModel
+from mark.app.settings import Settings
+from mark.aws.functions import FunctionSetup
+from mark.aws.session import Aws, AwsSettings, Credentials
+from mark.aws.setting_up import ServiceResources, ServiceSetup, set_up, tear_down
+from mark.controller.service import ServedModel
+from mark.domain.fleet import Role
+
+INFER_HANDLER = "lambda_handlers.infer.handler"
+IMAGE = "ami-0123456789abcdef0"
+"""Any image will do where instances are processes."""
+ANYBODY = Credentials(access_key_id="mark", secret_access_key="mark")  # noqa: S106 - the emulated AWS checks none
+FUNCTION_TIMEOUT_S = 60
+RESOURCES = "resources"
+"""The status document that says where queues and templates are."""
+
+
+def aws_of(settings: Settings, running: Running) -> Aws:
+    """Clients for the AWS that the service rents from."""
+    return Aws(
+        AwsSettings(region=settings.service.aws.region, endpoint_url=running.aws_endpoint, credentials=ANYBODY)
+    )
+
+
+def make_resources(aws: Aws, running: Running, models: Sequence[LiveModel]) -> ServiceResources:
+    """Make what the service needs."""
+    setup = ServiceSetup(
+        service=running.name,
+        store_url=running.store,
+        image_id=IMAGE,
+        infer=tuple(_function(model.served) for model in models if model.served.overflow is not None),
+        code=_stub(),
+    )
+    return set_up(aws, setup)
+
+
+def remove_resources(aws: Aws, service: str) -> None:
+    """End its instances and remove what was made."""
+    tear_down(aws, service)
+
+
+def resources_document(resources: ServiceResources) -> dict[str, object]:
+    """What controllers read from the store."""
+    return {
+        "events_url": resources.events_url,
+        "templates": {role.value: name for role, name in resources.templates.items()},
+    }
+
+
+def templates_of(document: dict[str, dict[str, str]]) -> dict[Role, str]:
+    """The launch template of each role."""
+    return {Role(role): name for role, name in document["templates"].items()}
+
+
+def _function(served: ServedModel) -> FunctionSetup:
+    """The model as a function: the handler of a rollout, its backend told by its environment."""
+    overflow = served.overflow
+    assert overflow is not None
+    outputs = [{"name": o.name, "datatype": o.datatype, "shape": list(o.shape)} for o in served.outputs]
+    return FunctionSetup(
+        name=served.function,
+        handler=INFER_HANDLER,
+        code=_stub(),
+        memory_mib=round(overflow.memory_gib * 1024),
+        timeout_s=FUNCTION_TIMEOUT_S,
+        environment={
+            "MARK_MODEL": served.name,
+            "MARK_BACKEND_KIND": served.backend.kind,
+            "MARK_BACKEND_TARGET": served.backend.target,
+            "MARK_EMULATED_LATENCY_S": repr(overflow.latency_s),
+            "MARK_OUTPUTS": json.dumps(outputs),
+        },
+    )
+
+
+def _stub() -> bytes:
+    """A zip that says where the code is: on this machine handlers are imported from where they are installed."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("README.txt", "The handler is imported from the installed package lambda_handlers.\n")
+    return packed.getvalue()

@@ -1,0 +1,103 @@
+"""`mark interrupt` and `mark chaos`: breaking a service on purpose."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from typing import Any
+
+from mark.app.live.emulated import EmulatedControls
+from mark.app.live.folder import Running, find_running
+from mark.app.terminal import show, show_json
+from mark.domain.errors import Misconfigured, unknown
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+
+KILLABLE = ("agent", "gateway", "controller", "store")
+THROTTLED = "RequestLimitExceeded"
+NO_CAPACITY = "InsufficientInstanceCapacity"
+SLOW_S = 3.0
+"""What a slow call takes."""
+
+
+def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) -> None:
+    """Send notices to a share of the ready spot instances."""
+    if not 0 < share <= 1:
+        raise Misconfigured(f"--share must be above 0 and at most 1, not {share:g}")
+    taken = EmulatedControls(find_running(service).aws_endpoint).interrupt(share, offering)
+    if as_json:
+        show_json({"instances": taken})
+    elif taken:
+        show(f"{len(taken)} spot instances have their notice: {', '.join(taken)}")
+    else:
+        show("no spot instance was ready to be taken away")
+
+
+def break_something(
+    service: str,
+    what: str,
+    target: str | None,
+    *,
+    seconds: float,
+    offering: str,
+    share: float,
+    as_json: bool,
+) -> None:
+    """Kill a process, or inject a fault into the emulated AWS, and say what was done."""
+    running = find_running(service)
+    if what == "kill":
+        done = _kill(running, target)
+    else:
+        done = _fault(running, what, seconds=seconds, offering=offering, share=share)
+    if as_json:
+        show_json(done)
+    else:
+        show(str(done["said"]))
+
+
+def _kill(running: Running, target: str | None) -> dict[str, Any]:
+    if target not in KILLABLE:
+        raise unknown("process to kill", target or "", KILLABLE)
+    pid = _victim(running, target)
+    os.kill(pid, signal.SIGKILL)
+    return {"said": f"killed the {target}'s process {pid} with SIGKILL", "killed": target, "pid": pid}
+
+
+def _victim(running: Running, target: str) -> int:
+    """The process to kill: any agent or gateway, the acting controller, the store."""
+    if target == "store":
+        if "store" not in running.processes:
+            raise Misconfigured("the store is not ours: a URL in the settings names it")
+        return running.processes["store"]
+    if target == "agent":
+        state = EmulatedControls(running.aws_endpoint).state()
+        pids = [row["pid"] for row in state["instances"] if row.get("pid")]
+    elif target == "gateway":
+        pids = [pid for name, pid in running.processes.items() if name.startswith("gateway")]
+    else:
+        holder = ServiceStore(connect(running.store), running.name).leases.held_by()
+        pids = [running.processes[holder]] if holder in running.processes else []
+    if not pids:
+        raise Misconfigured(f"no {target} runs just now")
+    return int(random.choice(pids))  # noqa: S311 - any will do
+
+
+def _fault(running: Running, what: str, *, seconds: float, offering: str, share: float) -> dict[str, Any]:
+    """Tell the emulated AWS to misbehave; docs/emulated-aws.md has the words."""
+    controls = EmulatedControls(running.aws_endpoint)
+    if what == "clear":
+        controls.clear_faults()
+        return {"said": "the emulated AWS behaves again"}
+    instance_type = offering.partition(":")[0]
+    faults: dict[str, dict[str, Any]] = {
+        "throttle": {"action": "*", "kind": "throttle", "code": THROTTLED},
+        "refuse": {"action": "CreateFleet", "kind": "capacity", "code": NO_CAPACITY, "match": instance_type},
+        "partial": {"action": "CreateFleet", "kind": "partial", "share": share, "match": instance_type},
+        "slow": {"action": "*", "kind": "slow", "delay_s": SLOW_S},
+    }
+    if what not in faults:
+        raise unknown("way to break it", what, ("kill", *faults, "clear"))
+    fault = {**faults[what], "seconds": seconds}
+    controls.fault(fault)
+    return {"said": f"the emulated AWS: {what} for {seconds:g} s", "fault": fault}

@@ -1,0 +1,78 @@
+"""Drives one model's controller in real time.
+
+A tick comes each period of the service's clock, and at once when something happened: a spot notice, a refused
+launch, a window of the SLO monitor that missed. It decides nothing: `Controller.tick` is the one of the replay.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from mark.app.live.clock import ServiceClock
+from mark.app.live.plane import LivePlane
+from mark.app.live.publishing import Publisher
+from mark.aws.fleet import Ec2Cloud
+from mark.controller.runner import Controller
+from mark.domain.orders import Order
+
+log = logging.getLogger(__name__)
+
+SETTLE_S = 0.06
+"""Real seconds after a period's end until it is looked at: gateways report the last window by then."""
+LOOK_EACH_S = 0.05
+"""How often it looks whether something happened."""
+
+
+class ModelDriver:
+    """Ticks one model while this process holds the lease."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        clock: ServiceClock,
+        cloud: Ec2Cloud,
+        plane: LivePlane,
+        publisher: Publisher,
+    ) -> None:
+        self._controller, self._clock, self._cloud, self._plane = controller, clock, cloud, plane
+        self._publisher = publisher
+        self._wake = threading.Event()
+
+    def wake(self) -> None:
+        """Look at once: something happened."""
+        self._wake.set()
+
+    def run(self, stop: threading.Event, unseen: Sequence[Order]) -> None:
+        """Submit what a controller before this one left, then tick until `stop` is set.
+
+        RetryLater where AWS or the store does not answer, LeaseLost where another controller acts: recover anew.
+        """
+        for order in unseen:
+            self._cloud.submit(order)
+        while not stop.is_set():
+            self._tick()
+            while self._plane.is_behind() and not stop.is_set():  # units that closed while nobody acted
+                self._tick()
+            self._wait(stop)
+
+    def _tick(self) -> None:
+        decision = self._controller.tick()
+        for order in decision.orders:
+            given = {"model": self._publisher.model, "token": order.token, "reason": order.reason}
+            log.info(order.kind, extra=given)
+        if self._cloud.has_facts:
+            self.wake()
+        self._publisher.publish(self._controller, decision)
+
+    def _wait(self, stop: threading.Event) -> None:
+        """Until the period's end, or until something happened."""
+        while not stop.is_set():
+            left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
+            if left_s <= 0 or self._plane.has_missed():
+                return
+            if self._wake.wait(min(left_s, LOOK_EACH_S)):
+                self._wake.clear()
+                return

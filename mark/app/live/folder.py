@@ -1,0 +1,119 @@
+"""A running service's folder: its settings, its logs, and a document that says where everything listens.
+
+`mark status`, `mark load` and the others find a service through it. It is private to the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mark.app.settings import Settings, state_dir
+from mark.domain.errors import Misconfigured
+
+DOCUMENT = "service.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """Where a service's parts listen, and the processes that are it."""
+
+    name: str
+    pid: int
+    ready: bool = False
+    gateway: str = ""
+    status_page: str = ""
+    aws_endpoint: str = ""
+    store: str = ""
+    token: str | None = None
+    models: tuple[dict[str, Any], ...] = ()
+    processes: dict[str, int] = field(default_factory=dict)
+
+
+class RunFolder:
+    """The folder of one service."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of(cls, service: str) -> RunFolder:
+        """The folder of the service of that name."""
+        return cls(state_dir() / service)
+
+    @property
+    def logs(self) -> Path:
+        """Where processes log, one file each."""
+        return self.path / "logs"
+
+    def create(self, settings: Settings) -> None:
+        """Make it, private to the user. Misconfigured where that service is up, or the folder cannot be made."""
+        running = self.running()
+        if running is not None:
+            raise Misconfigured(
+                f"the service {running.name} is up already (process {running.pid}); `mark down --name "
+                f"{running.name}` ends it, service.name in the settings names another"
+            )
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            self._write("settings.json", settings.model_dump_json())
+            (self.path / DOCUMENT).unlink(missing_ok=True)
+        except OSError as error:
+            raise Misconfigured(f"cannot write {self.path}: {error.strerror}; MARK_STATE names another") from error
+
+    def settings(self) -> Settings:
+        """The settings that the service was started with."""
+        return Settings.model_validate_json((self.path / "settings.json").read_text(encoding="utf-8"))
+
+    def write(self, running: Running) -> None:
+        """Say where it stands; readers never see half of it."""
+        self._write(DOCUMENT, json.dumps(asdict(running)))
+
+    def running(self) -> Running | None:
+        """What runs, or None: no document, or its process is gone."""
+        try:
+            raw = json.loads((self.path / DOCUMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        found = replace(Running(name="", pid=0), **{**raw, "models": tuple(raw["models"])})
+        return found if is_alive(found.pid) else None
+
+    def expected(self) -> Running:
+        """What runs, for a process that is part of it. Misconfigured where its service is gone."""
+        found = self.running()
+        if found is None:
+            raise Misconfigured(f"the service of {self.path} is gone")
+        return found
+
+    def remove_document(self) -> None:
+        """It runs no more; logs stay."""
+        (self.path / DOCUMENT).unlink(missing_ok=True)
+
+    def _write(self, name: str, text: str) -> None:
+        draft = self.path / f".{name}.{os.getpid()}"
+        draft.touch(mode=0o600)
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(self.path / name)
+
+
+def find_running(service: str) -> Running:
+    """The service of that name, ready. Misconfigured where none runs or it is not ready yet."""
+    running = RunFolder.of(service).running()
+    if running is None:
+        raise Misconfigured(f"no service {service} is up on this machine; `mark up --detach` starts one")
+    if not running.ready:
+        raise Misconfigured(f"the service {service} is still starting; wait until `mark up` says that it is ready")
+    return running
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of that number runs (a zombie does not)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

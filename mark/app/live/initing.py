@@ -1,0 +1,73 @@
+"""`mark init`: a commented mark.yaml to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mark.app.terminal import show
+from mark.domain.errors import Misconfigured
+
+CONFIG = """\
+# What MArk serves, and what it promises. docs/settings.md explains every key; an unknown one is refused.
+
+# How instances are bought: on-demand or spot.
+market: spot
+
+# The policy that decides what is rented; `mark policies` lists them.
+policies: [mark]
+
+service:
+  name: mark
+
+  # Where clients reach the gateway. Beyond loopback a token is asked for.
+  host: 127.0.0.1
+  # port: 8080
+
+  # Two gateways: one may crash, and clients reach the other at once.
+  gateways: 2
+  # One controller acts, the other waits for its lease.
+  controllers: 2
+
+  # A Redis or Valkey of your own; left out, one is started beside the service.
+  # store: rediss://user:password@redis.example.com:6380
+
+  aws:
+    region: us-east-1
+    # No launch that would take the fleet's price above this.
+    # max_usd_per_hour: 10
+
+  serve:
+    # A model whose latency is emulated by its published profile: dozens of instances fit on this machine.
+    - model: inception-v3
+      backend: {kind: emulated}
+      # Lambda takes what instances cannot serve in time; its profile is assumed, and reports say so.
+      profiles: [assumed-lambda]
+      objective: {latency_ms: 600, target: 0.98}
+      # The load to start with, requests/s, until there is a history.
+      expected_rps: 40
+
+    # A model in torch, run in the agents' own processes. Yours: path/file.py:Name, or a server's URL
+    # with kind oip, tf-serving or invocations; measure it with `mark profile`.
+    - model: digits
+      backend: {kind: python, target: "models.digits:Digits"}
+      market: on-demand
+      expected_rps: 5
+
+# A trace of your own traffic: what lies before start_s is the history that the forecaster learns from.
+# trace: {file: load.csv.gz, start_s: 86400}
+
+# Seed of all that is drawn on the emulated AWS.
+seed: 0
+"""
+
+
+def write_config(path: Path, *, force: bool) -> None:
+    """Write the file; Misconfigured where one is there or it cannot be written."""
+    if path.exists() and not force:
+        raise Misconfigured(f"{path} is there already; --force overwrites it, --to names another")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(CONFIG, encoding="utf-8")
+    except OSError as error:
+        raise Misconfigured(f"cannot write {path}: {error.strerror}") from error
+    show(f"wrote {path}; `mark up --config {path}` starts the service")

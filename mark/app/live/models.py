@@ -1,0 +1,166 @@
+"""From settings to what a live service serves: each model with its policy, offerings, backend and history."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mark.app.plugins import load_model
+from mark.app.setting_service import BackendSettings, ServedSettings
+from mark.app.settings import Settings
+from mark.app.wiring import chosen_workload, make_experiment, overrides_for
+from mark.catalog.load import PriceSnapshot
+from mark.controller.bundles import PolicyBundle
+from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
+from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured
+from mark.domain.offering import Market
+from mark.domain.tensor import TensorSpec
+from mark.ports import ForecasterSetup
+from mark.simulator.generators import constant
+from mark.simulator.workload import Workload
+
+EXPECTED_RPS = 10.0
+"""Load to start with where nothing says what came before."""
+HOUR_S = 3600.0
+EMULATED_INPUTS = (TensorSpec(name="input", datatype="FP32", shape=(-1, 4)),)
+EMULATED_OUTPUTS = (TensorSpec(name="output", datatype="FP32", shape=(-1, 4)),)
+DEFAULT_SERVE = (
+    ServedSettings(model="inception-v3", market=Market.SPOT, profiles=("assumed-lambda",), expected_rps=40.0),
+    ServedSettings(
+        model="digits", backend=BackendSettings(kind="python", target="models.digits:Digits"), expected_rps=5.0
+    ),
+)
+"""What is served where settings name no model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveModel:
+    """One model of a live service: what is served, its policy, what its forecaster learns from, and prices."""
+
+    served: ServedModel
+    bundle: PolicyBundle
+    setup: ForecasterSetup
+    prices: PriceSnapshot
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.served.name
+
+    def history(self, end_at: float) -> Demand:
+        """The load that came before, as if it had ended at `end_at` (service time)."""
+        return replace(self.setup.history, end_at=end_at)
+
+
+def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
+    """The models that the settings name, ready to serve. Misconfigured where one cannot be."""
+    found = tuple(_make(one, asked, settings.service.name) for one, asked in _each(settings))
+    names = [model.name for model in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise Misconfigured(f"the model {name} is served twice; a service holds a model once")
+    return found
+
+
+def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec:
+    """What gateways, agents and handlers read."""
+    return ServiceSpec(
+        name=settings.service.name, models=tuple(model.served for model in models), seed=settings.seed
+    )
+
+
+def _each(settings: Settings) -> list[tuple[Settings, ServedSettings]]:
+    """Settings of each model: its own, and the file's where it says nothing."""
+    serve = settings.service.serve
+    if not serve and settings.model is not None:
+        serve = (ServedSettings(model=settings.model),)
+    return [(_settings_of(one, settings), one) for one in serve or DEFAULT_SERVE]
+
+
+def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
+    own = {
+        "objective": one.objective,
+        "market": one.market,
+        "offerings": one.offerings,
+        "profiles": one.profiles,
+        "policies": None if one.policy_name is None else (one.policy_name,),
+        "forecaster": one.forecaster,
+        "dispatch": one.dispatch,
+    }
+    update: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
+    merged = settings.model_copy(update={"model": one.model, **update})
+    shipped = _beside(one.backend.target) if one.backend.kind == "python" else None
+    if shipped is None:
+        return merged
+    model_file, profile_file = shipped / "model.json", shipped / "profile.json"
+    more: dict[str, Any] = {}
+    if merged.models is None and model_file.is_file():
+        more["models"] = model_file
+    if profile_file.is_file():
+        more["profiles"] = (*merged.profiles, str(profile_file))
+    return merged.model_copy(update=more)
+
+
+def _beside(target: str) -> Path | None:
+    """The folder of a Python model: its model.json and profile.json, where they are, say what it needs."""
+    name = target.partition(":")[0]
+    if name.endswith(".py"):
+        return Path(name).parent
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return Path(found.origin).parent if found and found.origin else None
+
+
+def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
+    policy = settings.policies[0]
+    experiment = make_experiment(settings, workload=_workload(settings, asked))
+    bundle = experiment.bundle(policy, overrides_for(policy, settings))
+    inputs, outputs = _tensors(asked.backend)
+    controller = bundle.controller
+    offerings = {offering.name: offering for offering in (*controller.offerings, *controller.fallbacks)}
+    if controller.standby is not None:
+        offerings[controller.standby.offering.name] = controller.standby.offering
+    served = ServedModel(
+        model=experiment.spec.model,
+        slo=controller.slo,
+        dispatch=bundle.dispatch,
+        offerings=tuple(offerings[name] for name in sorted(offerings)),
+        backend=BackendSpec(kind=asked.backend.kind, target=asked.backend.target),
+        overflow=controller.overflow,
+        function=f"mark-{service}-{experiment.spec.model.name}",
+        inputs=inputs,
+        outputs=outputs,
+    )
+    return LiveModel(
+        served=served,
+        bundle=bundle,
+        setup=replace(experiment.setup(settings.seed), truth=None),
+        prices=experiment.prices,
+        notes=experiment.warnings,
+    )
+
+
+def _workload(settings: Settings, asked: ServedSettings) -> Workload:
+    """The trace whose past is the history, or an hour of the expected load."""
+    if settings.trace.file is not None:
+        return chosen_workload(settings)
+    rps = asked.expected_rps or EXPECTED_RPS
+    trace = constant(rps, duration_s=2 * HOUR_S, seed=settings.seed)
+    return Workload(trace=trace, seed=settings.seed, start_s=HOUR_S)
+
+
+def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Inputs and outputs of the model; a server behind an agent tells its own."""
+    if backend.kind == "emulated":
+        return EMULATED_INPUTS, EMULATED_OUTPUTS
+    if backend.kind != "python":
+        return (), ()
+    model = load_model(backend.target)()
+    return tuple(model.inputs), tuple(model.outputs)

@@ -1,0 +1,120 @@
+"""What the acting controller tells of a model after each tick, for the status page and `mark status`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from typing import Any
+
+from mark.app.live.clock import ServiceClock
+from mark.app.live.models import LiveModel
+from mark.controller.runner import Controller
+from mark.controller.state import Decision
+from mark.domain.fleet import InstanceState
+from mark.domain.orders import Launch, Order, WarmLambda
+from mark.store.service import ServiceStore
+
+MINUTES = 60
+DECISIONS = 12
+
+
+class Publisher:
+    """Writes one model's status document."""
+
+    def __init__(self, model: LiveModel, *, store: ServiceStore, clock: ServiceClock, began_at: float) -> None:
+        self._began_at = began_at
+        self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
+        self._store, self._clock = store, clock
+        self._decisions: deque[dict[str, Any]] = deque(maxlen=DECISIONS)
+        self._capacity: deque[tuple[float, float]] = deque(maxlen=MINUTES)
+        self._peak_rps = 0.0
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._served.name
+
+    def publish(self, controller: Controller, decision: Decision) -> None:
+        """Tell what was seen and decided."""
+        self._remember(controller, decision)
+        self._store.put_status(f"model:{self.model}", self._document(controller, decision))
+
+    def _remember(self, controller: Controller, decision: Decision) -> None:
+        now = self._clock.now()
+        for order in decision.orders:
+            self._decisions.appendleft(_decision(order, now))
+        fleet, history = controller.fleet, controller.history
+        capacity = sum(
+            self._served.offering(i.offering).capacity_rps for i in fleet if i.state is InstanceState.READY
+        )
+        if not self._capacity or self._capacity[-1][0] != history.end_at:
+            self._capacity.append((history.end_at, capacity))
+        if decision.state.last_unit is not None:
+            self._peak_rps = max(self._peak_rps, decision.state.last_unit.max_rps)
+
+    def _document(self, controller: Controller, decision: Decision) -> dict[str, Any]:
+        state, plan = decision.state, decision.state.plan
+        requested = Counter[str]()
+        for item in state.requested:
+            requested[item.offering] += item.count
+        return {
+            "at": self._clock.now(),
+            "tick": state.tick,
+            "speed": self._clock.anchor.speed_at(time.time()),
+            "policy": self._bundle.name,
+            "market": controller.policy.offerings[0].market.value if controller.policy.offerings else "none",
+            "planned": dict(state.wanted[-1].counts) if state.wanted else {},
+            "requested": dict(sorted(requested.items())),
+            "observed": [
+                {
+                    "id": i.id,
+                    "offering": i.offering,
+                    "role": i.role.value,
+                    "state": i.state.value,
+                    "interrupt_at": i.interrupt_at,
+                    "credits": i.credits,
+                }
+                for i in controller.fleet
+            ],
+            "series": self._series(controller),
+            "peak_rps": self._peak_rps,
+            "began_at": self._began_at,
+            "plan": plan
+            and {
+                "at": plan.at,
+                "required_rps": plan.required_rps,
+                "capacity_rps": plan.capacity_rps,
+                "usd_per_hour": plan.usd_per_hour,
+                "reason": plan.reason,
+            },
+            "decisions": list(self._decisions),
+            "notes": [*self._notes, *decision.notes],
+        }
+
+    def _series(self, controller: Controller) -> dict[str, Any]:
+        history, forecast = controller.history, controller.forecast
+        minutes = min(MINUTES, len(history))
+        start_at = history.end_at - minutes * history.unit_s
+        known = dict(self._capacity)
+        ends = [start_at + (place + 1) * history.unit_s for place in range(minutes)]
+        return {
+            "start_at": start_at,
+            "unit_s": history.unit_s,
+            "mean_rps": list(history.mean_rps[-minutes:]) if minutes else [],
+            "max_rps": list(history.max_rps[-minutes:]) if minutes else [],
+            "capacity_rps": [known.get(end) for end in ends],
+            "forecast_start_at": forecast.start_at if forecast else history.end_at,
+            "forecast_max_rps": list(forecast.max_at(0.5)) if forecast else [],
+            "forecaster": forecast.source if forecast else self._bundle.forecaster,
+        }
+
+
+def _decision(order: Order, now: float) -> dict[str, Any]:
+    match order:
+        case Launch():
+            what = f"{order.count} {order.offering}"
+        case WarmLambda():
+            what = f"{order.concurrency} environments"
+        case _:
+            what = ", ".join(order.instances)
+    return {"at": now, "kind": order.kind, "what": what, "reason": order.reason}

@@ -1,0 +1,181 @@
+"""A rehearsal: a slice of a trace driven through the live service, faster than it happened, beside its replay.
+
+The service is brought up with its clock standing still and the trace's past as history, as a replay begins; the
+load draws the same arrivals as the replay does. What differs afterwards is the difference between the two worlds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from mark.app.live.emulated import EmulatedControls
+from mark.app.live.folder import Running
+from mark.app.live.loading import LoadAsked, due_times, load_document, send
+from mark.app.live.upping import bring_up, end
+from mark.app.live.watching import live_table, view_of
+from mark.app.settings import Settings
+from mark.app.terminal import progress
+from mark.app.wiring import make_experiment, overrides_for
+from mark.controller.journal import Header, read_journal
+from mark.controller.state import Decision, Observation
+from mark.domain.fleet import FleetView
+from mark.domain.orders import Launch, Order
+from mark.report.comparison import ComparedRun
+from mark.report.documents import run_document
+from mark.simulator.results import RunResult
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+
+BIN_MIN = 10.0
+"""Orders are compared by ten minutes of the trace."""
+
+OrderCounts = Counter[tuple[int, str, str]]
+"""(ten minutes, kind of order, offering) -> instances ordered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """What came of it: what the clients saw, the service's own document, the replay's, and what both ordered."""
+
+    load: dict[str, Any]
+    live: dict[str, Any]
+    replay: dict[str, Any]
+    live_orders: OrderCounts
+    replay_orders: OrderCounts
+    result: RunResult
+
+
+@dataclass(slots=True)
+class OrderLog:
+    """A journal that keeps what was ordered when."""
+
+    rows: list[tuple[float, tuple[Order, ...]]] = field(default_factory=list)
+
+    def append(self, _before: FleetView, seen: Observation, decision: Decision) -> None:
+        """Keep one tick's orders."""
+        self.rows.append((seen.now, decision.orders))
+
+
+def rehearse(settings: Settings, *, speed: float, show_live: bool = True) -> Rehearsed:
+    """Replay the slice that the settings describe, then drive it through the live service."""
+    result, replay_orders = replay_slice(settings, speed=speed)
+    with service(settings) as running:
+        load = drive(running, settings, speed=speed, show_live=show_live)
+        live = next(m for m in view_of(running).document()["models"] if m["name"] == settings.model)
+        live_orders = journal_orders(running, str(settings.model))
+    return Rehearsed(
+        load=load,
+        live=live,
+        replay=run_document(ComparedRun(result=result, bound_usd=None, floor_usd=None)),
+        live_orders=live_orders,
+        replay_orders=replay_orders,
+        result=result,
+    )
+
+
+def replay_slice(settings: Settings, *, speed: float) -> tuple[RunResult, OrderCounts]:
+    """The replay of the slice, and what it ordered."""
+    experiment = make_experiment(settings.model_copy(update={"speed": speed}))
+    log = OrderLog()
+
+    @contextmanager
+    def keep(_header: Header) -> Iterator[OrderLog]:
+        yield log
+
+    policy = settings.policies[0]
+    with progress() as report:
+        result = experiment.run(
+            policy, overrides=overrides_for(policy, settings), open_journal=keep, progress=report
+        )
+    return result, order_counts(log.rows, result.start_at)
+
+
+@contextmanager
+def service(settings: Settings) -> Iterator[Running]:
+    """The service up, its clock standing still; down again afterwards, whatever happens."""
+    running = bring_up(settings, detach=True, as_json=False, hold=True)
+    try:
+        yield running
+    finally:
+        end(running.pid)
+
+
+def drive(running: Running, settings: Settings, *, speed: float, show_live: bool) -> dict[str, Any]:
+    """Send the slice's requests, interrupt as the settings say; what the clients saw."""
+    asked = LoadAsked(
+        service=running.name,
+        model=settings.model,
+        trace=settings.trace.file,
+        rate_rps=None,
+        mean_rps=settings.trace.mean_rps,
+        start_s=settings.trace.start_s,
+        duration_s=settings.trace.duration_s,
+        speed=speed,
+        seed=settings.seed,
+    )
+    due_s = due_times(asked)
+    model = next(m for m in running.models if m["name"] == settings.model)
+    over = threading.Event()
+    threads = [threading.Thread(target=_interrupt, args=(running, settings, speed, over), daemon=True)]
+    if show_live:
+        threads.append(threading.Thread(target=_show, args=(running, over), daemon=True))
+    for thread in threads:
+        thread.start()
+    try:
+        return load_document(send(running, model, due_s, speed=speed))
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def journal_orders(running: Running, model: str) -> OrderCounts:
+    """What the live controller ordered, from its journal."""
+    store = ServiceStore(connect(running.store), running.name)
+    _, ticks = read_journal(store.journal_lines(model))
+    rows = [(tick.seen.now, tick.orders) for tick in ticks]
+    return order_counts(rows, rows[0][0] if rows else 0.0)
+
+
+def order_counts(rows: Sequence[tuple[float, tuple[Order, ...]]], start_at: float) -> OrderCounts:
+    """Instances by ten minutes, kind of order and offering; orders that name instances count them together."""
+    counts: OrderCounts = Counter()
+    for at, orders in rows:
+        place = int((at - start_at) // (BIN_MIN * 60))
+        for order in orders:
+            if isinstance(order, Launch):
+                counts[place, order.kind, order.offering] += order.count
+            elif order.kind != "warm-lambda":
+                counts[place, order.kind, ""] += len(order.instances)
+    return counts
+
+
+def largest_difference(one: OrderCounts, other: OrderCounts) -> int:
+    """By how many instances two worlds differ most in any ten minutes, kind and offering."""
+    return max((abs(one[key] - other[key]) for key in one.keys() | other.keys()), default=0)
+
+
+def _interrupt(running: Running, settings: Settings, speed: float, over: threading.Event) -> None:
+    """Take spot instances away at their minutes."""
+    controls = EmulatedControls(running.aws_endpoint)
+    store = ServiceStore(connect(running.store), running.name)
+    began = store.clock().service_at
+    for planned in sorted(settings.faults.interrupts, key=lambda item: item.at_min):
+        due_at = began + planned.at_min * 60
+        while store.clock().service_time(time.time()) < due_at:
+            if over.wait(min(0.5, 1 / speed)):
+                return
+        controls.interrupt(planned.share, planned.offering)
+
+
+def _show(running: Running, over: threading.Event) -> None:
+    """The live table until the load is over."""
+    with live_table(running) as refresh:
+        while not over.wait(1.0):
+            refresh()

@@ -1,0 +1,136 @@
+"""`mark up` and `mark down`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import typer
+
+from mark.app.live.folder import RunFolder, Running, is_alive
+from mark.app.live.models import make_live_models
+from mark.app.live.ports import is_loopback
+from mark.app.live.supervisor import FAILURE, START_S
+from mark.app.live.watching import watch_service
+from mark.app.plugins import build_forecaster
+from mark.app.settings import Settings
+from mark.app.terminal import note, progress, show, show_json
+from mark.domain.errors import Misconfigured
+
+INTERRUPTED = 130
+POLL_S = 0.05
+DOWN_S = 40.0
+"""Longer than the supervisor gives its children."""
+
+
+def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False) -> Running:
+    """Start the service and wait until it is ready; attached, watch it until Ctrl-C and end it."""
+    asked = settings.service
+    if not is_loopback(asked.host) and asked.tls_certificate is None:
+        note(f"the gateway on {asked.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
+    folder = RunFolder.of(asked.name)
+    folder.create(settings)
+    _prepare(settings)
+    supervisor = _spawn(folder, hold=hold)
+    try:
+        running = _wait_ready(folder, supervisor)
+        _say(running, as_json=as_json)
+        if not detach:
+            watch_service(running)
+    except KeyboardInterrupt:
+        end(supervisor.pid)
+        raise typer.Exit(INTERRUPTED if detach else 0) from None
+    return running
+
+
+def bring_down(service: str) -> None:
+    """End the service; Misconfigured where none runs."""
+    running = RunFolder.of(service).running()
+    if running is None:
+        raise Misconfigured(f"no service {service} is up on this machine")
+    end(running.pid)
+    left = {name: pid for name, pid in running.processes.items() if is_alive(pid)}
+    if left:
+        raise Misconfigured(f"still running: {', '.join(f'{name} ({pid})' for name, pid in left.items())}")
+    show(f"the service {service} is down; nothing of it runs any more")
+
+
+def end(pid: int) -> None:
+    """Ask the supervisor to end the service, and wait until it has."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    until = time.monotonic() + DOWN_S
+    while is_alive(pid):
+        if time.monotonic() > until:
+            raise Misconfigured(f"process {pid} does not end; its log says why")
+        time.sleep(POLL_S)
+
+
+def _prepare(settings: Settings) -> None:
+    """Check everything and train what must be trained before any process starts; weights are kept in the cache."""
+    with progress() as report:
+        for model in make_live_models(settings):
+            for text in model.notes:
+                note(f"{model.name}: {text}")
+            report(f"{model.name}: {model.bundle.forecaster}", 0.0)
+            build_forecaster(model.bundle.forecaster, model.setup)
+
+
+def _spawn(folder: RunFolder, *, hold: bool) -> subprocess.Popen[bytes]:
+    arguments = [str(folder.path), *(("--hold",) if hold else ())]
+    with (folder.logs / "supervisor.log").open("ab") as log_file:
+        return subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", "mark.app.processes.supervisor", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            start_new_session=True,  # Ctrl-C in this terminal is ours to pass on
+        )
+
+
+def _wait_ready(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> Running:
+    until = time.monotonic() + 2 * START_S
+    with progress() as report:
+        report("starting: store, emulated AWS, controllers, gateways", 0.0)
+        while True:
+            running = folder.running()
+            if running is not None and running.ready:
+                return running
+            if supervisor.poll() is not None:
+                why = folder.path / FAILURE
+                said = why.read_text(encoding="utf-8") if why.is_file() else f"its logs are in {folder.logs}"
+                raise Misconfigured(f"the service could not start: {said}")
+            if time.monotonic() > until:
+                end(supervisor.pid)
+                raise Misconfigured(f"the service did not become ready; its logs are in {folder.logs}")
+            time.sleep(POLL_S)
+
+
+def up_document(running: Running) -> dict[str, Any]:
+    """The document of `mark up --json` (docs/json.md)."""
+    return {
+        "gateway": running.gateway,
+        "status_page": running.status_page,
+        "aws_endpoint": running.aws_endpoint,
+        "token": running.token,
+        "models": [{"name": model["name"], "example": model["example"]} for model in running.models],
+    }
+
+
+def _say(running: Running, *, as_json: bool) -> None:
+    if as_json:
+        show_json(up_document(running))
+        return
+    names = ", ".join(model["name"] for model in running.models)
+    show(f"The service {running.name} is up and serves {names}.")
+    show(f"gateway      {running.gateway}", f"status page  {running.status_page}")
+    if running.token:
+        show(f"token        {running.token}")
+    first = running.models[0]["name"]
+    show(f"try          mark load --model {first} --rate 20 --duration 30; mark status; mark down")

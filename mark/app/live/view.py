@@ -1,0 +1,189 @@
+"""The service as `mark status` and the status page show it: one document, made from the store alone.
+
+It needs no controller to be alive; what a controller alone knows (plan, forecast, requested launches) is what the
+last acting one said.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mark.controller.ledger import cost_words, fleet_usage, live_bill, running_now, usd_per_hour
+from mark.controller.service import ServedModel, ServiceSpec
+from mark.domain.clock import ClockAnchor
+from mark.domain.demand import WINDOW_S
+from mark.domain.errors import RetryLater
+from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
+from mark.store.service import ServiceStore
+
+RATE_WINDOWS = 12
+QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p98", 0.98), ("p99", 0.99))
+SILENT_PERIODS = 3.0
+
+
+class LiveView:
+    """Reads the store; keeps the last document for a store that is away."""
+
+    def __init__(self, store: ServiceStore, service: str) -> None:
+        self._store = store
+        self._service = service
+        self._spec: ServiceSpec | None = None
+        self._last: dict[str, Any] = {"service": service, "now": time.time(), "speed": 1.0, "models": []}
+
+    def document(self) -> dict[str, Any]:
+        """The service as it is now (the fields: docs/json.md)."""
+        try:
+            self._last = self._made()
+        except RetryLater:
+            return {**self._last, "store": {"reachable": False}}
+        return self._last
+
+    def _made(self) -> dict[str, Any]:
+        store = self._store
+        self._spec = self._spec or store.spec()
+        anchor, wall = store.clock(), time.time()
+        now = anchor.service_time(wall)
+        return {
+            "service": self._service,
+            "now": now,
+            "speed": anchor.speed_at(wall),
+            "clock_stands": anchor.speed_at(wall) == 0.0,
+            "controller": {"holder": store.leases.held_by(), "silent_s": self._silent_s(now)},
+            "store": {"reachable": True},
+            "models": [self._model(served, anchor, now) for served in self._spec.models],
+        }
+
+    def _silent_s(self, now: float) -> float | None:
+        """Service seconds since the last tick that any model was told of."""
+        assert self._spec is not None
+        told = [self._store.status(f"model:{served.name}") for served in self._spec.models]
+        at = [document["at"] for document in told if document]
+        return max(0.0, now - max(at)) if at else None
+
+    def _model(self, served: ServedModel, anchor: ClockAnchor, now: float) -> dict[str, Any]:
+        store, name = self._store, served.name
+        told = store.status(f"model:{name}") or {}
+        traffic = store.traffic(name)
+        speed = anchor.speed_at(time.time()) or 1.0
+        cost, hourly = self._spend(served, traffic, told, now)
+        observed = [_observed(row, now) for row in told.get("observed", ())]
+        return {
+            "name": name,
+            "policy": told.get("policy"),
+            "market": told.get("market"),
+            "objective": _objective(served, traffic),
+            "rates": self._rates(name, now, speed),
+            "series": told.get("series", _NO_SERIES),
+            "latency_ms": _latency_ms(traffic),
+            "by": {
+                "instance": traffic.instance,
+                "standby": traffic.standby,
+                "lambda": traffic.lambda_,
+                "shed": traffic.shed,
+            },
+            "failed": traffic.failed,
+            "redispatched": traffic.redispatched,
+            "lambda": {
+                "in_flight": traffic.lambda_in_flight,
+                "warm": traffic.lambda_warm,
+                "invocations": traffic.invocations,
+                "cold": traffic.cold,
+            },
+            "fleet": {
+                "planned": told.get("planned", {}),
+                "requested": told.get("requested", {}),
+                "observed": observed,
+            },
+            "capacity": _capacity(served, observed),
+            "cost_usd": cost,
+            "usd_per_hour": hourly,
+            "plan": told.get("plan"),
+            "decisions": told.get("decisions", []),
+            "notes": told.get("notes", []),
+        }
+
+    def _spend(
+        self, served: ServedModel, traffic: ModelTraffic, told: Mapping[str, Any], now: float
+    ) -> tuple[dict[str, float], float]:
+        """The cost words so far, and what is spent an hour now, USD."""
+        transitions = self._store.transitions(served.name)
+        usage = fleet_usage(transitions, now)
+        duration_s = max(0.0, now - told.get("began_at", now))
+        bill = live_bill(usage, traffic, served, peak_rps=told.get("peak_rps", 0.0), duration_s=duration_s)
+        cost = cost_words(bill)
+        return cost, usd_per_hour(served, running_now(transitions, now), cost, duration_s)
+
+    def _rates(self, name: str, now: float, speed: float) -> dict[str, float]:
+        """Requests/s of the last whole window, and mean and maximum of the last twelve."""
+        last = math.floor(now / WINDOW_S)
+        counts = self._store.arrivals(name, last - RATE_WINDOWS, last - 1)
+        rates = [count * speed / WINDOW_S for count in counts]
+        return {"now_rps": rates[-1], "last_minute_rps": sum(rates) / len(rates), "max_rps": max(rates)}
+
+
+_NO_SERIES: Mapping[str, Any] = {
+    "start_at": 0.0,
+    "unit_s": 60,
+    "mean_rps": [],
+    "max_rps": [],
+    "capacity_rps": [],
+    "forecast_start_at": 0.0,
+    "forecast_max_rps": [],
+    "forecaster": "",
+}
+
+
+def _observed(row: dict[str, Any], now: float) -> dict[str, Any]:
+    taken_at = row.pop("interrupt_at", None)
+    return {**row, "gone_in_s": None if taken_at is None else max(0.0, taken_at - now)}
+
+
+def _objective(served: ServedModel, traffic: ModelTraffic) -> dict[str, Any]:
+    finished = traffic.answered + traffic.shed + traffic.failed
+    in_time = traffic.answered - traffic.late
+    return {
+        "latency_ms": served.slo.latency_s * 1000,
+        "target": served.slo.target,
+        "answered": traffic.answered,
+        "late": traffic.late,
+        "shed": traffic.shed,
+        "attained": in_time / finished if finished else None,
+    }
+
+
+def _latency_ms(traffic: ModelTraffic) -> dict[str, float | None]:
+    """Mean and quantiles (upper edge of their bin) of what was answered."""
+    if not traffic.latency_counts:
+        return dict.fromkeys(("mean", *(name for name, _ in QUANTILES)))
+    bins, counts = np.array(sorted(traffic.latency_counts)).T
+    below = np.cumsum(counts)
+    edges_ms = (bins + 1) * LATENCY_BIN_S * 1000
+    found = {name: float(edges_ms[np.searchsorted(below, q * below[-1])]) for name, q in QUANTILES}
+    return {"mean": traffic.latency_sum_s / int(below[-1]) * 1000, **found}
+
+
+def _capacity(served: ServedModel, observed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Instances, requests/s and USD an hour by offering, of those that are there."""
+    rows = []
+    for offering in served.offerings:
+        states = [row["state"] for row in observed if row["offering"] == offering.name]
+        if not states:
+            continue
+        ready, billed = states.count("ready"), len(states) - states.count("stopped")
+        rows.append(
+            {
+                "offering": offering.name,
+                "ready": ready,
+                "pending": states.count("pending"),
+                "draining": states.count("draining"),
+                "stopped": states.count("stopped"),
+                "rps": ready * offering.capacity_rps,
+                "usd_per_hour": billed * offering.usd_per_hour,
+            }
+        )
+    return rows

@@ -1,0 +1,52 @@
+"""Warm-up pings of a model's function, and what they are billed for."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from mark.app.live.clock import ServiceClock
+from mark.aws.session import Aws
+from mark.aws.warming import AT_ONCE, WarmedUp, warm_up
+from mark.controller.service import ServedModel
+from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight
+from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.store.lease import Lease
+from mark.store.service import ServiceStore
+
+TIMEOUT_S = 30.0
+
+
+class Warmer:
+    """Pings the function and reports the bill as a gateway would."""
+
+    def __init__(
+        self, served: ServedModel, aws: Aws, store: ServiceStore, clock: ServiceClock, lease: Lease
+    ) -> None:
+        self._served, self._store, self._clock = served, store, clock
+        self._client = aws.invoking(connections=AT_ONCE, timeout_s=TIMEOUT_S)
+        self._name = f"warm-{served.name}-{lease.epoch}-{time.time_ns()}"
+        self._sequence = 0
+        self._belief = np.zeros((2, BUCKETS), np.int64)
+
+    def believed(self) -> int:
+        """Environments that its own pings should have left warm."""
+        return believed_warm(self._belief, self._clock.now())
+
+    def warm(self, concurrency: int) -> WarmedUp:
+        """Have so many environments warm."""
+        done = warm_up(self._client, self._served.function, concurrency)
+        speed = self._clock.anchor.speed_at(time.time()) or 1.0
+        note_in_flight(self._belief, self._clock.now(), done.answered)
+        self._sequence += 1
+        traffic = ModelTraffic(
+            model=self._served.name,
+            invocations=done.answered,
+            cold=done.cold,
+            billed=done.answered * speed,
+            gib_s=done.gib_s * speed,
+        )
+        report = GatewayReport(gateway=self._name, sequence=self._sequence, models=(traffic,))
+        self._store.report(report)
+        return done

@@ -1,0 +1,57 @@
+"""`mark status`, once or again and again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+
+from mark.app.live.folder import Running, find_running
+from mark.app.live.view import LiveView
+from mark.app.terminal import show, show_json
+from mark.report.live_table import status_table
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+
+EACH_S = 1.0
+
+
+@contextmanager
+def live_table(running: Running) -> Iterator[Callable[[], None]]:
+    """The state as a table on stderr that calls of what it gives bring up to date; silent where nobody looks."""
+    view, console = view_of(running), Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    with Live(Group(*status_table(view.document())), console=console) as live:
+        yield lambda: live.update(Group(*status_table(view.document())))
+
+
+def show_status(service: str, *, watch: bool, as_json: bool) -> None:
+    """Print the service's state; with `watch` each second until Ctrl-C."""
+    running = find_running(service)
+    if watch and not as_json:
+        watch_service(running)
+        return
+    document = view_of(running).document()
+    if as_json:
+        show_json(document)
+    else:
+        show(*status_table(document))
+
+
+def view_of(running: Running) -> LiveView:
+    """The view of a running service."""
+    return LiveView(ServiceStore(connect(running.store), running.name), running.name)
+
+
+def watch_service(running: Running) -> None:
+    """Show the state anew each second until Ctrl-C."""
+    with live_table(running) as refresh:
+        while True:
+            time.sleep(EACH_S)
+            refresh()

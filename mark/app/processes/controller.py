@@ -1,0 +1,29 @@
+"""A controller's process: FOLDER PARENT NAME."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from mark.app.live.folder import RunFolder
+from mark.app.live.leading import Leader
+from mark.app.live.models import make_live_models
+from mark.app.processes.lifeline import begin
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+
+
+def main(folder: RunFolder, name: str) -> None:
+    """Act whenever the lease can be had, until SIGTERM."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    settings, running = folder.settings(), folder.expected()
+    store = ServiceStore(connect(running.store), running.name)
+    Leader(settings, running, make_live_models(settings), store=store, holder=name).run(stop)
+
+
+if __name__ == "__main__":
+    begin(sys.argv[3], parent=int(sys.argv[2]))
+    main(RunFolder(Path(sys.argv[1])), sys.argv[3])

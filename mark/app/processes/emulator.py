@@ -1,0 +1,52 @@
+"""The emulated AWS's process: FOLDER PARENT PORT. It draws its times from the streams that a replay draws from."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from mark.app.live.folder import RunFolder
+from mark.app.processes.lifeline import begin
+from mark.app.settings import cache_dir
+from mark.catalog.load import load_prices
+from mark.domain.clock import ClockAnchor
+from mark.local.config import Draws, EmulatedAwsConfig
+from mark.local.emulated import EmulatedAws
+from mark.simulator.rng import stream
+
+AGENT = "mark.app.processes.agent:run"
+
+
+async def main(folder: RunFolder, port: int) -> None:
+    """Be AWS until SIGTERM."""
+    settings = folder.settings()
+    seed = settings.seed
+    prices = load_prices(settings.prices)
+    config = EmulatedAwsConfig(
+        types={item.name: item for item in prices.types},
+        draws=Draws(
+            boots=stream(seed, "boots"),
+            wakes=stream(seed, "wakes"),
+            victims=stream(seed, "victims"),
+            lambdas=stream(seed, "lambda"),
+            spot=lambda pool: stream(seed, f"spot {pool}"),
+        ),
+        agent=AGENT,
+        folder=folder.logs,
+        anchor=ClockAnchor(speed=0.0),
+        stress=settings.service.stress,
+        port=port,
+        environment={"MARK_CACHE": str(cache_dir())},
+    )
+    serving = asyncio.ensure_future(EmulatedAws(config).serve())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    with suppress(asyncio.CancelledError):
+        await serving
+
+
+if __name__ == "__main__":
+    begin("aws", parent=int(sys.argv[2]))
+    asyncio.run(main(RunFolder(Path(sys.argv[1])), int(sys.argv[3])))
