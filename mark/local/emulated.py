@@ -1,0 +1,190 @@
+"""The emulated AWS as one object: everything wired together, served on one port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+import uvicorn
+
+from mark.local.clock import ServiceClock
+from mark.local.config import REGION, EmulatedAwsConfig
+from mark.local.control import Control
+from mark.local.ec2_api import Ec2Api
+from mark.local.event_sources import EventSources
+from mark.local.events import Events
+from mark.local.faults import Faults
+from mark.local.front import Front
+from mark.local.hypervisor import Hypervisor
+from mark.local.imds import Imds
+from mark.local.lambda_api import LambdaApi
+from mark.local.lambda_pool import LambdaPools
+from mark.local.lambda_process import FunctionSpec
+from mark.local.machine import Machine
+from mark.local.machines import Machines
+from mark.local.moto_app import strict_moto
+from mark.local.pricing import Pricing
+
+SWEEP_S = 1.0
+"""Real seconds between looks whether instances and processes agree."""
+BACKLOG = 2048
+
+
+class EmulatedAws:
+    """An AWS account and region on this machine; one a process, because moto keeps its state in its modules."""
+
+    def __init__(self, config: EmulatedAwsConfig) -> None:
+        self._config = config
+        self._socket: socket.socket | None = None
+        self._server: _Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = contextlib.AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        """The endpoint to hand to boto3; known once it is started."""
+        assert self._socket is not None, "not started"
+        host, port = self._socket.getsockname()[:2]
+        return f"http://{host}:{port}"
+
+    async def serve(self) -> None:
+        """Start, and run until cancelled; nothing is left behind."""
+        await self.start()
+        try:
+            await asyncio.gather(*self._tasks)
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Answer on the port, with the fork server ready, when this returns."""
+        config = self._config
+        config.folder.mkdir(parents=True, exist_ok=True)
+        self._socket = socket.create_server((config.host, config.port), backlog=BACKLOG)
+        try:
+            front = await self._build()
+        except BaseException:
+            await self.stop()
+            raise
+        settings = uvicorn.Config(
+            front, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False, loop="asyncio"
+        )
+        self._server = _Server(settings)
+        self._tasks.append(asyncio.create_task(self._server.serve([self._socket])))
+        while not self._server.started:
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """End everything: server, instances, functions."""
+        if self._server is not None:
+            self._server.should_exit = self._server.force_exit = True
+        for task in self._tasks[:-1] if self._server is not None else self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await self._closing.aclose()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _build(self) -> Front:
+        config = self._config
+        clock = ServiceClock(config.anchor)
+        faults = Faults(clock.now)
+        calls: Counter[str] = Counter()
+        pools = LambdaPools(
+            clock=clock,
+            limits=config.lambdas,
+            draws=config.draws.lambdas,
+            folder=config.folder,
+            environment=self._function_environment,
+            python_path=config.python_path,
+        )
+        functions = LambdaApi(pools, config.lambdas, clock)
+        events = Events(functions.send_event)
+        hypervisor = self._hypervisor(lambda name: machines.powered_off(name))  # noqa: PLW0108 made below
+        machines = Machines(
+            clock=clock,
+            times=config.times,
+            draws=config.draws,
+            stress=config.stress,
+            boot_factor=faults.boot_factor,
+            power=hypervisor,
+            environment=self._agent_environment,
+            watcher=events,
+        )
+        sources = EventSources(functions)
+        # The last to be entered is the first to end.
+        for end in (hypervisor.stop, functions.stop, sources.stop):
+            self._closing.push_async_callback(end)
+        for close in (machines.close, events.stop, clock.stop):
+            self._closing.callback(close)
+        moto = strict_moto()
+        await hypervisor.start()
+        clock.start()
+        sources.start()
+        self._tasks.append(asyncio.create_task(_sweep(machines)))
+        return Front(
+            ec2=Ec2Api(machines, config.types, faults, clock),
+            lambdas=functions,
+            pricing=Pricing(config.types),
+            imds=Imds(machines.find, clock),
+            control=Control(
+                clock=clock, machines=machines, hypervisor=hypervisor, lambdas=pools, faults=faults, calls=calls
+            ),
+            faults=faults,
+            calls=calls,
+            moto=moto,
+        )
+
+    def _hypervisor(self, powered_off: Callable[[str], None]) -> Hypervisor:
+        config = self._config
+        return Hypervisor(
+            agent=config.agent,
+            folder=config.folder,
+            python_path=config.python_path,
+            environment=config.environment,
+            kill_after_s=config.kill_after_s,
+            restart_after_s=config.restart_after_s,
+            powered_off=powered_off,
+        )
+
+    def _agent_environment(self, machine: Machine) -> dict[str, str]:
+        """What an instance's image would have set."""
+        return {
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self.url}/_imds/{machine.id}/",
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_DEFAULT_REGION": REGION,
+            **self._config.environment,
+        }
+
+    def _function_environment(self, spec: FunctionSpec) -> Mapping[str, str]:
+        """What Lambda sets."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "AKIAEMULATED",
+            "AWS_SECRET_ACCESS_KEY": "emulated",
+            "AWS_LAMBDA_FUNCTION_NAME": spec.name,
+            "AWS_LAMBDA_FUNCTION_VERSION": spec.version,
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mb),
+            "_HANDLER": spec.handler,
+            **self._config.environment,
+        }
+
+
+class _Server(uvicorn.Server):
+    """Signals are the business of whoever runs us."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+async def _sweep(machines: Machines) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        machines.sweep()

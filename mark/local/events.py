@@ -1,0 +1,112 @@
+"""EventBridge: what happens to instances becomes events; rules send them to queues and functions.
+
+moto keeps rules and matches patterns. Sending is ours: moto knows no Lambda targets, sends to rules that are
+disabled, and cuts the time to whole seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+from mark.local.clock import iso
+from mark.local.config import ACCOUNT, REGION
+from mark.local.machine import Machine
+from mark.local.moto_parts import EVENT_TEMPLATES, RULE, events_backend, sqs_backend
+
+CallFunction = Callable[[str, bytes], None]
+
+
+class Events:
+    """Delivers events in order, on a thread of its own."""
+
+    def __init__(self, call_function: CallFunction) -> None:
+        self._call_function = call_function
+        self._loop = asyncio.get_running_loop()
+        self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="events")
+        self.sent = 0
+        _send_ourselves(self._to_target)
+
+    def stop(self) -> None:
+        """Send what is under way, no more."""
+        self._sender.shutdown(wait=True)
+
+    def state_changed(self, machine: Machine, at: float) -> None:
+        """EC2 Instance State-change Notification."""
+        detail = {"instance-id": machine.id, "state": machine.state.label}
+        self._emit("EC2 Instance State-change Notification", machine, detail, at)
+
+    def spot_warned(self, machine: Machine, at: float) -> None:
+        """EC2 Spot Instance Interruption Warning."""
+        detail = {"instance-id": machine.id, "instance-action": "terminate"}
+        self._emit("EC2 Spot Instance Interruption Warning", machine, detail, at)
+
+    def _emit(self, kind: str, machine: Machine, detail: dict[str, str], at: float) -> None:
+        event = {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": kind,
+            "source": "aws.ec2",
+            "account": ACCOUNT,
+            # Whole seconds on AWS. Here with milliseconds: at speed 20 a second of service time is a long time.
+            "time": iso(at),
+            "region": REGION,
+            "resources": [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{machine.id}"],
+            "detail": detail,
+        }
+        self.sent += 1
+        self._sender.submit(_to_rules, event)
+
+    def _to_target(self, rule: Any, target: dict[str, Any], event: dict[str, Any]) -> None:
+        service = target["Arn"].split(":")[2]
+        body = json.dumps(_shaped(target, event)).encode()
+        if service == "sqs":
+            name = target["Arn"].rsplit(":", 1)[1]
+            group = target.get("SqsParameters", {}).get("MessageGroupId")
+            sqs_backend().send_message(queue_name=name, message_body=body.decode(), group_id=group)
+        elif service == "lambda":
+            name = target["Arn"].split(":function:", 1)[1]
+            self._loop.call_soon_threadsafe(self._call_function, name, body)
+        else:
+            raise NotImplementedError(f"EventBridge's targets of {service} (rule {rule.name})")
+
+
+def _to_rules(event: dict[str, Any]) -> None:
+    for rule in list(events_backend().describe_event_bus("default").rules.values()):
+        rule.send_to_targets(dict(event))
+
+
+def _shaped(target: dict[str, Any], event: dict[str, Any]) -> Any:
+    """The event as the target asked for it."""
+    if "Input" in target:
+        return json.loads(target["Input"])
+    if "InputPath" in target:
+        raise NotImplementedError("EventBridge's InputPath")
+    sent = dict(event)
+    sent.pop("ingestion-time", None)
+    if isinstance(sent.get("time"), int | float):  # as moto's PutEvents has it
+        sent["time"] = datetime.fromtimestamp(sent["time"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    transformer = target.get("InputTransformer", {})
+    return EVENT_TEMPLATES.parse(
+        input_template=transformer.get("InputTemplate"),
+        input_paths_map=transformer.get("InputPathsMap", {}),
+        event=sent,
+    )
+
+
+def _send_ourselves(to_target: Callable[[Any, dict[str, Any], dict[str, Any]], None]) -> None:
+    """Moto's PutEvents goes the same way as our own events."""
+
+    def send_to_targets(self: Any, original_event: dict[str, Any], transform_input: bool = True) -> None:
+        if not transform_input:
+            raise NotImplementedError("EventBridge's replays")
+        if self.state == "ENABLED" and self.event_pattern.matches_event(original_event):
+            for target in self.targets:
+                to_target(self, target, original_event)
+
+    RULE.send_to_targets = send_to_targets

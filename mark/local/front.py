@@ -1,0 +1,224 @@
+"""The one endpoint: who a call is for, what faults it meets, and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from a2wsgi import WSGIMiddleware
+
+from mark.local.control import Control
+from mark.local.ec2_api import Ec2Api
+from mark.local.ec2_protocol import error_xml, form_of
+from mark.local.errors import ApiError
+from mark.local.faults import Fault, Faults, error_of
+from mark.local.imds import Imds
+from mark.local.lambda_api import LambdaApi
+from mark.local.moto_app import Wsgi
+from mark.local.pricing import Pricing
+
+LOG = logging.getLogger(__name__)
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+MOTO_THREADS = 32
+"""A long poll of SQS holds one for up to 20 s."""
+SERVICE = re.compile(rb"Credential=[^/]+/\d+/[^/]+/([a-z0-9-]+)/aws4_request")
+INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
+MOST_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Call:
+    """One request, read to its end."""
+
+    scope: Scope
+    body: bytes
+    service: str = ""
+    action: str = ""
+    form: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The decoded path."""
+        return str(self.scope["path"])
+
+    def headers(self) -> dict[str, str]:
+        """By lower-case name."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.scope["headers"]}
+
+
+@dataclass(slots=True)
+class Answer:
+    """One reply."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Front:
+    """An ASGI application: our own services first, everything else is moto's."""
+
+    def __init__(
+        self,
+        *,
+        ec2: Ec2Api,
+        lambdas: LambdaApi,
+        pricing: Pricing,
+        imds: Imds,
+        control: Control,
+        faults: Faults,
+        calls: Counter[str],
+        moto: Wsgi,
+    ) -> None:
+        self._ec2 = ec2
+        self._lambdas = lambdas
+        self._pricing = pricing
+        self._imds = imds
+        self._control = control
+        self._faults = faults
+        self._calls = calls
+        self._moto = WSGIMiddleware(moto, workers=MOTO_THREADS)  # type: ignore[arg-type]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        body = await _read(receive)
+        if body is None:
+            await _reply(send, Answer(413, b""))
+            return
+        call = Call(scope, body)
+        if call.path.startswith("/_imds/"):
+            headers = call.headers()
+            status, text = self._imds.answer(scope["method"], call.path.removeprefix("/_imds/"), headers)
+            await _reply(send, Answer(status, text, "text/plain"))
+        elif call.path.startswith("/_mark/"):
+            status, document = self._control.answer(scope["method"], call.path.removeprefix("/_mark/"), body)
+            await _reply(send, Answer(status, json.dumps(document).encode()))
+        else:
+            await self._aws(call, send)
+
+    async def _aws(self, call: Call, send: Send) -> None:
+        _name(call)
+        self._calls[f"{call.service}:{call.action}"] += 1
+        try:
+            await self._meet_faults(call)
+            lost = self._faults.hit(("lost",), call.action, _text(call))
+            answer = await self._ours(call)
+            if answer is None:
+                sink = _discard if lost else send
+                await self._moto(call.scope, _replay(call.body), sink)  # type: ignore[arg-type]
+            if lost:
+                raise error_of(lost, call.service)
+        except ApiError as error:
+            answer = _refusal(call, error)
+        if answer is not None:
+            await _reply(send, answer)
+
+    async def _meet_faults(self, call: Call) -> None:
+        slow = self._faults.hit(("slow",), call.action, _text(call))
+        if slow is not None:
+            await asyncio.sleep(slow.delay_s)
+        fault: Fault | None = self._faults.hit(("throttle", "error"), call.action, _text(call))
+        if fault is not None:
+            raise error_of(fault, call.service)
+
+    async def _ours(self, call: Call) -> Answer | None:
+        """The answer, where it is not moto's to give."""
+        if call.service == "ec2":
+            xml = self._ec2.answer(call.action, call.form)
+            return None if xml is None else Answer(200, xml.encode(), "text/xml;charset=UTF-8")
+        if call.action == "Invoke":
+            match = INVOKE.fullmatch(call.path)
+            assert match
+            status, headers, body = await self._lambdas.invoke(
+                unquote(match[1]), call.headers(), call.scope["query_string"].decode(), call.body
+            )
+            return Answer(status, body, "application/json", headers)
+        if call.service == "pricing":
+            return Answer(200, json.dumps(self._pricing.answer(call.action, call.body)).encode())
+        return None
+
+
+def _name(call: Call) -> None:
+    """Service and action, from the signature's scope and wherever the protocol has the action."""
+    target = b""
+    for name, value in call.scope["headers"]:
+        if name == b"authorization":
+            found = SERVICE.search(value)
+            call.service = found[1].decode() if found else ""
+        elif name == b"x-amz-target":
+            target = value
+    if call.service == "ec2":
+        call.form = form_of(call.body)
+        call.action = call.form.get("Action", "")
+    elif call.service == "lambda" and INVOKE.fullmatch(call.path):
+        call.action = "Invoke"
+    elif target:
+        call.action = target.decode().rsplit(".", 1)[-1]
+    elif call.body.startswith(b"Action="):
+        call.action = form_of(call.body)["Action"]
+    else:
+        call.action = f"{call.scope['method']} {call.path}"
+
+
+def _text(call: Call) -> str:
+    """Where a fault's `match` is looked for."""
+    if call.action == "Invoke":
+        return call.path
+    return " ".join(call.form.values()) if call.form else call.body.decode("utf-8", "replace")
+
+
+def _refusal(call: Call, error: ApiError) -> Answer:
+    if call.service == "ec2":
+        return Answer(error.status, error_xml(error).encode(), "text/xml;charset=UTF-8")
+    document = {"__type": error.code, "Type": "User", "message": error.message, "Message": error.message}
+    headers = ((b"x-amzn-errortype", error.code.encode()),)
+    return Answer(error.status, json.dumps(document).encode(), "application/json", headers)
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The body, or None where it is too large."""
+    body = b""
+    while True:
+        message = await receive()
+        body += bytes(message.get("body", b""))
+        if len(body) > MOST_BYTES:
+            return None
+        if not message.get("more_body"):
+            return body
+
+
+def _replay(body: bytes) -> Receive:
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    return receive
+
+
+async def _discard(_message: dict[str, Any]) -> None:
+    """Nobody hears it."""
+
+
+async def _reply(send: Send, answer: Answer) -> None:
+    headers = [
+        (b"content-type", answer.content_type.encode()),
+        (b"content-length", str(len(answer.body)).encode()),
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

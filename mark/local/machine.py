@@ -1,0 +1,81 @@
+"""One emulated EC2 instance: what it was launched as, and where it is in its life."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from mark.domain.offering import InstanceType, Market
+
+
+class MachineState(IntEnum):
+    """EC2's states with their codes."""
+
+    PENDING = 0
+    RUNNING = 16
+    SHUTTING_DOWN = 32
+    TERMINATED = 48
+    STOPPING = 64
+    STOPPED = 80
+
+    @property
+    def label(self) -> str:
+        """As the API writes it."""
+        return self.name.lower().replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec:
+    """What a launch asks for, after template and overrides. `user_data` is base64, as it came."""
+
+    instance_type: InstanceType
+    market: Market
+    image_id: str
+    zone: str
+    subnet_id: str
+    vpc_id: str
+    security_groups: tuple[tuple[str, str], ...] = ()
+    user_data: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    shutdown_behavior: str = "stop"
+    tags_in_metadata: bool = False
+    client_token: str = ""
+
+    @property
+    def pool(self) -> str:
+        """The pool it is taken from: its offering where it is tagged with one, else type and market."""
+        return self.tags.get("mark:offering", f"{self.instance_type.name}:{self.market.value}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Machine:
+    """An instance. Instants are service time; `ready_at`: its boot is over; `gone_at`: a spot notice runs out."""
+
+    id: str
+    spec: LaunchSpec
+    address: str
+    launched_at: float
+    reservation: str
+    tags: dict[str, str]
+    shutdown_behavior: str
+    index: int = 0
+    state: MachineState = MachineState.PENDING
+    ready_at: float | None = None
+    running_at: float | None = None
+    gone_at: float | None = None
+    ended_at: float | None = None
+    reason_code: str = ""
+    reason: str = ""
+    spot_request: str = ""
+    epoch: int = 0
+    xml: str | None = None
+
+    @property
+    def is_spot(self) -> bool:
+        """Whether it can be taken away."""
+        return self.spec.market is Market.SPOT
+
+    @property
+    def pool(self) -> str:
+        """See `LaunchSpec.pool`."""
+        return self.spec.pool
