@@ -25,14 +25,17 @@ class DemandUnit:
     max_rps: float
 
 
-def unit_of_windows(start_at: float, counts: Sequence[int]) -> DemandUnit:
-    """The unit that these windows make up. counts: arrivals of each 5 s window of it, oldest first."""
+def unit_of_windows(start_at: float, counts: Sequence[int], *, stands_for: float = 1.0) -> DemandUnit:
+    """The unit that these windows make up. counts: arrivals of each 5 s window of it, oldest first.
+
+    `stands_for` is a rehearsal's speed: its windows hold so many times fewer requests than the rates say.
+    """
     count = sum(counts)
     return DemandUnit(
         start_at=start_at,
         count=count,
-        mean_rps=count / UNIT_S,
-        max_rps=max(counts, default=0) / WINDOW_S,
+        mean_rps=stands_for * count / UNIT_S,
+        max_rps=stands_for * max(counts, default=0) / WINDOW_S,
     )
 
 

@@ -55,7 +55,8 @@ def top_rps(runs: Sequence[ComparedRun]) -> float:
     """The rate that the load figures share as the end of their axes, so that they compare by eye."""
     peaks = [1.0]
     for run in runs:
-        band, minutes = arrivals_band(run.result.seconds), run.result.minutes
+        result = run.result
+        band, minutes = arrivals_band(result.seconds, stands_for=result.speed), result.minutes
         finite = minutes.forecast_max_rps[np.isfinite(minutes.forecast_max_rps)]
         peaks += [float(band.high_rps.max(initial=0.0)), float(finite.max(initial=0.0))]
         peaks.append(float(minutes.capacity_rps.sum(axis=1).max(initial=0.0)))
@@ -102,7 +103,7 @@ def _draw_capacity(
 
 
 def _draw_load(axes: Axes, result: RunResult) -> list[Patch | Line2D]:
-    band = arrivals_band(result.seconds)
+    band = arrivals_band(result.seconds, stands_for=result.speed)
     axes.fill_between(
         band.at_s, band.low_rps, band.high_rps, facecolor=INK, alpha=0.45, edgecolor=INK, linewidth=0.5
     )

@@ -40,9 +40,12 @@ class Steps:
     values: Floats
 
 
-def arrivals_band(seconds: SecondSeries, *, points: int = MAX_POINTS) -> Band:
-    """Smallest and largest 5 s rate in each of <= `points` stretches; a unit's maximum is over 5 s too."""
-    counts = seconds.arrivals.astype(np.float64)
+def arrivals_band(seconds: SecondSeries, *, points: int = MAX_POINTS, stands_for: float = 1.0) -> Band:
+    """Smallest and largest 5 s rate in each of <= `points` stretches; a unit's maximum is over 5 s too.
+
+    Each arrival counts for `stands_for`, the run's speed.
+    """
+    counts = stands_for * seconds.arrivals.astype(np.float64)
     if counts.size == 0:
         empty = np.zeros(0)
         return Band(at_s=empty, low_rps=empty, high_rps=empty)

@@ -57,27 +57,29 @@ def rules(
     start_at: float,
     seconds: int,
     monitor: MonitorWindow,
+    speed: float = 1.0,
 ) -> Record:
-    """The rules of a run as numbers."""
+    """The rules of a run as numbers, on the trace's clock: what takes real seconds takes `speed` times as long."""
     values = {
         "routing": _ROUTING[dispatch.routing],
         "bounced": _BOUNCED[dispatch.bounced],
         "bouncer": dispatch.admission_factor is not None,
         "factor": dispatch.admission_factor or 0.0,
         "shed_late": dispatch.late is Late.SHED,
-        "give_up_s": dispatch.give_up_s,
-        "objective_s": slo.latency_s,
+        "give_up_s": dispatch.give_up_s * speed,
+        "objective_s": slo.latency_s * speed,
         "target": slo.target,
         "start_at": start_at,
         "last_second": seconds - 1,
         "monitor_requests": monitor.requests,
         "monitor_s": monitor.seconds,
         "has_lambda": overflow is not None,
-        "lambda_s": overflow.latency_s if overflow else 0.0,
-        "cold_s": overflow.cold_start_s if overflow else 0.0,
+        "lambda_s": overflow.latency_s * speed if overflow else 0.0,
+        "cold_s": overflow.cold_start_s * speed if overflow else 0.0,
         "concurrency": overflow.concurrency if overflow else 0,
         "burst": overflow.burst if overflow else 1,
-        "burst_window_s": overflow.burst_window_s if overflow else 0.0,
+        "burst_window_s": overflow.burst_window_s * speed if overflow else 0.0,
+        "speed": speed,
     }
     made = records(kernel.RULES, 1)
     for name, value in values.items():

@@ -2,6 +2,9 @@
 
 The cloud adds and removes instances, the replay says how far to run; everything that happens to a request
 happens in `kernel.py`. Slots are reused and the arrays grow by doubling.
+
+A rehearsal moves through its trace X times as fast while service times stay real. The engine keeps the trace's
+clock: there whatever takes real seconds takes X times as long, and one request stands for X.
 """
 
 from __future__ import annotations
@@ -36,7 +39,10 @@ BLOCK_S = 3600.0
 
 
 class Engine:
-    """Requests from arrival to answer. `arrivals(from_s, to_s)` gives sorted arrival instants."""
+    """Requests from arrival to answer. `arrivals(from_s, to_s)` gives sorted arrival instants.
+
+    `speed` is a rehearsal's X, 1 for a plain replay.
+    """
 
     def __init__(
         self,
@@ -50,14 +56,18 @@ class Engine:
         duration_s: float,
         rng: np.random.Generator,
         monitor: arrays.MonitorWindow,
+        speed: float = 1.0,
     ) -> None:
         self._kernel = kernel_
+        self._speed = speed
         self._arrivals = arrivals
         self._overflow = overflow
         self._start_at = start_at
         self._now = start_at
         seconds = math.ceil(duration_s)
-        self._rules = arrays.rules(slo, dispatch, overflow, start_at=start_at, seconds=seconds, monitor=monitor)
+        self._rules = arrays.rules(
+            slo, dispatch, overflow, start_at=start_at, seconds=seconds, monitor=monitor, speed=speed
+        )
         self._fleet = arrays.fleet(arrays.FIRST_SLOTS, arrays.FIRST_QUEUE, 1)
         self._pool = arrays.pool(self._rules, overflow, rng)
         self._tally = arrays.tally(start_at, seconds)
@@ -75,12 +85,13 @@ class Engine:
         self._make_room(offering.batch.max_batch)
         slot, fleet = self._free.pop(0), self._fleet
         largest = offering.batch.max_batch
-        fleet.batch_s[slot, 1 : largest + 1] = [offering.profile.latency_s(b) for b in range(1, largest + 1)]
+        sizes = range(1, largest + 1)
+        fleet.batch_s[slot, 1 : largest + 1] = [self._speed * offering.profile.latency_s(b) for b in sizes]
         fleet.servers[slot] = 0
         server = fleet.servers[slot]
         server.max_batch, server.standby, server.weight = largest, standby, offering.capacity_rps
         server.free_at, server.gone_at = self._now, np.inf
-        server.alone_s, server.full_s = fleet.batch_s[slot, 1], offering.latency_s
+        server.alone_s, server.full_s = fleet.batch_s[slot, 1], fleet.batch_s[slot, largest]
         burst = offering.instance_type.credits
         if burst:
             server.burn_per_s = burst.vcpus / 60.0
@@ -177,7 +188,7 @@ class Engine:
         pinged = self._ping_idle(pings)
         for _ in range(pings - pinged):
             if not self._kernel.start_environment(
-                self._now, np.nan, self._overflow.cold_start_s, self._rules, self._pool, self._tally
+                self._now, np.nan, float(self._rules.cold_s), self._rules, self._pool, self._tally
             ):
                 break
         self._warm_pings += pinged
@@ -248,11 +259,15 @@ class Engine:
         return 1.0 - int(self._tally.seconds.missed.sum()) / finished if finished else 1.0
 
     def lambda_usage(self) -> LambdaUsage:
-        """What Lambda is billed for, pings included."""
+        """What Lambda is billed for, pings included.
+
+        A request stands for as many as the speed says. Environments come and go on the trace's clock: as many
+        start cold, and are pinged, as at the trace's own speed.
+        """
         if self._overflow is None:
             return LambdaUsage(requests=0, cold_starts=0, gib_s=0.0)
         totals = self._tally.totals
-        invocations, cold = int(totals.invocations), int(totals.cold)
+        invocations, cold = round(self._speed * int(totals.invocations)), int(totals.cold)
         seconds = (
             invocations * self._overflow.latency_s + cold * self._overflow.cold_start_s + self._warm_pings * PING_S
         )

@@ -197,7 +197,8 @@ class Experiment:
     def bounds(self) -> tuple[float | None, float | None]:
         """Bound and floor, USD; None where no fleet with perfect knowledge could serve (no overflow in time)."""
         scenario = self._scenario
-        counts = self.spec.workload.second_counts(scenario.start_s, scenario.start_s + scenario.duration_s)
+        load = self.spec.workload.at_trace_speed  # a rehearsal stands for all of the trace's requests
+        counts = load.second_counts(scenario.start_s, scenario.start_s + scenario.duration_s)
         given = BoundInput(
             arrivals=counts.astype(np.float64),
             offerings=self.offerings,

@@ -60,7 +60,7 @@ RULES = np.dtype(
         *((name, "i8") for name in ("routing", "bounced", "monitor_requests", "concurrency", "burst")),
         ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
-        *((name, "f8") for name in ("lambda_s", "cold_s", "burst_window_s")),
+        *((name, "f8") for name in ("lambda_s", "cold_s", "burst_window_s", "speed")),
     ]
 )
 

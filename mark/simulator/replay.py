@@ -81,8 +81,9 @@ def replay(
 class _Plane:
     """The DataPlane port over the engine, and the Clock."""
 
-    def __init__(self, engine: Engine, start_s: float) -> None:
+    def __init__(self, engine: Engine, start_s: float, speed: float) -> None:
         self._engine = engine
+        self._speed = speed
         self._start_s = start_s
         self._unit_end = start_s + UNIT_S
         self._window_at = -math.inf
@@ -95,7 +96,7 @@ class _Plane:
             return None
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
         windows = self._engine.window_counts(start_at, start_at + UNIT_S)
-        return unit_of_windows(start_at, windows.tolist())
+        return unit_of_windows(start_at, windows.tolist(), stands_for=self._speed)
 
     def slo_window(self) -> SloWindow | None:
         window = self._engine.slo_window()
@@ -111,7 +112,7 @@ class _Plane:
         whole = math.floor((self._engine.now - self._start_s) / WINDOW_S) * WINDOW_S
         last = self._start_s + whole
         first = max(self._start_s, last - RECENT_WINDOWS * WINDOW_S)
-        return tuple((self._engine.window_counts(first, last) / WINDOW_S).tolist())
+        return tuple((self._speed * self._engine.window_counts(first, last) / WINDOW_S).tolist())
 
 
 class _Recorder:
@@ -153,6 +154,7 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
         duration_s=scenario.duration_s,
         rng=stream(workload.seed, "lambda"),
         monitor=window,
+        speed=workload.speed,
     )
     if monitor is None:
         engine.quiet_until(math.inf)
@@ -186,7 +188,7 @@ class _Run:
             start_at=self._start_s,
             redispatch=scenario.model.redispatch,
         )
-        plane = _Plane(self._engine, self._start_s)
+        plane = _Plane(self._engine, self._start_s, workload.speed)
         self._minutes = math.ceil(scenario.duration_s / UNIT_S)
         self._recorder = _Recorder(journal, self._minutes, self._start_s, policy.lead_units)
         self._controller = Controller(
@@ -239,6 +241,7 @@ class _Run:
             market=scenario.market,
             model=scenario.model.name,
             trace=scenario.workload.trace.name,
+            speed=scenario.workload.speed,
             seed=scenario.workload.seed,
             start_at=self._start_s,
             duration_s=scenario.duration_s,
@@ -308,15 +311,21 @@ class _Run:
             lines += bill_lambda(self._engine.lambda_usage(), overflow)
         if not bundle.overhead:
             return lines + bill_disks(asleep_s=cloud.asleep_s, running_s=0.0)
-        seconds = self._engine.seconds().arrivals
-        served = self._engine.served()
+        speed = self._scenario.workload.speed
         return (
             *lines,
             *bill_disks(asleep_s=cloud.asleep_s, running_s=cloud.running_s),
             *bill_overhead(
-                float(seconds.max(initial=0)),
+                self._peak_rps(),
                 self._scenario.duration_s,
-                requests=served.total,
+                requests=round(speed * self._engine.served().total),
                 payload_mib=self._scenario.model.payload_mib,
             ),
         )
+
+    def _peak_rps(self) -> float:
+        """Arrivals of the busiest real second, which is as many of the trace's as the speed says."""
+        counts = self._engine.seconds().arrivals
+        per = max(1, round(self._scenario.workload.speed))
+        sums = np.add.reduceat(counts, np.arange(0, counts.size, per)) if counts.size else counts
+        return float(sums.max(initial=0)) * self._scenario.workload.speed / per

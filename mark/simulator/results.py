@@ -77,7 +77,11 @@ class MinuteSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """One policy on one workload. `throttled` counts the calls that Lambda refused, retries counted each."""
+    """One policy on one workload. `throttled` counts the calls that Lambda refused, retries counted each.
+
+    `speed` is how many times as fast the trace was moved through: counts are of requests that were sent, costs
+    and rates of the `speed` requests that each of them stands for.
+    """
 
     policy: str
     market: str
@@ -104,6 +108,7 @@ class RunResult:
     seconds: SecondSeries
     minutes: MinuteSeries
     notes: tuple[str, ...] = ()
+    speed: float = 1.0
 
     @property
     def requests(self) -> int:

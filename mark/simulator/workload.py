@@ -8,6 +8,10 @@ partial sums of exponential gaps divided by their total, so that nothing is ever
 Cells are drawn in fixed blocks. Counts and instants have a stream of their own per block, so any stretch of
 the trace can be had alone, in any order and in chunks of any size, with the same arrivals; and demand and counts
 per second need no instants. Only the last blocks are kept: a week of arrivals is never in memory at once.
+
+A rehearsal moves through the trace X times as fast with the trace's rates: of X requests one is sent, and stands
+for all of them. A cell's count is then Poisson with the cell's mean over X, where the trace holds counts too; of
+raw instants each is kept with probability 1 / X.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +45,22 @@ class Workload:
     """Arrivals of `trace` under `seed`, of which `[start_s, end_s)` is replayed.
 
     All times are seconds on the trace's clock, 0 at its first bin. The part before `start_s` is the history.
-    `notes` says what was cut.
+    `speed` is how many times as fast as the clock on the wall the trace is moved through, 1 at least; each arrival
+    stands for so many. `notes` says what was cut or thinned.
     """
 
-    def __init__(self, *, trace: Trace, seed: int, start_s: float = 0.0, duration_s: float | None = None) -> None:
+    def __init__(
+        self, *, trace: Trace, seed: int, start_s: float = 0.0, duration_s: float | None = None, speed: float = 1.0
+    ) -> None:
+        if not (math.isfinite(speed) and speed >= 1.0):
+            raise Misconfigured(f"a speed must be 1 or more, not {speed:g}")
         self.trace = trace
         self.seed = seed
+        self.speed = speed
         self.start_s, self.end_s, cut = trace.span(start_s, duration_s)
-        self.notes = (*trace.notes, *cut)
+        thinned = (f"at {speed:g} times the trace's speed each request stands for {speed:g}",)
+        self.notes = (*trace.notes, *cut, *(thinned if speed != 1.0 else ()))
+        self._raw = _kept(trace.arrivals_s, seed, speed)
         self._cells_a_bin = max(1, math.ceil(trace.bin_s - EPSILON))
         self._cell_s = trace.bin_s / self._cells_a_bin
         per_s = round(1 / self._cell_s)
@@ -68,6 +81,15 @@ class Workload:
         """Seconds that are replayed."""
         return self.end_s - self.start_s
 
+    @cached_property
+    def at_trace_speed(self) -> Workload:
+        """The same load with all of its arrivals."""
+        if self.speed == 1.0:
+            return self
+        return Workload(
+            trace=self.trace, seed=self.seed, start_s=self.start_s, duration_s=self.end_s - self.start_s
+        )
+
     def arrivals(self, from_s: float, to_s: float) -> Floats:
         """Arrival instants in [from_s, to_s), rising, shape (arrivals,); the same however calls are chunked."""
         parts = list(self._parts(from_s, to_s))
@@ -80,7 +102,7 @@ class Workload:
         first, last = round(from_s), round(to_s)
         if abs(first - from_s) > EPSILON or abs(last - to_s) > EPSILON or not 0 <= first <= last:
             raise Misconfigured(f"counts per second need whole seconds, not {from_s:g} to {to_s:g}")
-        if self.trace.arrivals_s is not None or not self._cells_a_second:
+        if self._raw is not None or not self._cells_a_second:
             return self._counted(first, last)
         per_s = self._cells_a_second
         found = np.zeros((last - first) * per_s, dtype=np.int64)
@@ -95,6 +117,8 @@ class Workload:
     def demand(self, from_s: float, to_s: float) -> Demand:
         """Demand of the whole units in [from_s, to_s), of the same arrivals, the first unit at `from_s`.
 
+        Each arrival counts for as many as it stands for: these are the trace's rates at any speed.
+
         The largest rate of a unit is over its windows of 5 s (MArk section 4.2: P_u, P_s). `from_s` is a whole
         second; a unit that is not complete at `to_s` is left out.
         """
@@ -104,14 +128,17 @@ class Workload:
         windows = counts.reshape(units, unit // window, window).sum(axis=2)
         return Demand(
             end_at=from_s + units * UNIT_S,
-            mean_rps=tuple((windows.sum(axis=1) / unit).tolist()),
-            max_rps=tuple((windows.max(axis=1, initial=0) / window).tolist()),
+            mean_rps=tuple((self.speed * windows.sum(axis=1) / unit).tolist()),
+            max_rps=tuple((self.speed * windows.max(axis=1, initial=0) / window).tolist()),
         )
 
     def history(self, start_s: float, keep_units: int) -> Demand:
-        """Demand of the last `keep_units` units that end at `start_s`; fewer near the trace's start."""
+        """Demand of the last `keep_units` units that end at `start_s`; fewer near the trace's start.
+
+        The past went by at the trace's own speed: all of its arrivals were seen.
+        """
         units = max(0, min(keep_units, math.floor(start_s / UNIT_S + EPSILON)))
-        return self.demand(start_s - units * UNIT_S, start_s)
+        return self.at_trace_speed.demand(start_s - units * UNIT_S, start_s)
 
     def _counted(self, first: int, last: int) -> Ints:
         """Counts per second by looking at the instants."""
@@ -124,9 +151,8 @@ class Workload:
         """The arrivals of [from_s, to_s), block by block."""
         if not to_s > from_s:
             return
-        raw = self.trace.arrivals_s
-        if raw is not None:
-            yield _between(raw, from_s, to_s)
+        if self._raw is not None:
+            yield _between(self._raw, from_s, to_s)
             return
         # One cell more on either side: whether an edge falls just before or just after a cell's start is rounding.
         first = max(0, math.floor(from_s / self._cell_s) - 1)
@@ -143,8 +169,8 @@ class Workload:
         first = block * self._block
         last = min(first + self._block, self._cells)
         cells = np.arange(first, last)
-        means = self.trace.rates_rps[cells // self._cells_a_bin] * self._cell_s
-        if self.trace.whole_counts and self._cells_a_bin == 1:
+        means = self.trace.rates_rps[cells // self._cells_a_bin] * self._cell_s / self.speed
+        if self.trace.whole_counts and self._cells_a_bin == 1 and self.speed == 1.0:
             return np.rint(means).astype(np.int64)
         drawn: Ints = stream(self.seed, f"arrival-counts-{block}").poisson(means)
         return drawn
@@ -187,6 +213,14 @@ def uniform_order(counts: Ints, draw_gaps: Callable[[int], Floats]) -> Floats:
     places *= np.repeat(1.0 / (totals - starts), counts)
     np.minimum(places, LAST_IN_CELL, out=places)
     return places
+
+
+def _kept(raw: Floats | None, seed: int, speed: float) -> Floats | None:
+    """Of raw instants, those that are sent: each with probability 1 / `speed`."""
+    if raw is None or speed == 1.0:
+        return raw
+    drawn = stream(seed, "arrivals-kept").random(raw.size)
+    return raw[drawn * speed < 1.0]
 
 
 def _between(rising: Floats, from_s: float, to_s: float) -> Floats:
