@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from mark import __version__
-from mark.app.commands import bound, demo, explain, lists, plan, reproduce, simulate, trace
+from mark.app.commands import bound, demo, explain, lists, live, plan, reproduce, simulate, trace
 from mark.app.terminal import fail, note
 from mark.domain.errors import MarkError
 
@@ -55,6 +55,14 @@ def _add(group: typer.Typer, name: str, command: Callable[..., None], examples: 
 
 
 _add(app, "demo", demo.demo, demo.EXAMPLES)
+_add(app, "up", live.up, live.UP_EXAMPLES)
+_add(app, "load", live.load, live.LOAD_EXAMPLES)
+_add(app, "status", live.status, live.STATUS_EXAMPLES)
+_add(app, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
+_add(app, "chaos", live.chaos, live.CHAOS_EXAMPLES)
+_add(app, "down", live.down, live.DOWN_EXAMPLES)
+_add(app, "init", live.init, live.INIT_EXAMPLES)
+_add(app, "profile", live.profile, live.PROFILE_EXAMPLES)
 _add(app, "simulate", simulate.simulate, simulate.EXAMPLES)
 _add(app, "plan", plan.plan, plan.EXAMPLES)
 _add(app, "bound", bound.bound, bound.EXAMPLES)

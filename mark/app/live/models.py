@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mark.app.plugins import load_model
-from mark.app.setting_service import BackendSettings, ServedSettings
+from mark.app.setting_service import BackendSettings, OfferingSettings, ServedSettings
 from mark.app.settings import Settings
 from mark.app.wiring import chosen_workload, make_experiment, overrides_for
 from mark.catalog.load import PriceSnapshot
@@ -29,7 +29,13 @@ HOUR_S = 3600.0
 EMULATED_INPUTS = (TensorSpec(name="input", datatype="FP32", shape=(-1, 4)),)
 EMULATED_OUTPUTS = (TensorSpec(name="output", datatype="FP32", shape=(-1, 4)),)
 DEFAULT_SERVE = (
-    ServedSettings(model="inception-v3", market=Market.SPOT, profiles=("assumed-lambda",), expected_rps=40.0),
+    ServedSettings(
+        model="inception-v3",
+        market=Market.SPOT,
+        profiles=("assumed-lambda",),
+        offerings=OfferingSettings(types=("c5.large", "c5.xlarge", "c5.2xlarge")),
+        expected_rps=40.0,
+    ),
     ServedSettings(
         model="digits", backend=BackendSettings(kind="python", target="models.digits:Digits"), expected_rps=5.0
     ),
@@ -162,5 +168,9 @@ def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[Te
         return EMULATED_INPUTS, EMULATED_OUTPUTS
     if backend.kind != "python":
         return (), ()
-    model = load_model(backend.target)()
+    factory = load_model(backend.target)
+    told = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds
+    if isinstance(told, tuple):
+        return told, tuple(getattr(factory, "outputs", ()))
+    model = factory()
     return tuple(model.inputs), tuple(model.outputs)

@@ -1,0 +1,183 @@
+"""`mark profile`: a model's latency by batch size on this machine, as a profile file that plans can use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from mark.app.plugins import load_model
+from mark.app.terminal import note, progress, show, show_json
+from mark.catalog.load import load_prices
+from mark.catalog.schema import LAMBDA, parse_profiles
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.profile import Profile
+from mark.ports import Backend, InferRequest
+from mark.protocols.oip import example_body
+from mark.serving.backends.oip_server import OipBackend
+from mark.serving.backends.python import PythonBackend
+from mark.serving.backends.servers import InvocationsBackend
+from mark.serving.backends.tf_serving import TfServingBackend
+from mark.serving.profiling import MeasuredPoint, measure, profile_of, profile_text
+
+KINDS = ("python", "oip", "tf-serving", "invocations")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileAsked:
+    """What `mark profile` was asked for. `instance_type` is what this machine stands for."""
+
+    model: str
+    target: str
+    kind: str
+    instance_type: str
+    batches: tuple[int, ...]
+    seconds: float
+    body: Path | None
+    to: Path | None
+
+
+def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
+    """Measure, print, and write or complete the profile file."""
+    if asked.instance_type != LAMBDA:
+        load_prices(None).instance_type(asked.instance_type)
+    if not asked.seconds > 0:
+        raise Misconfigured(f"--seconds must be above 0, not {asked.seconds:g}")
+    others = _others(asked)
+    with progress() as report:
+        points = asyncio.run(_measured(asked, lambda share: report("measuring", share)))
+    profile = profile_of(
+        points,
+        model=asked.model,
+        instance_type=asked.instance_type,
+        machine=_machine(),
+        date=datetime.now(UTC).date().isoformat(),
+    )
+    if asked.to is not None:
+        _write(asked.to, (*others, profile))
+    if as_json:
+        show_json(_document(asked, points))
+    else:
+        show(_table(points))
+    unstable = [str(point.batch) for point in points if not point.stable]
+    if unstable:
+        note(f"batches of {', '.join(unstable)} were not stable when time was up; give a longer --seconds")
+    if asked.to is not None and not as_json:
+        show(f"wrote {asked.to}; name it under profiles in the settings")
+
+
+async def _measured(asked: ProfileAsked, report: Callable[[float], None]) -> tuple[MeasuredPoint, ...]:
+    backend = _backend(asked)
+    await backend.start()
+    try:
+        request = _request(asked, getattr(backend, "inputs", ()))
+        return await measure(
+            backend,
+            lambda: request,
+            asked.batches,
+            seconds=asked.seconds,
+            progress=lambda share, _points: report(share),
+        )
+    finally:
+        await backend.close()
+
+
+def _backend(asked: ProfileAsked) -> Backend:
+    match asked.kind:
+        case "python":
+            return PythonBackend(load_model(asked.target), name=asked.model)
+        case "oip":
+            return OipBackend(asked.target, name=asked.model)
+        case "tf-serving":
+            return TfServingBackend(asked.target, name=asked.model, inputs=(), outputs=())
+        case "invocations":
+            return InvocationsBackend(asked.target)
+        case _:
+            raise unknown("kind", asked.kind, KINDS)
+
+
+def _request(asked: ProfileAsked, inputs: Any) -> InferRequest:
+    """The file's body, or zeros of the model's inputs."""
+    if asked.body is not None:
+        try:
+            body = asked.body.read_bytes()
+        except OSError as error:
+            raise Misconfigured(f"cannot read {asked.body}: {error.strerror}") from error
+    elif inputs:
+        body = json.dumps(example_body(inputs)).encode()
+    else:
+        raise Misconfigured(f"a {asked.kind} server does not say what its model takes: give a request with --body")
+    path = f"/v2/models/{asked.model}/infer" if asked.kind in ("python", "oip") else "/invocations"
+    return InferRequest(path=path, content_type="application/json", body=body)
+
+
+def _others(asked: ProfileAsked) -> tuple[Profile, ...]:
+    """Profiles of the file that stay: those of other models, types and variants. Checked before measuring."""
+    if asked.to is None or not asked.to.exists():
+        return ()
+    try:
+        text = asked.to.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Misconfigured(f"cannot read {asked.to}: {error.strerror}") from error
+    kept = parse_profiles(text, str(asked.to))
+    return tuple(p for p in kept if (p.model, p.instance_type) != (asked.model, asked.instance_type))
+
+
+def _write(path: Path, profiles: tuple[Profile, ...]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(profile_text(profiles), encoding="utf-8")
+    except OSError as error:
+        raise Misconfigured(f"cannot write {path}: {error.strerror}") from error
+
+
+def _machine() -> str:
+    """The processor that measured."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]}, {len(names)} vCPUs" if names else platform.machine()
+
+
+def _document(asked: ProfileAsked, points: tuple[MeasuredPoint, ...]) -> dict[str, Any]:
+    """The document of `mark profile --json` (docs/json.md)."""
+    return {
+        "model": asked.model,
+        "instance_type": asked.instance_type,
+        "machine": _machine(),
+        "points": [
+            {
+                "batch": point.batch,
+                "median_ms": point.median_s * 1000,
+                "p95_ms": point.p95_s * 1000,
+                "calls": point.calls,
+                "stable": point.stable,
+            }
+            for point in points
+        ],
+    }
+
+
+def _table(points: tuple[MeasuredPoint, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("batch", "median ms", "p95 ms", "items/s", "calls"):
+        table.add_column(name, justify="right")
+    for point in points:
+        table.add_row(
+            str(point.batch),
+            f"{point.median_s * 1000:.3f}",
+            f"{point.p95_s * 1000:.3f}",
+            f"{point.batch / point.median_s:,.0f}",
+            str(point.calls),
+        )
+    return table
