@@ -1,0 +1,269 @@
+"""AWS in the test's own process (moto), faults on the wire, and fakes of the ports beside the cloud."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary
+
+from botocore.awsrequest import AWSResponse
+from moto.core.models import botocore_stubber
+
+from mark.aws.fleet import Ec2Cloud
+from mark.aws.functions import FunctionSetup
+from mark.aws.guard import Guard, Guardrails
+from mark.aws.inbox import EventInbox
+from mark.aws.launching import FleetSetup
+from mark.aws.session import Aws, AwsSettings, Credentials
+from mark.aws.setting_up import ServiceSetup, set_up
+from mark.domain.costs import Transition
+from mark.domain.fleet import Role
+from mark.domain.member import Member, MemberState
+from mark.domain.offering import Market
+from mark.domain.orders import Launch
+from mark.ports import Clock, Ledger, Membership
+from mark.protocols.events import QueueWord, compose_word
+from tests.planner.builders import offering
+
+IMAGE = "ami-12c6146b"  # one that moto knows
+ON_DEMAND = offering("c5.large", usd_per_hour=0.085)
+SPOT = replace(ON_DEMAND, market=Market.SPOT, usd_per_hour=0.03)
+SLEEPER = offering("t3.large", usd_per_hour=0.0832)
+OFFERINGS = {item.name: item for item in (ON_DEMAND, SPOT, SLEEPER)}
+KEYS = Credentials(access_key_id="testing", secret_access_key="testing")
+
+
+def aws(**differs: Any) -> Aws:
+    return Aws(AwsSettings(**{"region": "us-east-1", "credentials": KEYS, "max_attempts": 2} | differs))
+
+
+def service(name: str = "shop", **differs: Any) -> ServiceSetup:
+    infer = FunctionSetup(name=f"mark-{name}-infer-m", handler="m.handler", code=zipped(), environment={"A": "1"})
+    plain = ServiceSetup(service=name, store_url="redis://x", image_id=IMAGE, infer=(infer,), code=zipped())
+    return replace(plain, **differs)
+
+
+def zipped(text: str = "pass") -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("m.py", (1980, 1, 1, 0, 0, 0)), text)
+    return buffer.getvalue()
+
+
+@dataclass
+class HandClock(Clock):
+    """A clock that is moved by hand."""
+
+    at: float = 1000.0
+
+    def now(self) -> float:
+        return self.at
+
+
+@dataclass
+class FakeAgents(Membership):
+    """The Membership port: agents as the test says they are."""
+
+    agents: dict[str, Member] = field(default_factory=dict)
+    drained: list[str] = field(default_factory=list)
+
+    def members(self) -> Sequence[Member]:
+        return [self.agents[name] for name in sorted(self.agents)]
+
+    def drain(self, instances: Sequence[str]) -> None:
+        self.drained.extend(instances)
+
+    def say(self, instance: str, state: MemberState = MemberState.READY, **differs: Any) -> None:
+        self.agents[instance] = replace(member(instance, state), **differs)
+
+
+@dataclass
+class FakeLedger(Ledger):
+    """The Ledger port: what was noted, in order; `fail_next` is raised once."""
+
+    noted: list[Transition] = field(default_factory=list)
+    fail_next: Exception | None = None
+
+    def note(self, transition: Transition) -> None:
+        if self.fail_next is not None:
+            error, self.fail_next = self.fail_next, None
+            raise error
+        self.noted.append(transition)
+
+
+def member(instance: str, state: MemberState = MemberState.READY) -> Member:
+    return Member(
+        instance=instance,
+        model="m",
+        offering=ON_DEMAND.name,
+        role=Role.SERVING,
+        host="127.77.0.1",
+        port=8001,
+        state=state,
+        max_batch=1,
+        batch_s=(0.1,),
+        capacity_rps=10.0,
+    )
+
+
+def launch(count: int = 1, token: str = "t1-1", kind: str = ON_DEMAND.name, role: Role = Role.SERVING) -> Launch:
+    return Launch(token=token, reason="test", offering=kind, count=count, role=role)
+
+
+@dataclass
+class Scene:
+    """A service that is set up, one model's cloud, and what stands around it."""
+
+    aws: Aws
+    cloud: Ec2Cloud
+    clock: HandClock
+    agents: FakeAgents
+    ledger: FakeLedger
+    inbox: EventInbox
+    events_url: str
+    warmed: list[int]
+
+    def send(self, word: QueueWord) -> None:
+        """As the interruption handler does."""
+        self.aws.sqs.send_message(QueueUrl=self.events_url, MessageBody=compose_word(word))
+        self.inbox.receive(0)
+
+    def states(self) -> dict[str, str]:
+        """EC2's own states of all instances, those that are gone too."""
+        reply = self.aws.ec2.describe_instances()
+        return {
+            instance["InstanceId"]: instance["State"]["Name"]
+            for reservation in reply["Reservations"]
+            for instance in reservation["Instances"]
+        }
+
+    def ids(self) -> list[str]:
+        return [instance.id for instance in self.cloud.observe()]
+
+    def close(self) -> None:
+        self.cloud.close()
+        self.inbox.close()
+        self.aws.close()
+
+
+def scene(rails: Guardrails | None = None, *, again: Scene | None = None, **differs: Any) -> Scene:
+    """A scene; `again`: another controller's, on the same AWS."""
+    there = again.aws if again else aws()
+    made = set_up(there, service())
+    if again is None:
+        honour_tokens(there)
+    clock, agents = again.clock if again else HandClock(), again.agents if again else FakeAgents()
+    ledger, warmed = FakeLedger(), list[int]()
+    inbox = EventInbox(there.sqs, made.events_url, visibility_s=0)
+    plain = FleetSetup(service="shop", model="m", run="r1", offerings=OFFERINGS, templates=made.templates)
+    cloud = Ec2Cloud(
+        replace(plain, **differs),
+        ec2=there.ec2,
+        clock=clock,
+        membership=agents,
+        ledger=ledger,
+        inbox=inbox,
+        guard=Guard(rails or Guardrails(max_instances=100, max_usd_per_hour=100.0), OFFERINGS),
+        warm=warmed.append,
+    )
+    return Scene(there, cloud, clock, agents, ledger, inbox, made.events_url, warmed)
+
+
+class Wire:
+    """What stands between a client and moto: rules in order, the first that answers wins.
+
+    (All of botocore's before-send handlers are called, also when one has answered: so this is the only one.)
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.rules: list[Rule] = []
+        client.meta.events.unregister("before-send", botocore_stubber)
+        client.meta.events.register("before-send", self)
+
+    def __call__(self, event_name: str, request: Any, **_: Any) -> Any:
+        action = event_name.rsplit(".", maxsplit=1)[-1]
+        for rule in self.rules:
+            answer = rule(action, request)
+            if answer is not None:
+                return answer
+        return botocore_stubber(event_name, request)
+
+
+Rule = Callable[[str, Any], AWSResponse | None]
+_wires: WeakKeyDictionary[Any, Wire] = WeakKeyDictionary()
+
+
+def wire(client: Any) -> Wire:
+    if client not in _wires:
+        _wires[client] = Wire(client)
+    return _wires[client]
+
+
+def honour_tokens(there: Aws) -> None:
+    """EC2 answers a CreateFleet whose ClientToken it has seen as it did before; moto alone does not."""
+    known: dict[str, AWSResponse] = {}
+
+    def answer(action: str, request: Any) -> AWSResponse | None:
+        if action != "CreateFleet":
+            return None
+        token = parse_qs(request.body.decode() if isinstance(request.body, bytes) else request.body)[
+            "ClientToken"
+        ][0]
+        if token not in known:
+            known[token] = botocore_stubber(f"before-send.ec2.{action}", request)
+        return known[token]
+
+    wire(there.ec2).rules.append(answer)
+
+
+def fail(there: Aws, action: str, code: str, *, times: int = 1, status: int = 503) -> Counter[str]:
+    """EC2 answers the next calls of `action` with an error; counts how many it did."""
+    failed = Counter[str]()
+
+    def answer(asked: str, request: Any) -> AWSResponse | None:
+        if asked != action or failed[action] >= times:
+            return None
+        failed[action] += 1
+        body = f"<Response><Errors><Error><Code>{code}</Code><Message>test</Message></Error></Errors></Response>"
+        return AWSResponse(request.url, status, {}, _Raw(body.encode()))
+
+    wire(there.ec2).rules.insert(0, answer)
+    return failed
+
+
+def fall_short(there: Aws, by: int, code: str) -> None:
+    """EC2 Fleet has `by` instances fewer than asked and says why, with HTTP 200 as AWS does."""
+
+    def ask_less(params: dict[str, Any], **_: Any) -> dict[str, Any]:
+        capacity = params["TargetCapacitySpecification"]
+        less = {key: value - by if isinstance(value, int) and value else value for key, value in capacity.items()}
+        return {**params, "TargetCapacitySpecification": less}
+
+    def say_why(parsed: dict[str, Any], **_: Any) -> None:
+        parsed["Errors"] = [{"ErrorCode": code, "ErrorMessage": "test", "Lifecycle": "spot"}]
+
+    there.ec2.meta.events.register("provide-client-params.ec2.CreateFleet", ask_less)
+    there.ec2.meta.events.register("after-call.ec2.CreateFleet", say_why)
+
+
+class _Raw:
+    """What an AWSResponse reads its body from."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, **_: Any) -> list[bytes]:
+        return [self._body]
+
+
+def asked_for(there: Aws, *actions: str) -> list[str]:
+    """EC2's actions among these that are asked for from now on, in order."""
+    calls: list[str] = []
+    for action in actions:
+        there.ec2.meta.events.register(f"before-call.ec2.{action}", lambda model, **_: calls.append(model.name))
+    return calls

@@ -1,0 +1,356 @@
+"""The Cloud port on EC2: what is observed, what orders do, what survives a crash and a throttled AWS."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mark.aws.guard import Guardrails
+from mark.domain.errors import RetryLater
+from mark.domain.fleet import InstanceState, Role
+from mark.domain.member import MemberState
+from mark.domain.orders import (
+    Drain,
+    LaunchRefused,
+    SpotWarned,
+    StartStandby,
+    StopStandby,
+    Terminate,
+    WarmLambda,
+)
+from mark.protocols.events import RebalanceAdvised, StateChanged
+from tests.aws.builders import ON_DEMAND, SLEEPER, SPOT, Scene, asked_for, fail, fall_short, launch, scene
+
+
+def test_a_launch_is_seen_with_what_it_was_told(there: Scene) -> None:
+    there.cloud.submit(launch(2, kind=SPOT.name))
+    fleet = there.cloud.observe()
+
+    assert len(fleet) == 2
+    for seen in fleet:
+        assert (seen.offering, seen.token, seen.role) == (SPOT.name, "t1-1", Role.SERVING)
+        assert seen.state is InstanceState.PENDING
+        assert seen.launched_at > 0
+    raw = there.aws.ec2.describe_instances()["Reservations"][0]["Instances"][0]
+    assert raw["InstanceType"] == "c5.large"
+    assert raw["InstanceLifecycle"] == "spot"
+    tags = {tag["Key"]: tag["Value"] for tag in raw["Tags"]}
+    assert tags["mark:service"] == "shop"
+    assert tags["mark:run"] == "r1"
+
+
+def test_agents_say_who_is_ready(there: Scene) -> None:
+    there.cloud.submit(launch(3))
+    first, second, third = there.ids()
+    there.agents.say(first, credits=12.0)
+    there.agents.say(second, MemberState.STARTING)
+    there.agents.say(third, MemberState.DRAINING, gone_at=1100.0)
+    seen = {instance.id: instance for instance in there.cloud.observe()}
+
+    assert seen[first].state is InstanceState.READY
+    assert seen[first].credits == 12.0
+    assert seen[second].state is InstanceState.PENDING
+    assert seen[third].state is InstanceState.DRAINING
+    assert seen[third].interrupt_at == 1100.0
+
+
+def test_another_model_and_service_are_not_seen(there: Scene) -> None:
+    there.cloud.submit(launch(1))
+    other = scene(again=there, model="other")
+    other.cloud.submit(launch(1, kind=SPOT.name))
+
+    assert [instance.offering for instance in there.cloud.observe()] == [ON_DEMAND.name]
+    assert [instance.offering for instance in other.cloud.observe()] == [SPOT.name]
+    other.cloud.close()
+
+
+def test_the_same_order_after_a_crash_launches_nothing_twice(there: Scene) -> None:
+    fall_short(there.aws, 1, "InsufficientInstanceCapacity")
+    there.cloud.submit(launch(3))
+    first = there.cloud.facts()
+    next_one = scene(again=there)
+    next_one.cloud.submit(launch(3))
+
+    assert next_one.ids() == there.ids()
+    assert len(next_one.ids()) == 2
+    assert next_one.cloud.facts() == first
+    assert first == [
+        LaunchRefused(
+            token="t1-1", offering=ON_DEMAND.name, count=1, code="InsufficientInstanceCapacity", at=1000.0
+        )
+    ]
+    next_one.cloud.close()
+
+
+def test_the_same_token_of_another_run_or_model_is_another_launch(there: Scene) -> None:
+    there.cloud.submit(launch(1))
+    later = scene(again=there, run="r2")
+    later.cloud.submit(launch(1))
+    tokens = [instance.token for instance in later.cloud.observe()]
+
+    assert sorted(tokens) == ["r1/t1-1", "t1-1"]
+    later.cloud.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("InsufficientInstanceCapacity", 400), ("MaxSpotInstanceCountExceeded", 400)]
+)
+def test_no_capacity_at_all_is_a_fact(there: Scene, code: str, status: int) -> None:
+    fail(there.aws, "CreateFleet", code, status=status)
+    there.cloud.submit(launch(4))
+
+    [fact] = there.cloud.facts()
+    assert fact == LaunchRefused(token="t1-1", offering=ON_DEMAND.name, count=4, code=code, at=1000.0)
+    assert there.cloud.facts() == []
+
+
+def test_what_we_may_not_do_is_refused_and_not_raised(there: Scene) -> None:
+    fail(there.aws, "CreateFleet", "UnauthorizedOperation", status=403)
+    there.cloud.submit(launch())
+
+    assert [fact.code for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [
+        "UnauthorizedOperation"
+    ]
+
+
+def test_a_throttled_launch_is_sent_again_once(there: Scene) -> None:
+    failed = fail(there.aws, "CreateFleet", "RequestLimitExceeded", times=2)  # both attempts of one call
+    there.cloud.submit(launch(2))
+    there.cloud.submit(launch(1, token="t1-2"))
+    assert failed["CreateFleet"] == 2
+    assert there.states() == {}
+
+    assert len(there.cloud.observe()) == 3
+    assert len(there.cloud.observe()) == 3
+    assert there.cloud.facts() == []
+
+
+def test_an_order_that_stays_unsent_is_dropped_when_the_controller_forgets_it(there: Scene) -> None:
+    fail(there.aws, "CreateFleet", "RequestLimitExceeded", times=2)
+    there.cloud.submit(launch())
+    there.clock.at += 601.0
+
+    assert len(there.cloud.observe()) == 0
+
+
+def test_orders_behind_a_throttled_one_keep_their_turn(there: Scene) -> None:
+    there.cloud.submit(launch(1, kind=SLEEPER.name, role=Role.STANDBY))
+    [sleeper] = there.ids()
+    fail(there.aws, "StopInstances", "RequestLimitExceeded", times=2)
+    asked = asked_for(there.aws, "StopInstances", "StartInstances")
+    there.cloud.submit(StopStandby(token="t2-1", reason="r", instances=(sleeper,)))
+    there.cloud.submit(StartStandby(token="t3-1", reason="r", instances=(sleeper,)))
+    there.cloud.submit(launch(1, token="t3-2"))  # launches wait for launches only
+    assert len(there.states()) == 2
+    assert asked == ["StopInstances"]
+    there.cloud.observe()
+
+    assert asked == ["StopInstances", "StopInstances", "StartInstances"]
+
+
+def test_a_throttled_listing_is_replaced_by_the_last_one_for_a_while(there: Scene) -> None:
+    there.cloud.submit(launch())
+    before = there.cloud.observe()
+    fail(there.aws, "DescribeInstances", "RequestLimitExceeded", times=4)
+    there.clock.at += 60.0
+    assert there.cloud.observe() == before
+    there.clock.at += 61.0
+
+    with pytest.raises(RetryLater):
+        there.cloud.observe()
+
+
+def test_a_drain_asks_the_agent_and_ends_who_never_served(there: Scene) -> None:
+    there.cloud.submit(launch(2))
+    ready, booting = there.ids()
+    there.agents.say(ready)
+    there.cloud.submit(Drain(token="t2-1", reason="r", instances=(ready, booting)))
+
+    assert there.agents.drained == [ready, booting]
+    assert there.states() == {ready: "running", booting: "terminated"}
+    [left] = there.cloud.observe()
+    assert (left.id, left.state) == (ready, InstanceState.DRAINING)
+
+
+def test_an_agent_that_does_not_end_is_ended(there: Scene) -> None:
+    there.cloud.submit(launch())
+    [name] = there.ids()
+    there.agents.say(name)
+    there.cloud.submit(Drain(token="t2-1", reason="r", instances=(name,)))
+    there.cloud.observe()
+    there.clock.at += 599.0
+    there.cloud.observe()
+    assert there.states() == {name: "running"}
+    there.clock.at += 2.0
+    there.cloud.observe()
+
+    assert there.states() == {name: "terminated"}
+
+
+def test_an_instance_that_never_speaks_is_ended(there: Scene) -> None:
+    there.cloud.submit(launch())
+    [name] = there.ids()
+    there.clock.at += 1801.0
+    there.cloud.observe()
+
+    assert there.states() == {name: "terminated"}
+
+
+def test_terminate_ends_what_is_left_of_a_list(there: Scene) -> None:
+    there.cloud.submit(launch())
+    [name] = there.ids()
+    there.cloud.submit(Terminate(token="t2-1", reason="r", instances=("i-00000000000000000", name)))
+
+    assert there.states() == {name: "terminated"}
+    assert len(there.cloud.observe()) == 0
+
+
+def test_standbys_sleep_and_wake(there: Scene) -> None:
+    there.cloud.submit(launch(2, kind=SLEEPER.name, role=Role.STANDBY))
+    first, second = there.ids()
+    there.agents.say(first)
+    there.cloud.submit(StopStandby(token="t2-1", reason="r", instances=(first, second)))
+
+    assert there.agents.drained == [first]
+    assert there.states() == {first: "running", second: "stopped"}
+    del there.agents.agents[first]
+    there.aws.ec2.stop_instances(InstanceIds=[first])  # as its systemd does when the agent has left
+    assert {i.state for i in there.cloud.observe()} == {InstanceState.STOPPED}
+    there.cloud.submit(StartStandby(token="t3-1", reason="r", instances=(first, second)))
+    there.agents.say(first)
+    states = {i.id: i.state for i in there.cloud.observe()}
+    assert states == {first: InstanceState.READY, second: InstanceState.PENDING}
+
+
+def test_what_powers_itself_off_ends_or_stops_by_its_role(there: Scene) -> None:
+    for role, wanted in ((Role.SERVING, "terminate"), (Role.STANDBY, "stop")):
+        [version] = there.aws.ec2.describe_launch_template_versions(
+            LaunchTemplateName=f"mark-shop-{role.value}", Versions=["$Default"]
+        )["LaunchTemplateVersions"]
+        assert version["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"] == wanted
+
+
+def test_warm_ups_do_not_hold_the_tick(there: Scene) -> None:
+    there.cloud.submit(WarmLambda(token="t1-1", reason="r", concurrency=7))
+    there.cloud.close()
+
+    assert there.warmed == [7]
+
+
+@pytest.mark.parametrize(
+    ("rails", "words"),
+    [
+        (Guardrails(max_instances=2, max_usd_per_hour=9.0), "exceed 2"),
+        (Guardrails(max_instances=9, max_usd_per_hour=0.2), "USD an hour"),
+        (Guardrails(max_instances=9, max_usd_per_hour=9.0, allowed_types=frozenset({"m5.large"})), "not allowed"),
+    ],
+)
+def test_guardrails_hold_at_the_actuator(moto: None, rails: Guardrails, words: str) -> None:
+    there = scene(replace(rails, allowed_types=frozenset()))
+    there.cloud.submit(launch(2))
+    there.cloud.observe()
+    strict = scene(rails, again=there)
+    strict.cloud.observe()
+    asked = asked_for(there.aws, "CreateFleet")
+    strict.cloud.submit(launch(1, token="t2-1"))
+
+    [fact] = strict.cloud.facts()
+    assert isinstance(fact, LaunchRefused)
+    assert fact.code.startswith("guardrail: ")
+    assert words in fact.code
+    assert asked == []
+    strict.cloud.close()
+    there.close()
+
+
+def test_guardrails_count_what_was_launched_in_the_same_tick(moto: None) -> None:
+    there = scene(Guardrails(max_instances=3, max_usd_per_hour=9.0))
+    there.cloud.submit(launch(2))
+    there.cloud.submit(launch(2, token="t1-2"))
+
+    assert len(there.cloud.observe()) == 2
+    there.cloud.submit(launch(2))  # the same order again asks for no more than it has
+    assert [fact.token for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == ["t1-2"]
+    there.close()
+
+
+def test_a_spot_notice_is_a_fact_until_it_is_written_down(there: Scene) -> None:
+    there.cloud.submit(launch(1, kind=SPOT.name))
+    [name] = there.ids()
+    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    there.send(notice)
+    assert there.cloud.facts() == [notice]
+    [seen] = there.cloud.observe()
+    assert seen.interrupt_at == 1120.0
+
+    crashed = scene(again=there)  # nobody asked again: the next controller hears it too
+    crashed.cloud.observe()
+    crashed.inbox.receive(0)
+    assert crashed.cloud.facts() == [notice]
+    assert crashed.cloud.facts() == []
+    last = scene(again=there)
+    assert last.inbox.receive(0) == 0
+    crashed.cloud.close()
+    last.cloud.close()
+
+
+def test_a_notice_that_comes_twice_is_one_fact(there: Scene) -> None:
+    there.cloud.submit(launch(1, kind=SPOT.name))
+    [name] = there.ids()
+    for _ in range(2):
+        there.send(SpotWarned(instance=name, at=1000.0, gone_at=1120.0))
+
+    assert len(there.cloud.facts()) == 1
+
+
+def test_notices_of_others_are_left_alone(there: Scene) -> None:
+    there.send(SpotWarned(instance="i-of-somebody-else", at=1000.0, gone_at=1120.0))
+    there.send(RebalanceAdvised(instance="i-of-somebody-else", at=1000.0))
+
+    assert there.cloud.facts() == []
+
+
+def test_state_changes_go_to_the_ledger(there: Scene) -> None:
+    there.cloud.submit(launch())
+    [name] = there.ids()
+    there.send(StateChanged(instance=name, at=1003.0, state="pending"))
+    there.send(StateChanged(instance=name, at=1015.0, state="running"))
+
+    assert there.cloud.facts() == []
+    assert [(t.instance, t.state, t.at) for t in there.ledger.noted] == [
+        (name, "pending", 1003.0),
+        (name, "running", 1015.0),
+    ]
+
+
+def test_a_ledger_that_is_away_loses_no_transition_and_no_fact(there: Scene) -> None:
+    there.cloud.submit(launch(1, kind=SPOT.name))
+    [name] = there.ids()
+    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    there.send(notice)
+    there.send(StateChanged(instance=name, at=1003.0, state="pending"))
+    there.ledger.fail_next = RetryLater("away")
+    with pytest.raises(RetryLater):
+        there.cloud.facts()
+
+    assert there.cloud.facts() == [notice]
+    assert [t.state for t in there.ledger.noted] == ["pending"]
+
+
+def test_the_listing_notes_what_the_queue_lost(there: Scene) -> None:
+    there.cloud.observe()
+    there.cloud.submit(launch())
+    [name] = there.ids()
+    there.clock.at += 119.0
+    there.cloud.observe()
+    assert there.ledger.noted == []
+    there.clock.at += 2.0
+    there.cloud.observe()
+    assert [(t.state, t.at) for t in there.ledger.noted] == [("running", 1000.0)]
+    there.aws.ec2.terminate_instances(InstanceIds=[name])
+    there.cloud.observe()
+    there.clock.at += 121.0
+    there.cloud.observe()
+
+    assert [(t.state, t.at) for t in there.ledger.noted] == [("running", 1000.0), ("terminated", 1121.0)]

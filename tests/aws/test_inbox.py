@@ -1,0 +1,126 @@
+"""The events queue: polled by a thread, handed out by instance, deleted when it was written down."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from mark.aws.inbox import EventInbox
+from mark.aws.session import Aws
+from mark.domain.orders import SpotWarned
+from mark.protocols.events import QueueWord, StateChanged, compose_word
+from tests.aws.builders import aws
+
+NOTICE = SpotWarned(instance="i-1", at=1.0, gone_at=121.0)
+STATE = StateChanged(instance="i-2", at=1.0, state="running")
+
+
+@pytest.fixture
+def there(moto: None) -> Iterator[Aws]:
+    made = aws()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def queue(there: Aws) -> str:
+    return there.sqs.create_queue(QueueName="events")["QueueUrl"]
+
+
+def send(there: Aws, queue: str, *words: QueueWord) -> None:
+    for word in words:
+        there.sqs.send_message(QueueUrl=queue, MessageBody=compose_word(word))
+
+
+def left(there: Aws, queue: str) -> int:
+    wanted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    read = there.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=wanted)  # type: ignore[arg-type]
+    return sum(int(value) for value in read["Attributes"].values())
+
+
+def test_a_notice_wakes_the_driver_from_the_thread(there: Aws, queue: str) -> None:
+    woken = threading.Event()
+    inbox = EventInbox(there.sqs, queue, wake=woken.set, poll_s=1)
+    inbox.start()
+    send(there, queue, STATE, NOTICE)
+    try:
+        assert woken.wait(5.0)
+    finally:
+        inbox.close()
+
+    assert [item.word for item in inbox.take(lambda name: name == "i-1")] == [NOTICE]
+    assert [item.word for item in inbox.take(lambda _: True)] == [STATE]
+
+
+def test_a_state_change_wakes_nobody(there: Aws, queue: str) -> None:
+    woken = threading.Event()
+    inbox = EventInbox(there.sqs, queue, wake=woken.set)
+    send(there, queue, STATE)
+
+    assert inbox.receive(0) == 1
+    assert not woken.is_set()
+
+
+def test_only_what_is_done_is_deleted(there: Aws, queue: str) -> None:
+    inbox = EventInbox(there.sqs, queue, visibility_s=0)
+    send(there, queue, NOTICE, STATE)
+    inbox.receive(0)
+    [notice] = inbox.take(lambda name: name == "i-1")
+    inbox.receive(0)  # given again: still one message, with a newer receipt
+    assert inbox.take(lambda name: name == "i-1") == []
+    inbox.done([notice])
+    assert left(there, queue) == 1
+    inbox.done([notice])
+
+    assert left(there, queue) == 1
+
+
+def test_what_was_put_back_is_handed_out_again(there: Aws, queue: str) -> None:
+    inbox = EventInbox(there.sqs, queue)
+    send(there, queue, NOTICE)
+    inbox.receive(0)
+    taken = inbox.take(lambda _: True)
+    inbox.put_back(taken)
+
+    assert inbox.take(lambda _: True) == taken
+
+
+def test_nonsense_is_deleted_and_harms_nobody(there: Aws, queue: str) -> None:
+    inbox = EventInbox(there.sqs, queue)
+    there.sqs.send_message(QueueUrl=queue, MessageBody="{")
+    send(there, queue, NOTICE)
+
+    assert inbox.receive(0) == 1
+    assert left(there, queue) == 1
+
+
+def test_what_nobody_takes_is_deleted_in_the_end(there: Aws, queue: str) -> None:
+    inbox = EventInbox(there.sqs, queue, poll_s=0, keep_s=0.0)
+    send(there, queue, STATE)
+    inbox.start()
+    deadline = threading.Event()
+    for _ in range(100):
+        if left(there, queue) == 0:
+            break
+        deadline.wait(0.02)
+    inbox.close()
+
+    assert left(there, queue) == 0
+
+
+def test_a_queue_that_is_away_does_not_end_the_poller(
+    there: Aws, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mark.aws.inbox.PAUSE_S", 0.01)
+    there.sqs.delete_queue(QueueUrl=queue)
+    woken = threading.Event()
+    inbox = EventInbox(there.sqs, queue, wake=woken.set, poll_s=0)
+    inbox.start()
+    there.sqs.create_queue(QueueName="events")
+    send(there, queue, NOTICE)
+    try:
+        assert woken.wait(5.0)
+    finally:
+        inbox.close()

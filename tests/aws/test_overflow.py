@@ -1,0 +1,191 @@
+"""Lambda as gateways see it, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.aws.function_url import compose_payload, parse_reply, parse_report
+from mark.aws.overflow import LambdaOverflow
+from mark.aws.session import Aws
+from mark.aws.warming import warm_up
+from mark.domain.errors import Misconfigured, RetryLater
+from mark.ports import InferRequest, OverflowReply
+from tests.aws.builders import aws
+from tests.aws.lambda_stand_in import COLD, REPORT, Answer, LambdaStandIn, echo, log
+
+ASKED = InferRequest(path="/v2/models/m/infer", content_type="application/json", body=b'{"inputs":[]}')
+
+
+@pytest.fixture
+def stand_in() -> Iterator[LambdaStandIn]:
+    with LambdaStandIn() as made:
+        yield made
+
+
+@pytest.fixture
+def there(stand_in: LambdaStandIn) -> Iterator[Aws]:
+    made = aws(endpoint_url=stand_in.url, max_attempts=1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def overflow(there: Aws) -> Iterator[LambdaOverflow]:
+    made = LambdaOverflow(there, concurrency=2)
+    yield made
+    made.close()
+
+
+def call(overflow: LambdaOverflow, asked: InferRequest = ASKED, timeout_s: float = 5.0) -> OverflowReply:
+    return asyncio.run(overflow.invoke("f", asked, timeout_s))
+
+
+def test_a_request_and_its_answer(overflow: LambdaOverflow, stand_in: LambdaStandIn) -> None:
+    answer = call(overflow)
+
+    assert answer.reply.status == 200
+    assert answer.reply.body == ASKED.body
+    assert answer.gib_s == pytest.approx(0.4)
+    assert not answer.cold
+    [(path, event)] = stand_in.calls
+    assert path == "/2015-03-31/functions/f/invocations"
+    assert event["version"] == "2.0"
+    assert event["rawPath"] == "/v2/models/m/infer"
+    assert event["headers"] == {"content-type": "application/json"}
+    assert event["isBase64Encoded"] is False
+
+
+def test_tensors_travel_as_bytes_with_their_header_length(overflow: LambdaOverflow) -> None:
+    body = b'{"inputs":[]}' + bytes(range(256))
+    asked = InferRequest(
+        path="/v2/models/m/infer", content_type="application/octet-stream", body=body, header_length=13
+    )
+
+    assert call(overflow, asked).reply.body == body
+
+
+def test_a_cold_start_is_told(overflow: LambdaOverflow, stand_in: LambdaStandIn) -> None:
+    stand_in.answer = lambda event: (200, log(COLD), echo(event)[2])
+
+    assert call(overflow).cold
+
+
+def test_without_a_report_the_time_it_took_is_billed(there: Aws, stand_in: LambdaStandIn) -> None:
+    stand_in.answer = lambda event: (200, {}, echo(event)[2])
+    overflow = LambdaOverflow(there, memory_gib=2.0)
+
+    assert 0.0 < call(overflow).gib_s < 2.0
+    overflow.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "family"),
+    [
+        (429, "TooManyRequestsException", RetryLater),
+        (500, "ServiceException", RetryLater),
+        (404, "ResourceNotFoundException", Misconfigured),
+    ],
+)
+def test_refusals(
+    overflow: LambdaOverflow, stand_in: LambdaStandIn, status: int, kind: str, family: type[Exception]
+) -> None:
+    stand_in.answer = lambda _: (status, {"x-amzn-errortype": kind}, b'{"Message":"no"}')
+
+    with pytest.raises(family, match=kind):
+        call(overflow)
+    assert len(stand_in.calls) == 1
+
+
+def test_a_function_that_fails_is_billed_and_answered(overflow: LambdaOverflow, stand_in: LambdaStandIn) -> None:
+    failed = {"x-amz-function-error": "Unhandled"} | log(REPORT)
+    stand_in.answer = lambda _: (200, failed, b'{"errorMessage":"boom","errorType":"ValueError"}')
+    answer = call(overflow)
+
+    assert answer.reply.status == 502
+    assert b"boom" in answer.reply.body
+    assert answer.gib_s == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("payload", [b"", b"null", b"{}", b'{"statusCode":"x"}', b'{"statusCode":200,"body":1}'])
+def test_an_answer_that_is_none(payload: bytes) -> None:
+    assert parse_reply(payload).status == 502
+
+
+def test_nobody_waits_longer_than_asked_and_no_more_than_allowed_are_under_way(
+    overflow: LambdaOverflow, stand_in: LambdaStandIn
+) -> None:
+    let_go = threading.Event()
+
+    def slow(event: dict[str, Any]) -> Answer:
+        let_go.wait(5.0)
+        return echo(event)
+
+    stand_in.answer = slow
+
+    async def three() -> list[Any]:
+        calls = [overflow.invoke("f", ASKED, 0.1) for _ in range(3)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    began_at = time.monotonic()
+    first, second, third = asyncio.run(freed(three, let_go))
+    assert time.monotonic() - began_at < 2.0
+    assert "did not answer" in str(first)
+    assert "did not answer" in str(second)
+    assert "under way" in str(third)
+    assert isinstance(third, RetryLater)
+    stand_in.answer = echo
+    assert call(overflow).reply.status == 200
+
+
+async def freed(calls: Any, let_go: threading.Event) -> Any:
+    """What `calls` gave; the server's answers come afterwards, within the same loop."""
+    given = await calls()
+    let_go.set()
+    await asyncio.sleep(0.1)
+    return given
+
+
+def test_warm_up_pings_are_sent_at_once(there: Aws, stand_in: LambdaStandIn) -> None:
+    meet = threading.Barrier(4, timeout=5.0)
+
+    def together(event: dict[str, Any]) -> Answer:
+        meet.wait()
+        return 200, log(COLD), b"{}"
+
+    stand_in.answer = together
+    done = warm_up(there.lambda_, "f", 4, hold_s=0.2)
+
+    assert (done.answered, done.cold, done.failed) == (4, 4, 0)
+    assert done.gib_s == pytest.approx(1.6)
+    assert [event for _, event in stand_in.calls] == [{"mark-warm": True, "hold_s": 0.2}] * 4
+
+
+def test_pings_that_fail_are_counted(there: Aws, stand_in: LambdaStandIn) -> None:
+    stand_in.answer = lambda _: (429, {"x-amzn-errortype": "TooManyRequestsException"}, b"{}")
+
+    assert warm_up(there.lambda_, "f", 2).failed == 2
+    assert warm_up(there.lambda_, "f", 0).failed == 0
+
+
+@given(body=st.binary(max_size=300), length=st.integers(0, 300))
+def test_payloads_come_back_as_they_went(body: bytes, length: int) -> None:
+    asked = InferRequest(path="/p", content_type="a/b", body=body, header_length=length)
+    event = json.loads(compose_payload(asked))
+    back = parse_reply(json.dumps({"statusCode": 200} | event).encode())
+
+    assert (back.body, back.content_type, back.header_length) == (body, "a/b", length)
+
+
+@given(st.text())
+def test_no_log_breaks_the_reckoning(text: str) -> None:
+    assert parse_report(text) is None
+    assert parse_report(log(text)["x-amz-log-result"]) is None
