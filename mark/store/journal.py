@@ -37,6 +37,7 @@ class StoreJournal:
         self._keys = keys
         self._model = model
         self._lease = lease
+        self._unopened: bytes | None = None
         self.segment = _segments(link, keys, model)[1]
         self.resumed = self.segment > 0
         if self.resumed:
@@ -55,6 +56,8 @@ class StoreJournal:
 
     def write(self, line: bytes) -> None:
         """Write one line. LeaseLost where another has the lease."""
+        if self._unopened is not None:
+            self.rotate(self._unopened)
         keys = (self._keys.of("epoch"), self._keys.of("journal", self._model), self._stream(self.segment))
         if not self._link.run(APPEND, keys, (self._lease.epoch, self.segment, self._lines, line)):
             raise self._lost()
@@ -63,8 +66,9 @@ class StoreJournal:
     def rotate(self, header: bytes) -> None:
         """Open the next segment with this header, and drop the oldest. LeaseLost where another has the lease.
 
-        Where it raises RetryLater, it comes again before the next line.
+        Where it raises RetryLater, the next line is preceded by this header all the same.
         """
+        self._unopened = header
         following = self.segment + 1
         keys = (
             self._keys.of("epoch"),
@@ -74,7 +78,7 @@ class StoreJournal:
         )
         if not self._link.run(OPEN, keys, (self._lease.epoch, following, KEEP_SEGMENTS, header)):
             raise self._lost()
-        self.segment, self._lines = following, 1
+        self.segment, self._lines, self._unopened = following, 1, None
 
     def _stream(self, segment: int) -> str:
         return self._keys.of("journal", self._model, segment)

@@ -189,14 +189,13 @@ return 1
 
 APPEND = Script("""
 -- KEYS: epoch, journal, stream. ARGV: epoch, segment, lines before this one, line. Whether it was written.
--- What stands one further than the writer knows is its own line, whose answer was lost: the same one is left,
--- another one is replaced, for nobody has acted on it.
+-- What stands one further than the writer knows is its own line, whose answer was lost: it is replaced, by itself
+-- or by another one, for nobody has acted on it.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or redis.call('HGET', KEYS[2], 'last') ~= ARGV[2] then return 0 end
 local ahead = redis.call('XLEN', KEYS[3]) - ARGV[3]
 local bytes = #ARGV[4]
 if ahead == 1 then
   local entry = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
-  if entry[2][2] == ARGV[4] then return 1 end
   redis.call('XDEL', KEYS[3], entry[1])
   bytes = bytes - #entry[2][2]
 elseif ahead ~= 0 then

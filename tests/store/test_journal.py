@@ -12,6 +12,7 @@ from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance, InstanceState
+from mark.store.connect import Link
 from mark.store.journal import KEEP_SEGMENTS, PAGE
 from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore
@@ -86,6 +87,24 @@ def test_old_segments_are_dropped(store: ServiceStore) -> None:
     assert list(store.journal_lines("m")) == [f"header {kept[-1]}".encode()]
     with pytest.raises(Misconfigured, match="numbered 2"):
         next(store.journal_lines("m", 2))
+
+
+def test_a_dropped_segment_leaves_nothing_behind(store: ServiceStore, link: Link, service: str) -> None:
+    journal = store.open_journal("m", b"header", taken(store))
+    for _ in range(KEEP_SEGMENTS):
+        journal.rotate(b"header")
+
+    streams = [f"{{mark:{service}}}:journal:m:{number}" for number in range(1, KEEP_SEGMENTS + 2)]
+    assert [link.call("EXISTS", stream) for stream in streams] == [0, *[1] * KEEP_SEGMENTS]
+
+
+def test_only_the_last_segment_is_written(store: ServiceStore) -> None:
+    lease = taken(store)
+    journal, elder = (store.open_journal("m", b"header", lease) for _ in range(2))
+    journal.rotate(b"header 2")
+    with pytest.raises(LeaseLost):
+        elder.write(b"line")
+    assert list(store.journal_lines("m", 1)) == [b"header"]
 
 
 def test_models_have_journals_of_their_own(store: ServiceStore) -> None:

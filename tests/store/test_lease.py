@@ -161,8 +161,8 @@ class TwoHolders(RuleBasedStateMachine):
             self.unsure = None
 
     @precondition(lambda self: self.journals)
-    @rule(data=st.data(), answer_is_lost=st.booleans())
-    def rotate(self, data: st.DataObject, answer_is_lost: bool) -> None:
+    @rule(data=st.data(), answer_is_lost=st.booleans(), writes_on=st.booleans())
+    def rotate(self, data: st.DataObject, answer_is_lost: bool, writes_on: bool) -> None:
         who = data.draw(st.sampled_from(sorted(self.journals)))
         header = f"header {next(self.numbers)}".encode()
         if not self.acts(who):
@@ -173,7 +173,9 @@ class TwoHolders(RuleBasedStateMachine):
             self.link.loses_answer = True
             with pytest.raises(RetryLater):
                 self.journals[who].rotate(header)
-        self.journals[who].rotate(header)
+        if not (answer_is_lost and writes_on):
+            header = header if not answer_is_lost else header + b" at last"
+            self.journals[who].rotate(header)
         self.written, self.unsure = [header], None
 
     @invariant()
