@@ -2,16 +2,17 @@
 
 A journal opens with a Header (policy, catalogue, seed, the last hour of history) and goes on with one Entry per
 tick. Fleets are written as what changed since the entry before, everything else as it was seen. Where lines go is
-a sink's affair (`telemetry`); nothing here reads or writes.
+a sink's affair (`telemetry`); nothing here reads or writes. A journal that has grown long is followed by another:
+its Header has a Checkpoint and all of the history, so that folding it needs no line of those before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mark.controller.planning import KEEP_UNITS, plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
@@ -24,18 +25,38 @@ from mark.domain.fleet import FleetView, Instance
 from mark.domain.orders import Order
 from mark.domain.plan import Plan
 
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+"""Version 1 had no checkpoints."""
 Line = TypeVar("Line")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Where a controller stood after a tick.
+
+    `fleet` is what it saw there, `first_at` its first tick, `orders` what a crash right then could have lost: the
+    orders of that tick, and launches that had not been seen.
+    """
+
+    state: State
+    fleet: FleetView
+    first_at: float
+    orders: tuple[Order, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """The first line: what ran on what. `history` is the last hour before the first tick.
 
+    With a `checkpoint` the journal goes on with an earlier one, and `history` is all that was known there.
+
     `dispatch` and `forecaster` are the policy's other halves; folding does not need them, a reader does. `run`
     names this life of a live service: the tokens of its orders are unique within it.
     """
 
+    # JSON has no infinity; a checkpoint's state does, where nothing has happened yet.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_inf_nan="strings")
     policy: ControllerPolicy
     catalogue: str
     seed: int
@@ -46,7 +67,13 @@ class Header:
     trace: str = ""
     market: str = ""
     run: str = ""
+    checkpoint: Checkpoint | None = None
     version: int = VERSION
+
+    @property
+    def state(self) -> State:
+        """What the controller remembered before the first tick."""
+        return self.checkpoint.state if self.checkpoint else State()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +136,14 @@ def read_journal(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
     if first is None:
         raise Misconfigured("the journal is empty; run the simulation again with --out")
     header = _parsed(_HEADER, first)
-    if header.version != VERSION:
-        raise Misconfigured(f"the journal has version {header.version}, this program reads {VERSION}")
-    return header, _ticks(numbered)
+    if header.version not in READABLE:
+        raise Misconfigured(f"the journal has version {header.version}, this program reads up to {VERSION}")
+    return header, _ticks(numbered, header.checkpoint.fleet if header.checkpoint else FleetView())
 
 
 def deviations(header: Header, ticks: Iterable[Tick]) -> Iterator[Deviation]:
     """Fold `step` over a journal, plan again, and say where either differs from what was written."""
-    state, history = State(), header.history
+    state, history = header.state, header.history
     for tick in ticks:
         seen = tick.seen
         if seen.demand is not None:
@@ -141,8 +168,8 @@ def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, histo
         return None
 
 
-def _ticks(numbered: Iterator[tuple[int, bytes]]) -> Iterator[Tick]:
-    fleet: dict[str, Instance] = {}
+def _ticks(numbered: Iterator[tuple[int, bytes]], before: FleetView) -> Iterator[Tick]:
+    fleet = {instance.id: instance for instance in before}
     for number, line in numbered:
         entry = _parsed(_ENTRY, (number, line))
         for instance in entry.changed:

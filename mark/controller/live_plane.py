@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mark.controller.policy import MonitorPolicy
-from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
+from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
 from mark.domain.orders import SloWindow
 from mark.domain.traffic import ModelTraffic
 
@@ -32,13 +32,7 @@ def unit_windows(start_at: float) -> tuple[int, int]:
 
 def live_unit(start_at: float, counts: Sequence[int], speed: float) -> DemandUnit:
     """The unit of these windows. counts: requests in each, oldest first; `count` is scaled as the rates are."""
-    total = sum(counts) * speed
-    return DemandUnit(
-        start_at=start_at,
-        count=round(total),
-        mean_rps=total / UNIT_S,
-        max_rps=max(counts, default=0) * speed / WINDOW_S,
-    )
+    return unit_of_windows(start_at, counts, stands_for=speed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,27 +40,29 @@ class Recovered:
         return history
 
 
+def still_open(before: Iterable[Order], state: State, orders: tuple[Order, ...]) -> tuple[Order, ...]:
+    """What a crash could lose after a tick that left `state` and gave `orders`: those, and unseen launches.
+
+    `before` is what it could lose after the tick before.
+    """
+    waited_for = {item.token for item in state.requested}
+    earlier = (order for order in before if isinstance(order, Launch) and order.token in waited_for)
+    return (*earlier, *orders)
+
+
 def recover(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
-    """Fold a journal; None where it holds no tick yet."""
-    state = State()
+    """Fold a journal; None where it holds nothing yet to go on from."""
+    checkpoint, state = header.checkpoint, header.state
+    fleet = checkpoint.fleet if checkpoint else FleetView()
+    unseen = checkpoint.orders if checkpoint else ()
+    first_at = checkpoint.first_at if checkpoint else None
     units: list[DemandUnit] = []
-    launches: dict[str, Launch] = {}
-    first: Tick | None = None
-    last: Tick | None = None
     for tick in ticks:
-        first, last = first or tick, tick
-        state = step(state, tick.seen, header.policy).state
+        first_at = tick.seen.now if first_at is None else first_at
+        state, fleet = step(state, tick.seen, header.policy).state, tick.seen.fleet
+        unseen = still_open(unseen, state, tick.orders)
         if tick.seen.demand is not None:
             units.append(tick.seen.demand)
-        launches.update({order.token: order for order in tick.orders if isinstance(order, Launch)})
-    if first is None or last is None:
+    if first_at is None:
         return None
-    waited_for = {item.token for item in state.requested}
-    earlier = tuple(order for token, order in launches.items() if token in waited_for and order not in last.orders)
-    return Recovered(
-        state=state,
-        fleet=last.seen.fleet,
-        units=tuple(units),
-        first_at=first.seen.now,
-        unseen=(*earlier, *last.orders),
-    )
+    return Recovered(state=state, fleet=fleet, units=tuple(units), first_at=first_at, unseen=unseen)

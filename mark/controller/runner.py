@@ -11,9 +11,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
+from mark.controller.journal import Checkpoint
 from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
-from mark.controller.recovery import Recovered
+from mark.controller.recovery import Recovered, still_open
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.domain.demand import Demand, Forecast
@@ -69,6 +70,7 @@ class Controller:
         self._latest: Forecast | None = None
         self._plan_at = -math.inf
         self._first_at = recovered.first_at if recovered else -math.inf
+        self._open = recovered.unseen if recovered else ()
 
     @property
     def fleet(self) -> FleetView:
@@ -90,6 +92,11 @@ class Controller:
         """When the next period's tick is due; at once before the first one."""
         return self._plan_at
 
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What the header of a journal that follows needs, with `history`; asked after a tick."""
+        return Checkpoint(state=self.state, fleet=self._fleet, first_at=self._first_at, orders=self._open)
+
     def tick(self) -> Decision:
         """Observe, decide, write down, submit; returns what was decided."""
         now = self._clock.now()
@@ -109,6 +116,7 @@ class Controller:
         decision = step(self.state, seen, self.policy)
         self._journal.append(self._fleet, seen, decision)
         self.state, self._fleet = decision.state, seen.fleet
+        self._open = still_open(self._open, self.state, decision.orders)
         for order in decision.orders:
             self._cloud.submit(order)
         return decision

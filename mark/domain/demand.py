@@ -30,11 +30,11 @@ def unit_of_windows(start_at: float, counts: Sequence[int], *, stands_for: float
 
     `stands_for` is a rehearsal's speed: its windows hold so many times fewer requests than the rates say.
     """
-    count = sum(counts)
+    count = stands_for * sum(counts)
     return DemandUnit(
         start_at=start_at,
-        count=count,
-        mean_rps=stands_for * count / UNIT_S,
+        count=round(count),
+        mean_rps=count / UNIT_S,
         max_rps=stands_for * max(counts, default=0) / WINDOW_S,
     )
 
