@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferRequest
+from mark.protocols import oip
+from mark.protocols.sagemaker import compose_predictions, error_name, parse_invocation
+
+IMAGE = (TensorSpec(name="x", datatype="FP32", shape=(-1, 2, 2)),)
+WHOLE = (TensorSpec(name="x", datatype="INT8", shape=(-1, 2)),)
+TEXT = (TensorSpec(name="x", datatype="BYTES", shape=(-1,)),)
+
+
+def asked(body: object, kind: str = "application/json") -> InferRequest:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return InferRequest(path="/invocations", content_type=kind, body=data)
+
+
+def test_instances_become_the_one_input() -> None:
+    call = parse_invocation(asked({"instances": [[1, 2, 3, 4], [5, 6, 7, 8]]}), IMAGE)
+
+    assert call.inputs["x"].dtype == np.float32
+    assert call.inputs["x"].tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
+
+
+def test_a_table_becomes_the_one_input() -> None:
+    call = parse_invocation(asked(b"1,2\n3,4\n", "text/csv; charset=utf-8"), WHOLE)
+
+    assert call.inputs["x"].tolist() == [[1, 2], [3, 4]]
+    assert call.inputs["x"].dtype == np.int8
+
+
+def test_texts() -> None:
+    call = parse_invocation(asked({"instances": ["a", "b"]}), TEXT)
+
+    assert call.inputs["x"].tolist() == [b"a", b"b"]
+
+
+def test_an_open_inference_body_is_taken_too() -> None:
+    call = parse_invocation(asked(oip.example_body(IMAGE)), IMAGE)
+
+    assert call.inputs["x"].shape == (1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (asked({"instances": []}), "at least one item"),
+        (asked({"instances": [[1, 2], [3]]}), "ragged"),
+        (asked({"instances": [[1.5, 2]]}), "values of INT8"),
+        (asked({"instances": [[300, 2]]}), "values of INT8"),
+        (asked({"instances": [["a", "b"]]}), "values of INT8"),
+        (asked({"instances": [[1, 2, 3]]}), r"an item has shape \[3\]"),
+        (asked(b"1,x", "text/csv"), "no table of numbers"),
+        (asked(b"", "text/csv"), "no row"),
+        (asked(b"zz"), "not JSON"),
+        (asked(b"x", "image/png"), "not understood"),
+    ],
+)
+def test_what_is_wrong_is_said(request_: InferRequest, text: str) -> None:
+    with pytest.raises(oip.BadRequest, match=text):
+        parse_invocation(request_, WHOLE)
+
+
+def test_answers_come_as_they_were_asked_for() -> None:
+    outputs = {"y": np.array([[1.0], [2.0]])}
+    plain = asked({"instances": [[1, 2], [3, 4]]})
+    table = asked(b"1,2\n3,4", "text/csv")
+    open_ = asked(oip.example_body(WHOLE))
+
+    def answer(request: InferRequest) -> bytes:
+        return compose_predictions(outputs, asked=request, call=parse_invocation(request, WHOLE), model="m").body
+
+    assert json.loads(answer(plain)) == {"predictions": [[1.0], [2.0]]}
+    assert answer(table) == b"1.0\n2.0"
+    assert json.loads(answer(open_))["outputs"][0]["name"] == "y"
+
+
+@given(
+    st.binary(max_size=60) | st.sampled_from([b'{"instances": [NaN]}', b'{"instances": [[1e999]]}']),
+    st.sampled_from(["", "text/csv", "application/json"]),
+    st.sampled_from([IMAGE, WHOLE, TEXT]),
+)
+def test_whatever_comes_is_understood_or_a_bad_request(
+    body: bytes, kind: str, specs: tuple[TensorSpec, ...]
+) -> None:
+    try:
+        call = parse_invocation(asked(body, kind), specs)
+    except oip.BadRequest:
+        return
+    assert set(call.inputs) == {"x"}
+
+
+def test_errors_have_sagemakers_names() -> None:
+    assert [error_name(status) for status in (400, 424, 500, 503)] == [
+        "ValidationError",
+        "ModelError",
+        "InternalFailure",
+        "ServiceUnavailable",
+    ]
