@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
-from xml.sax.saxutils import escape
 
 from werkzeug.datastructures import MultiDict
 
-from mark.local.errors import ApiError
 from mark.local.moto_parts import ec2_operation, ec2_parser, ec2_serializer
 
 Params = dict[str, Any]
@@ -37,12 +34,3 @@ def serialize(action: str, result: Mapping[str, Any]) -> str:
     """The action's reply."""
     body: str = ec2_serializer(_operation(action)).serialize(dict(result))["body"]
     return body
-
-
-def error_xml(error: ApiError) -> str:
-    """An error as EC2 writes it."""
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error>'
-        f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
-        f"</Error></Errors><RequestID>{secrets.token_hex(16)}</RequestID></Response>"
-    )

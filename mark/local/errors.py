@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import secrets
+from xml.sax.saxutils import escape
+
 
 class ApiError(Exception):
     """An error that the caller sees, with AWS's code and HTTP status."""
@@ -16,3 +20,17 @@ class ApiError(Exception):
 def not_emulated(what: str) -> ApiError:
     """What this emulation does not do is said, never skipped."""
     return ApiError("NotEmulated", f"the emulated AWS does not do {what}", 501)
+
+
+def error_body(error: ApiError, *, query: bool, ec2: bool = False) -> tuple[str, bytes]:
+    """Content type and body of an error: EC2's XML, the query protocol's, or JSON."""
+    if not query:
+        document = {"__type": error.code, "Type": "User", "message": error.message, "Message": error.message}
+        return "application/json", json.dumps(document).encode()
+    told = f"<Error><Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message></Error>"
+    request = secrets.token_hex(16)
+    if ec2:
+        text = f"<Response><Errors>{told}</Errors><RequestID>{request}</RequestID></Response>"
+    else:
+        text = f"<ErrorResponse>{told}<RequestId>{request}</RequestId></ErrorResponse>"
+    return "text/xml;charset=UTF-8", f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode()

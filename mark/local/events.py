@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +19,8 @@ from mark.local.clock import iso
 from mark.local.config import ACCOUNT, REGION
 from mark.local.machine import Machine
 from mark.local.moto_parts import EVENT_TEMPLATES, RULE, events_backend, sqs_backend
+
+LOG = logging.getLogger(__name__)
 
 CallFunction = Callable[[str, bytes], None]
 
@@ -60,7 +63,7 @@ class Events:
             "detail": detail,
         }
         self.sent += 1
-        self._sender.submit(_to_rules, event)
+        self._sender.submit(_to_rules, event).add_done_callback(_say_failure)
 
     def _to_target(self, rule: Any, target: dict[str, Any], event: dict[str, Any]) -> None:
         service = target["Arn"].split(":")[2]
@@ -76,6 +79,11 @@ class Events:
             raise NotImplementedError(f"EventBridge's targets of {service} (rule {rule.name})")
 
 
+def _say_failure(sending: Future[None]) -> None:
+    if (error := sending.exception()) is not None:
+        LOG.error("an event was not sent: %r", error)
+
+
 def _to_rules(event: dict[str, Any]) -> None:
     for rule in list(events_backend().describe_event_bus("default").rules.values()):
         rule.send_to_targets(dict(event))
@@ -88,12 +96,15 @@ def _shaped(target: dict[str, Any], event: dict[str, Any]) -> Any:
     if "InputPath" in target:
         raise NotImplementedError("EventBridge's InputPath")
     sent = dict(event)
-    sent.pop("ingestion-time", None)
     if isinstance(sent.get("time"), int | float):  # as moto's PutEvents has it
         sent["time"] = datetime.fromtimestamp(sent["time"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    transformer = target.get("InputTransformer", {})
+    transformer = target.get("InputTransformer")
+    if transformer is None:
+        sent.pop("ingestion-time", None)
+        return sent
+    sent.setdefault("ingestion-time", sent["time"])
     return EVENT_TEMPLATES.parse(
-        input_template=transformer.get("InputTemplate"),
+        input_template=transformer["InputTemplate"],
         input_paths_map=transformer.get("InputPathsMap", {}),
         event=sent,
     )

@@ -16,11 +16,11 @@ Kind = Literal["throttle", "error", "slow", "lost", "capacity", "partial", "late
 class Fault:
     """What goes wrong with calls of `action` ("" any) that `match` is found in.
 
-    For the next `count` calls, or for `seconds` of service time. `throttle`: RequestLimitExceeded (Lambda:
-    TooManyRequestsException). `error`: `code` with `status`. `slow`: `delay_s` real seconds later. `lost`: done, but
-    the reply is an error. `capacity`: launches whose pool (`c5.large:spot`) `match` is found in are refused with
-    `code`. `partial`: only `share` of what is asked for is there. `late-boot`: boots and wakes take `share` times as
-    long, 1 at least.
+    For the next `count` calls, or for `seconds` of service time. `throttle`: RequestLimitExceeded, or
+    Lambda's TooManyRequestsException.
+    `error`: `code` with `status`. `slow`: `delay_s` real seconds later. `lost`: done, but the reply is an error.
+    `capacity`: launches whose pool (`c5.large:spot`) `match` is found in are refused with `code`. `partial`: only
+    `share` of what is asked for is there. `late-boot`: boots and wakes take `share` times as long, 1 at least.
     """
 
     kind: Kind

@@ -16,8 +16,8 @@ from a2wsgi import WSGIMiddleware
 
 from mark.local.control import Control
 from mark.local.ec2_api import Ec2Api
-from mark.local.ec2_protocol import error_xml, form_of
-from mark.local.errors import ApiError
+from mark.local.ec2_protocol import form_of
+from mark.local.errors import ApiError, error_body
 from mark.local.faults import Fault, Faults, error_of
 from mark.local.imds import Imds
 from mark.local.lambda_api import LambdaApi
@@ -182,11 +182,9 @@ def _text(call: Call) -> str:
 
 
 def _refusal(call: Call, error: ApiError) -> Answer:
-    if call.service == "ec2":
-        return Answer(error.status, error_xml(error).encode(), "text/xml;charset=UTF-8")
-    document = {"__type": error.code, "Type": "User", "message": error.message, "Message": error.message}
-    headers = ((b"x-amzn-errortype", error.code.encode()),)
-    return Answer(error.status, json.dumps(document).encode(), "application/json", headers)
+    query = bool(call.form) or call.body.startswith(b"Action=")
+    content_type, body = error_body(error, query=query, ec2=call.service == "ec2")
+    return Answer(error.status, body, content_type, ((b"x-amzn-errortype", error.code.encode()),))
 
 
 async def _read(receive: Receive) -> bytes | None:

@@ -35,12 +35,12 @@ def find_template(reference: Data) -> Template:
             template = backend.get_launch_template_by_name(reference["LaunchTemplateName"])
         else:
             raise ApiError("MissingParameter", "Launch template id or name is required.")
-        version = reference.get("Version") or "$Default"
+        version = str(reference.get("Version") or "$Default")
         numbers: dict[str, Any] = {
             "$Default": template.default_version_number,
             "$Latest": template.latest_version_number,
         }
-        number = int(numbers.get(version, version))
+        number = int(numbers.get(version) or version)
         found = template.get_version(number)
     except ServiceException as error:
         raise ApiError(error.code or "InvalidLaunchTemplateId.NotFound", str(error.message)) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +9,7 @@ from moto.core.base_backend import BackendDict
 from moto.core.model_instances import reset_model_data
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
+from mark.local.errors import ApiError, error_body
 from mark.local.moto_parts import LAMBDA_BACKEND, RESOURCE_TYPES, sqs_backend
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -32,8 +32,9 @@ def strict_moto() -> Wsgi:
             reply: Iterable[bytes] = moto(environ, start_response)
         except NotImplementedError as error:
             message = f"the emulated AWS does not do this: {error or environ.get('PATH_INFO')}"
-            body = json.dumps({"__type": "NotEmulated", "message": message}).encode()
-            headers = [("content-type", "application/json"), ("x-amzn-errortype", "NotEmulated")]
+            query = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
+            content_type, body = error_body(ApiError("NotEmulated", message, 501), query=query)
+            headers = [("content-type", content_type), ("x-amzn-errortype", "NotEmulated")]
             start_response("501 Not Implemented", headers)
             return [body]
         return reply

@@ -108,14 +108,14 @@ class World:
         finally:
             await aws.stop()
 
-    def client(self, service: str, **options: Any) -> Any:
+    def client(self, service: str, *, attempts: int = 3, **options: Any) -> Any:
         return boto3.client(
             service,
             endpoint_url=self.url,
             region_name="us-east-1",
             aws_access_key_id="any",
             aws_secret_access_key="any",
-            config=Config(retries={"max_attempts": 3, "mode": "standard"}, **options),
+            config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}, **options),
         )
 
     def mark(self, method: str, path: str, document: Any = None) -> Any:
