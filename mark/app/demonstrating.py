@@ -1,22 +1,64 @@
-"""The demo: a generated day of traffic, every policy, one report."""
+"""The demo: a slice of generated traffic, with a surge and a loss of spot instances, through the live service.
+
+The same slice is replayed first; the report shows both side by side. `replay_all` replays a whole day of the
+traffic under every policy instead, without starting anything.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from mark.app.settings import Settings
+import numpy as np
+
+from mark.app.live.rehearsal import Rehearsed, rehearse
+from mark.app.setting_service import OfferingSettings
+from mark.app.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
 from mark.app.simulating import simulate_settings
-from mark.app.terminal import note
+from mark.app.terminal import note, show, show_json
 from mark.app.wiring import ALL
+from mark.domain.demand import UNIT_S
+from mark.domain.offering import Market
+from mark.report.live_report import comparison_document, comparison_page, comparison_tables
 from mark.report.wording import count_words, duration_words
 from mark.simulator import generators
+from mark.simulator.traces import Trace, write_trace
 
 MODEL = "inception-v3"
 FOLDER = Path("out/demo")
+SPEED = 20.0
+MINUTES = 36
+"""Of the trace: a hundred seconds at that speed."""
+BEFORE_SURGE = 20
+"""Minutes of the slice before its surge."""
+SURGE = 2.0
+"""A minute with so many times the mean of the minutes before it begins a surge."""
+INTERRUPT = InterruptSettings(at_min=8.0, share=0.4)
+TYPES = ("c5.large", "c5.xlarge", "c5.2xlarge")
 
 
 def demonstrate(settings: Settings, *, as_json: bool) -> None:
-    """Replay the shipped workload under all policies, for `inception-v3` where no other model is named."""
+    """Drive the slice through the live service and set it beside its replay."""
+    out = settings.out or FOLDER
+    asked = demo_settings(settings, out)
+    note(
+        f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, {SPEED:g} times "
+        f"as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute {INTERRUPT.at_min:g}. "
+        "Some three minutes, without any cloud account."
+    )
+    rehearsed = rehearse(asked)
+    document = comparison_document(rehearsed.live, rehearsed.replay)
+    page = out / "live.html"
+    page.write_text(comparison_page(document, rehearsed.live), encoding="utf-8")
+    if as_json:
+        show_json({**document, "load": rehearsed.load})
+        return
+    show(*comparison_tables(document))
+    _say(rehearsed)
+    show(f"report: {page}")
+
+
+def replay_all(settings: Settings, *, as_json: bool) -> None:
+    """Replay a day of the shipped workload under all policies, for `inception-v3` where no model is named."""
     workload = generators.demo_workload(settings.seed)
     asked = settings.model_copy(
         update={"model": settings.model or MODEL, "policies": (ALL,), "out": settings.out or FOLDER}
@@ -28,3 +70,42 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
         "are the history that forecasters learn from. Some minutes, without any cloud account."
     )
     simulate_settings(asked, as_json=as_json, workload=workload)
+
+
+def demo_settings(settings: Settings, out: Path) -> Settings:
+    """Settings of the slice; its trace is written to the folder, so that any command can use it again."""
+    out.mkdir(parents=True, exist_ok=True)
+    trace = generators.demo_workload(settings.seed).trace
+    file = out / "trace.csv.gz"
+    write_trace(trace, file)
+    return settings.model_copy(
+        update={
+            "model": settings.model or MODEL,
+            "market": Market.SPOT,
+            "profiles": settings.profiles or ("assumed-lambda",),
+            "offerings": OfferingSettings(types=settings.offerings.types or TYPES),
+            "policies": settings.policies,
+            "trace": TraceSettings(
+                file=file, start_s=surge_start_s(trace), duration_s=MINUTES * UNIT_S, speed=SPEED
+            ),
+            "faults": FaultSettings(stress=0.0, interrupts=(INTERRUPT,)),
+            "service": settings.service.model_copy(update={"name": "demo", "stress": 0.0, "serve": ()}),
+        }
+    )
+
+
+def surge_start_s(trace: Trace) -> float:
+    """Where the slice starts: BEFORE_SURGE minutes before the last day's first surge."""
+    minutes = trace.rates_rps.reshape(-1, round(UNIT_S / trace.bin_s)).mean(axis=1)
+    first = (generators.DEMO_DAYS - 1) * 24 * 60
+    for minute in range(first + BEFORE_SURGE, len(minutes) - MINUTES):
+        if minutes[minute] > SURGE * float(np.mean(minutes[minute - BEFORE_SURGE : minute])):
+            return (minute - BEFORE_SURGE) * UNIT_S
+    raise AssertionError("a day of the shipped workload holds some ten surges")
+
+
+def _say(rehearsed: Rehearsed) -> None:
+    """What clients saw, in one line."""
+    load = rehearsed.load
+    by = ", ".join(f"{count:,} by {who}" for who, count in load["by"].items() if count and who != "shed")
+    show(f"{load['sent']:,} requests sent, {load['answered']:,} answered ({by}), {load['by']['shed']} shed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,15 +38,20 @@ class Reading:
 
 
 def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_json: bool) -> None:
-    """Print the ticks around a minute, or the run in short."""
+    """Print the ticks around a minute of a finished run, or the run in short."""
     path = find_journal(run_dir, policy)
-    header, ticks = read_journal(_whole_lines(path))
+    explain_journal(lambda: _whole_lines(path), minute=minute, as_json=as_json)
+
+
+def explain_journal(lines: Callable[[], Iterable[bytes]], *, minute: float | None, as_json: bool) -> None:
+    """Print the ticks around a minute of the journal that `lines` gives from its start each time it is called."""
+    header, ticks = read_journal(lines())
     with progress() as report:
         report("reading the journal", 0.0)
         reading = _read(ticks, header, minute)
         _check_minute(reading, minute)
         report("folding the journal again", 0.0)
-        header, ticks = read_journal(_whole_lines(path))
+        header, ticks = read_journal(lines())
         found = list(deviations(header, ticks))
     if as_json:
         show_json(_document(header, reading, found))

@@ -10,7 +10,7 @@ import typer
 
 from mark.app.commands import options as given
 
-EXAMPLES = ("mark demo --out demo",)
+EXAMPLES = ("mark demo --out demo", "mark demo --replay-only --out demo")
 
 
 def demo(
@@ -18,11 +18,21 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for the report; out/demo when left out.")
     ] = None,
+    replay_only: Annotated[
+        bool, typer.Option("--replay-only", help="Replay a whole day under every policy; start no service.")
+    ] = False,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Replay a day of the shipped workload under every policy."""
-    from mark.app.demonstrating import demonstrate
+    """Drive a slice of the shipped workload through the live service, beside what its replay predicted.
+
+    The slice has a surge, and 40 % of the spot instances are taken away in it. Everything runs on this machine and
+    is ended afterwards.
+    """
+    from mark.app.demonstrating import demonstrate, replay_all
 
     settings = given.settings_from(config, out=out)
-    demonstrate(settings, as_json=json)
+    if replay_only:
+        replay_all(settings, as_json=json)
+    else:
+        demonstrate(settings, as_json=json)

@@ -14,7 +14,12 @@ EXAMPLES = ("mark explain run", "mark explain run --at 7", "mark explain run --p
 
 
 def explain(
-    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder that `mark simulate --out` wrote.")],
+    run_dir: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RUN_DIR]", help="Folder that `mark simulate --out` wrote; left out, the service that runs."
+        ),
+    ] = None,
     *,
     at: Annotated[
         float | None, typer.Option(metavar="MINUTE", help="Minute of the run; left out, the whole run in short.")
@@ -22,15 +27,24 @@ def explain(
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose journal; left out, the first policy's.")
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A model of the service that runs; left out, its first.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="SERVICE", help="The service that runs.")] = "mark",
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Why the controller did what it did in a run.
+    """Why the controller did what it did, in a run or in the service that runs.
 
     The journal is folded again: if today's controller would have ordered anything else from the same observations,
     this says so. --at shows that minute and the ones beside it.
     """
     given.settings_from(config)
+    if run_dir is None:
+        from mark.app.live.explaining import explain_live
+
+        explain_live(name, model=model, minute=at, as_json=json)
+        return
     from mark.app.explaining import explain_run
 
     explain_run(run_dir, minute=at, policy=policy, as_json=json)

@@ -49,7 +49,7 @@ def load_service(asked: LoadAsked, *, as_json: bool) -> None:
     """Send the load and print what became of it."""
     running = find_running(asked.service)
     due_s = due_times(asked)
-    model = _model(running, asked.model)
+    model = chosen(running, asked.model)
     with progress() as report:
         result = send(running, model, due_s, speed=asked.speed, report=lambda share: report("sending", share))
     document = load_document(result)
@@ -122,8 +122,8 @@ def _target(running: Running, model: dict[str, Any]) -> Target:
     )
 
 
-def _model(running: Running, name: str | None) -> dict[str, Any]:
-    """The model that is named, or the first."""
+def chosen(running: Running, name: str | None) -> dict[str, Any]:
+    """The model of that name, or the first. Misconfigured where it is not served."""
     for model in running.models:
         if name in (None, model["name"]):
             return model

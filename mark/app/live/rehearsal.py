@@ -17,7 +17,7 @@ from typing import Any
 from mark.app.live.emulated import EmulatedControls
 from mark.app.live.folder import Running
 from mark.app.live.loading import LoadAsked, due_times, load_document, send
-from mark.app.live.upping import bring_up, end
+from mark.app.live.upping import end, start
 from mark.app.live.watching import live_table, view_of
 from mark.app.settings import Settings
 from mark.app.terminal import progress
@@ -62,11 +62,11 @@ class OrderLog:
         self.rows.append((seen.now, decision.orders))
 
 
-def rehearse(settings: Settings, *, speed: float, show_live: bool = True) -> Rehearsed:
+def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
     """Replay the slice that the settings describe, then drive it through the live service."""
-    result, replay_orders = replay_slice(settings, speed=speed)
+    result, replay_orders = replay_slice(settings)
     with service(settings) as running:
-        load = drive(running, settings, speed=speed, show_live=show_live)
+        load = drive(running, settings, show_live=show_live)
         live = next(m for m in view_of(running).document()["models"] if m["name"] == settings.model)
         live_orders = journal_orders(running, str(settings.model))
     return Rehearsed(
@@ -79,9 +79,9 @@ def rehearse(settings: Settings, *, speed: float, show_live: bool = True) -> Reh
     )
 
 
-def replay_slice(settings: Settings, *, speed: float) -> tuple[RunResult, OrderCounts]:
+def replay_slice(settings: Settings) -> tuple[RunResult, OrderCounts]:
     """The replay of the slice, and what it ordered."""
-    experiment = make_experiment(settings.model_copy(update={"speed": speed}))
+    experiment = make_experiment(settings)
     log = OrderLog()
 
     @contextmanager
@@ -99,15 +99,16 @@ def replay_slice(settings: Settings, *, speed: float) -> tuple[RunResult, OrderC
 @contextmanager
 def service(settings: Settings) -> Iterator[Running]:
     """The service up, its clock standing still; down again afterwards, whatever happens."""
-    running = bring_up(settings, detach=True, as_json=False, hold=True)
+    running = start(settings, hold=True)
     try:
         yield running
     finally:
         end(running.pid)
 
 
-def drive(running: Running, settings: Settings, *, speed: float, show_live: bool) -> dict[str, Any]:
+def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str, Any]:
     """Send the slice's requests, interrupt as the settings say; what the clients saw."""
+    speed = settings.trace.speed
     asked = LoadAsked(
         service=running.name,
         model=settings.model,

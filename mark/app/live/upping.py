@@ -9,8 +9,6 @@ import sys
 import time
 from typing import Any
 
-import typer
-
 from mark.app.live.folder import RunFolder, Running, is_alive
 from mark.app.live.models import make_live_models
 from mark.app.live.ports import is_loopback
@@ -21,14 +19,25 @@ from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
 from mark.domain.errors import Misconfigured
 
-INTERRUPTED = 130
 POLL_S = 0.05
 DOWN_S = 40.0
 """Longer than the supervisor gives its children."""
 
 
-def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False) -> Running:
-    """Start the service and wait until it is ready; attached, watch it until Ctrl-C and end it."""
+def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False) -> None:
+    """Start the service and say where it is; attached, watch it until Ctrl-C, which ends it."""
+    running = start(settings, hold=hold)
+    _say(running, as_json=as_json)
+    if detach:
+        return
+    try:
+        watch_service(running)
+    except KeyboardInterrupt:
+        end(running.pid)
+
+
+def start(settings: Settings, *, hold: bool = False) -> Running:
+    """Start the service and wait until it is ready; Ctrl-C meanwhile ends what was started."""
     asked = settings.service
     if not is_loopback(asked.host) and asked.tls_certificate is None:
         note(f"the gateway on {asked.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
@@ -37,14 +46,10 @@ def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = Fa
     _prepare(settings)
     supervisor = _spawn(folder, hold=hold)
     try:
-        running = _wait_ready(folder, supervisor)
-        _say(running, as_json=as_json)
-        if not detach:
-            watch_service(running)
+        return _wait_ready(folder, supervisor)
     except KeyboardInterrupt:
         end(supervisor.pid)
-        raise typer.Exit(INTERRUPTED if detach else 0) from None
-    return running
+        raise
 
 
 def bring_down(service: str) -> None:

@@ -1,0 +1,4 @@
+def run(env):
+    import time
+
+    time.sleep(1000)
