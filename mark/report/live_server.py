@@ -1,0 +1,49 @@
+"""Serves the status page over HTTP or TLS."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import uvicorn
+
+from mark.report.live import View, status_app
+
+GRACE_S = 1
+"""Readers of events never leave by themselves: they are cut off this long after the page was told to end."""
+
+
+def status_server(
+    view: View,
+    *,
+    token: str | None,
+    refresh_s: float = 1.0,
+    tls_certificate: Path | None = None,
+    tls_key: Path | None = None,
+) -> uvicorn.Server:
+    """A server that is not yet running; `serve_status` runs one, tests run it on a thread."""
+    config = uvicorn.Config(
+        status_app(view, token=token, refresh_s=refresh_s),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=GRACE_S,
+        ssl_certfile=tls_certificate,
+        ssl_keyfile=tls_key,
+    )
+    return uvicorn.Server(config)
+
+
+def serve_status(
+    view: View,
+    listening: socket.socket,
+    *,
+    token: str | None,
+    tls_certificate: Path | None = None,
+    tls_key: Path | None = None,
+) -> None:
+    """Serve on a bound socket until SIGTERM or SIGINT."""
+    server = status_server(view, token=token, tls_certificate=tls_certificate, tls_key=tls_key)
+    server.run(sockets=[listening])

@@ -1,0 +1,218 @@
+"""What the live document says, in words and sums that the status page and the terminal share."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from mark.report.wording import MISSING, duration_words, percent, ratio
+
+SILENT_AFTER_S = 180.0
+"""Three ticks of service time: the fleet is then no longer steered."""
+STATES = ("ready", "pending", "draining", "stopped")
+ANSWERERS = (("instance", "instance"), ("standby", "standby"), ("lambda", "Lambda"), ("shed", "shed"))
+"""Keys of `by` and the words of the replay's report for them."""
+COMPONENTS = (
+    ("instances", "instances"),
+    ("standby", "standby"),
+    ("lambda", "Lambda"),
+    ("serving", "serving"),
+    ("overhead", "overhead"),
+    ("total", "total"),
+)
+"""Keys of `cost_usd` and the words of the replay's report for them; serving and total are sums."""
+SUMS = frozenset({"serving", "total"})
+QUANTILES = ("mean", "p50", "p95", "p98", "p99")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """Something a reader must see first; `bad` when the service is in trouble."""
+
+    text: str
+    bad: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorBudget:
+    """How many of the finished requests missed, and how many may; `used` is their ratio, None without any."""
+
+    finished: int
+    missed: int
+    allowed: float
+    used: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRow:
+    """One offering in its three views. `states`: observed instances by state; `leaving`: with a spot notice."""
+
+    offering: str
+    planned: int = 0
+    requested: int = 0
+    states: Mapping[str, int] = field(default_factory=dict)
+    leaving: int = 0
+    rps: float = 0.0
+    usd_per_hour: float = 0.0
+
+    @property
+    def observed(self) -> int:
+        """Instances that are there, stopped ones too."""
+        return sum(self.states.values())
+
+    @property
+    def state_words(self) -> str:
+        """`3 ready, 1 pending`."""
+        words = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
+        return f"{words}; {self.leaving} being taken away" if self.leaving else words
+
+
+def finite(value: Any) -> float | None:
+    """The number, or None for what is none."""
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def rps_words(value: Any) -> str:
+    """`41.2`, `1,204`."""
+    rate = finite(value)
+    if rate is None:
+        return MISSING
+    return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}"
+
+
+def ms_words(value: Any) -> str:
+    """Milliseconds as `8.4` or `1,204`."""
+    latency = finite(value)
+    if latency is None:
+        return MISSING
+    return f"{latency:.1f}" if latency < 10 else f"{latency:,.0f}"
+
+
+def share_words(value: Any) -> str:
+    """A share of 1 as `98.94 %`, rounded down."""
+    share = finite(value)
+    return MISSING if share is None else percent(share, digits=2)
+
+
+def time_words(at: Any, *, seconds: bool = True) -> str:
+    """An instant as `12:04:31`, UTC."""
+    instant = finite(at)
+    if instant is None or not 0 <= instant < 253_402_300_800:  # the year 10000, where datetime ends
+        return MISSING
+    return datetime.fromtimestamp(instant, UTC).strftime("%H:%M:%S" if seconds else "%H:%M")
+
+
+def budget_of(model: Mapping[str, Any]) -> ErrorBudget:
+    """Late, shed and failed requests against what the objective lets miss."""
+    objective = model["objective"]
+    failed = int(model.get("failed") or 0)
+    finished = int(objective["answered"]) + int(objective["shed"]) + failed
+    missed = int(objective["late"]) + int(objective["shed"]) + failed
+    # nine digits: 2 % of 50 requests is one request, not a hair more
+    allowed = round((1 - float(objective["target"])) * finished, 9)
+    used = None if not finished else missed / allowed if allowed > 0 else math.inf if missed else 0.0
+    return ErrorBudget(finished=finished, missed=missed, allowed=allowed, used=used)
+
+
+def budget_words(budget: ErrorBudget) -> str:
+    """`12 % of the error budget used`."""
+    if budget.used is None:
+        return "nothing finished yet"
+    if math.isinf(budget.used):
+        return "no request may miss"
+    return f"{math.ceil(100 * budget.used - 1e-9):,} % of the error budget used"
+
+
+def keeps_objective(model: Mapping[str, Any]) -> bool:
+    """At least the target share was answered in time, or nothing is finished yet."""
+    attained = finite(model["objective"].get("attained"))
+    return attained is None or attained >= model["objective"]["target"]
+
+
+def objective_words(model: Mapping[str, Any]) -> str:
+    """`98 % within 600 ms`."""
+    objective = model["objective"]
+    return f"{percent(objective['target'])} within {duration_words(objective['latency_ms'] / 1000)}"
+
+
+def fleet_rows(model: Mapping[str, Any]) -> tuple[FleetRow, ...]:
+    """All offerings that are planned, requested or there, by name."""
+    fleet, observed = model["fleet"], model["fleet"]["observed"]
+    capacity = {row["offering"]: row for row in model["capacity"]}
+    names = {*fleet["planned"], *fleet["requested"], *capacity, *(row["offering"] for row in observed)}
+    rows = []
+    for name in sorted(names):
+        here = [row for row in observed if row["offering"] == name]
+        counts = Counter(row["state"] for row in here)
+        known = {state: counts[state] for state in STATES}
+        rows.append(
+            FleetRow(
+                offering=name,
+                planned=int(fleet["planned"].get(name, 0)),
+                requested=int(fleet["requested"].get(name, 0)),
+                states={**known, **{state: counts[state] for state in sorted(counts.keys() - known.keys())}},
+                leaving=sum(row.get("gone_in_s") is not None for row in here),
+                rps=float(capacity.get(name, {}).get("rps", 0.0)),
+                usd_per_hour=float(capacity.get(name, {}).get("usd_per_hour", 0.0)),
+            )
+        )
+    return tuple(rows)
+
+
+def speed_words(document: Mapping[str, Any]) -> str:
+    """Nothing when service time runs as the wall's does."""
+    if document.get("clock_stands"):
+        return "clock stands still until the load begins"
+    speed = finite(document.get("speed"))
+    return "" if speed is None or speed == 1 else f"clock runs {ratio(speed, digits=0 if speed >= 2 else 2)}"
+
+
+def controller_words(document: Mapping[str, Any]) -> str:
+    """Who acts, and how long ago it last said something (service time)."""
+    controller = document.get("controller") or {}
+    holder, silent_s = controller.get("holder"), finite(controller.get("silent_s"))
+    if holder is None:
+        return "nobody"
+    return str(holder) if silent_s is None else f"{holder}, {duration_words(round(silent_s))} ago"
+
+
+def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
+    """The store away, the controller gone or silent, spot instances being taken away: worst first."""
+    if not (document.get("store") or {}).get("reachable", True):
+        return (
+            Banner(
+                text="The store does not answer. What stands here is the last that was seen; gateways and agents "
+                "go on serving with their last view.",
+                bad=True,
+            ),
+        )
+    found = [banner for banner in (_controller_banner(document),) if banner]
+    for model in document["models"]:
+        leaving = [row for row in model["fleet"]["observed"] if row.get("gone_in_s") is not None]
+        if leaving:
+            soonest = duration_words(round(min(row["gone_in_s"] for row in leaving)))
+            what, when = "1 spot instance is", f"in {soonest}"
+            if len(leaving) > 1:
+                what, when = f"{len(leaving)} spot instances are", f"the first in {soonest}"
+            text = f"{model['name']}: {what} being taken away, {when}."
+            found.append(Banner(text=text, bad=False))
+    return tuple(found)
+
+
+def _controller_banner(document: Mapping[str, Any]) -> Banner | None:
+    controller = document.get("controller") or {}
+    silent_s = finite(controller.get("silent_s"))
+    if controller.get("holder") is None:
+        return Banner(text="No controller holds the lease: the fleet stays as it is.", bad=True)
+    if silent_s is not None and silent_s > SILENT_AFTER_S:
+        return Banner(
+            text=f"The controller was silent for {duration_words(round(silent_s))}: the fleet stays as it is.",
+            bad=True,
+        )
+    return None
