@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mark.serving.backends.merging import groups, merge, row_count, split
+from mark.protocols.exchange import row_count
+from mark.protocols.oip import BadRequest
+from mark.serving.backends.merging import groups, merge, split
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)
 DTYPES = st.sampled_from(["f4", "f8", "i8", "u1", "?"])
@@ -62,7 +64,7 @@ def test_unlike_requests_are_never_put_together(given_requests):
     "tensors", [{}, {"a": np.zeros(())}, {"a": np.zeros((0, 2))}, {"a": np.zeros(2), "b": np.zeros(3)}]
 )
 def test_a_request_without_common_rows_is_refused(tensors):
-    with pytest.raises(ValueError, match="first dimension"):
+    with pytest.raises(BadRequest, match="first dimension"):
         row_count(tensors)
 
 

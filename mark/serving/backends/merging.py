@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Tensors = Mapping[str, NDArray[Any]]
-
-
-def row_count(tensors: Tensors) -> int:
-    """Items in a request: the first dimension, which all its tensors share. Errors: ValueError."""
-    counts = {name: array.shape[0] if array.ndim else 0 for name, array in tensors.items()}
-    if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
-        raise ValueError(f"all inputs need the same first dimension, of 1 at least, not {counts}")
-    return next(iter(counts.values()))
+from mark.protocols.oip import Tensors
 
 
 def groups(requests: Sequence[Tensors]) -> list[list[int]]:

@@ -1,0 +1,62 @@
+"""One request and its answer, whichever protocol the client speaks: what agents and the Lambda handler share.
+
+The path says which: SageMaker's `/invocations` and `/endpoints/...`, or else Open Inference Protocol v2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferReply, InferRequest
+from mark.protocols.oip import DTYPES, BadRequest, Tensors, check_inputs, compose_infer_reply, parse_infer
+from mark.protocols.sagemaker import compose_predictions, parse_invocation
+
+SAGEMAKER_PATHS = ("/invocations", "/endpoints/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A request that was understood: its inputs, their rows, and how its outputs become an answer."""
+
+    inputs: Tensors
+    rows: int
+    reply: Callable[[Tensors], InferReply]
+
+
+def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec]) -> Exchange:
+    """Understand a request for `model`, which takes `inputs` (none: whatever comes). Errors: BadRequest."""
+    sagemaker = request.path.startswith(SAGEMAKER_PATHS)
+    call = parse_invocation(request, inputs) if sagemaker else parse_infer(request.body, request.header_length)
+    if inputs:
+        check_inputs(call.inputs, inputs)
+
+    def reply(outputs: Tensors) -> InferReply:
+        if sagemaker:
+            return compose_predictions(outputs, asked=request, call=call, model=model)
+        return compose_infer_reply(model, outputs, call)
+
+    return Exchange(inputs=call.inputs, rows=row_count(call.inputs), reply=reply)
+
+
+def row_count(tensors: Tensors) -> int:
+    """Items in a request: the first dimension, which all its tensors share. Errors: BadRequest."""
+    counts = {name: array.shape[0] if array.ndim else 0 for name, array in tensors.items()}
+    if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
+        raise BadRequest(f"all inputs need the same first dimension, of 1 at least, not {counts}")
+    return next(iter(counts.values()))
+
+
+def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:
+    """What an emulated model answers: zeros (empty texts), one element where a further size is free."""
+    return {
+        spec.name: np.full(
+            (rows, *(1 if size == -1 else size for size in spec.shape[1:])),
+            b"" if spec.datatype == "BYTES" else 0,
+            dtype=DTYPES[spec.datatype],
+        )
+        for spec in outputs
+    }

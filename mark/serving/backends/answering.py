@@ -1,0 +1,98 @@
+"""A batch of requests in, one answer for each out, whatever runs the model: no input or output here.
+
+Requests that fit together are merged into one call of the model and taken apart again. A request that cannot be
+read gets a 4xx of its own. A call that fails is repeated request by request, so that only the culprit's answer is
+an error. `answering` yields the tensors of each call and is sent its outputs, or thrown ModelFailed; `answer` and
+`answer_async` drive it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferReply, InferRequest
+from mark.protocols.exchange import Exchange, read_exchange
+from mark.protocols.oip import BadRequest, Tensors, error_reply
+from mark.serving.backends.merging import groups, merge, split
+
+Answering = Generator[Tensors, Tensors, list[InferReply]]
+
+
+class ModelFailed(Exception):
+    """A call of the model failed. `status` is the answer's; `whole`: alone, each request would fail the same."""
+
+    def __init__(self, text: str, *, status: int = 500, whole: bool = False) -> None:
+        super().__init__(text)
+        self.status = status
+        self.whole = whole
+
+
+def answering(requests: Sequence[InferRequest], model: str, inputs: Sequence[TensorSpec]) -> Answering:
+    """The calls that a batch needs, one after another; returns the replies in the order of the requests."""
+    exchanges: dict[int, Exchange] = {}
+    replies: dict[int, InferReply] = {}
+    for place, request in enumerate(requests):
+        try:
+            exchanges[place] = read_exchange(request, model, inputs)
+        except BadRequest as error:
+            replies[place] = error_reply(error.status, str(error))
+    places = list(exchanges)
+    pending = [[places[n] for n in group] for group in groups([exchanges[place].inputs for place in places])]
+    while pending:
+        group = pending.pop()
+        parts = [exchanges[place] for place in group]
+        try:
+            outputs = yield merge([part.inputs for part in parts])
+            answers = split(outputs, [part.rows for part in parts])
+        except ModelFailed as error:
+            if len(group) > 1 and not error.whole:
+                pending += [[place] for place in group]
+            else:
+                replies |= dict.fromkeys(group, error_reply(error.status, str(error)))
+        except ValueError as error:
+            replies |= dict.fromkeys(group, error_reply(500, f"the model answers wrongly: {error}"))
+        else:
+            replies |= {
+                place: _reply(part, answer) for place, part, answer in zip(group, parts, answers, strict=True)
+            }
+    return [replies[place] for place in range(len(requests))]
+
+
+def answer(steps: Answering, call: Callable[[Tensors], Tensors]) -> list[InferReply]:
+    """Drive it with a model that answers at once. `call` may raise ModelFailed."""
+    try:
+        tensors = next(steps)
+        while True:
+            try:
+                outputs = call(tensors)
+            except ModelFailed as error:
+                tensors = steps.throw(error)
+            else:
+                tensors = steps.send(outputs)
+    except StopIteration as done:
+        replies: list[InferReply] = done.value
+        return replies
+
+
+async def answer_async(steps: Answering, call: Callable[[Tensors], Awaitable[Tensors]]) -> list[InferReply]:
+    """Drive it with a model that one waits for. `call` may raise ModelFailed."""
+    try:
+        tensors = next(steps)
+        while True:
+            try:
+                outputs = await call(tensors)
+            except ModelFailed as error:
+                tensors = steps.throw(error)
+            else:
+                tensors = steps.send(outputs)
+    except StopIteration as done:
+        replies: list[InferReply] = done.value
+        return replies
+
+
+def _reply(exchange: Exchange, outputs: Tensors) -> InferReply:
+    try:
+        return exchange.reply(outputs)
+    except BadRequest as error:
+        return error_reply(error.status, str(error))

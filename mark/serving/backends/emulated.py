@@ -1,0 +1,97 @@
+"""An emulated backend: takes the time that the offering's profile states, and answers zeros.
+
+Dozens of instances then fit on two cores, and a live run can be compared with a replay. A burstable type pays with
+CPU credits and slows to its baseline when they end. Credits follow service time, as billing does; the time of a
+batch is real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from mark.domain.offering import Offering
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferReply, InferRequest
+from mark.protocols.exchange import row_count, zeros
+from mark.serving.backends.answering import answer, answering
+from mark.serving.backends.cpu_credits import CpuCredits
+
+SAME_TURN_S = 0.002
+"""A batch that begins so soon after the last one ended follows it without a gap: timers are a millisecond off."""
+
+
+class EmulatedBackend:
+    """A model that is not there. `now`: service time, which moves `speed()` times as fast as real time.
+
+    credits_left: CPU credits at the start; what a launch of the type brings when it is left out.
+    """
+
+    platform = "emulated"
+
+    def __init__(
+        self,
+        offering: Offering,
+        *,
+        name: str,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        now: Callable[[], float],
+        speed: Callable[[], float],
+        credits_left: float | None = None,
+    ) -> None:
+        self._profile, self._full_s = offering.profile, offering.latency_s
+        self._name = name
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self._now, self._speed = now, speed
+        self._credits_left = credits_left
+        self._burst = offering.instance_type.credits
+        self._account: CpuCredits | None = None
+        self._free_at = 0.0
+
+    @property
+    def credits(self) -> float | None:
+        """CPU credits (vCPU minutes) left now; None for a type without them."""
+        return None if self._account is None else self._account.balance(self._now())
+
+    @property
+    def surplus_credits(self) -> float:
+        """CPU credits used beyond the balance, which an unlimited type is billed for."""
+        return 0.0 if self._account is None else self._account.surplus
+
+    @property
+    def pace(self) -> float:
+        """How much longer than its profile a batch takes now: above 1 once the credits have ended."""
+        if self._account is None:
+            return 1.0
+        return self._account.pace(self._now(), self._full_s, self._speed())
+
+    async def start(self) -> None:
+        """Nothing is loaded; a burstable type gets its credits."""
+        if self._burst is not None:
+            balance = self._burst.launch_credits if self._credits_left is None else self._credits_left
+            self._account = CpuCredits(self._burst, balance=balance, now=self._now())
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        """Zeros, after the time that so many requests take."""
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        if abs(began_at - self._free_at) < SAME_TURN_S:
+            began_at = self._free_at
+        replies = answer(
+            answering(batch, self._name, self.inputs), lambda tensors: zeros(self.outputs, row_count(tensors))
+        )
+        answered = sum(reply.status == 200 for reply in replies)
+        if answered:
+            self._free_at = began_at + self._work(answered)
+            await asyncio.sleep(self._free_at - loop.time())
+        return replies
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+    def _work(self, requests: int) -> float:
+        work_s = self._profile.latency_s(requests)
+        if self._account is None:
+            return work_s
+        return self._account.spend(self._now(), work_s, self._speed())

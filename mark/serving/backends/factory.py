@@ -1,0 +1,58 @@
+"""The backend that a service names, as an adapter of `mark.ports.Backend`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from mark.controller.service import BackendSpec, ServedModel
+from mark.domain.offering import Offering
+from mark.ports import Backend, PythonModel
+from mark.serving.backends.emulated import EmulatedBackend
+from mark.serving.backends.oip_server import OipBackend
+from mark.serving.backends.python import PythonBackend
+from mark.serving.backends.servers import InvocationsBackend
+from mark.serving.backends.tf_serving import TfServingBackend
+
+
+def real_time() -> float:
+    """The speed of a service whose clock is the wall's."""
+    return 1.0
+
+
+def make_backend(
+    spec: BackendSpec,
+    served: ServedModel,
+    offering: Offering,
+    *,
+    load: Callable[[str], Callable[[], PythonModel]],
+    now: Callable[[], float],
+    speed: Callable[[], float] = real_time,
+    credits_left: float | None = None,
+) -> Backend:
+    """A backend that has not started. Errors: Misconfigured where its target cannot be one.
+
+    load: what a Python model's name stands for. now, speed: service time and how fast it moves, for CPU credits.
+    """
+    match spec.kind:
+        case "emulated":
+            return EmulatedBackend(
+                offering,
+                name=served.name,
+                inputs=served.inputs,
+                outputs=served.outputs,
+                now=now,
+                speed=speed,
+                credits_left=credits_left,
+            )
+        case "python":
+            # Loading imports the model's module: that is the starting backend's work, on its own thread.
+            return PythonBackend(lambda: load(spec.target)(), name=served.name)  # noqa: PLW0108
+        case "oip":
+            return OipBackend(spec.target, name=served.name)
+        case "tf-serving":
+            return TfServingBackend(spec.target, name=served.name, inputs=served.inputs, outputs=served.outputs)
+        case "invocations":
+            return InvocationsBackend(spec.target)
+        case _:
+            assert_never(spec.kind)

@@ -1,0 +1,80 @@
+"""A model in the agent's own process: loaded by name, called on its own thread so that frames keep flowing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferReply, InferRequest, PythonModel
+from mark.protocols.exchange import zeros
+from mark.protocols.oip import Tensors
+from mark.serving.backends.answering import ModelFailed, answer, answering
+
+log = logging.getLogger(__name__)
+
+
+class PythonBackend:
+    """Calls `predict` with whole batches. `inputs` and `outputs` are the model's own, known once it started."""
+
+    platform = "python"
+
+    def __init__(self, make_model: Callable[[], PythonModel], *, name: str) -> None:
+        self._make_model, self._name = make_model, name
+        self._model: PythonModel | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"model-{name}")
+        self.inputs: tuple[TensorSpec, ...] = ()
+        self.outputs: tuple[TensorSpec, ...] = ()
+
+    async def start(self) -> None:
+        """Make the model and let it answer zeros once, which fills its caches. Errors: Misconfigured."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        """Read, predict and write on the model's thread, one batch after another."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, batch)
+
+    async def close(self) -> None:
+        """Wait for the batch in work, end the thread."""
+        await asyncio.to_thread(self._thread.shutdown)
+
+    def _load(self) -> None:
+        try:
+            model = self._make_model()
+            self.inputs, self.outputs = tuple(model.inputs), tuple(model.outputs)
+        except MarkError:
+            raise
+        except Exception as error:  # a user's code may raise anything; the cause is chained
+            raise Misconfigured(f"model {self._name!r} does not start: {_said(error)}") from error
+        if not self.inputs or not callable(getattr(model, "predict", None)):
+            raise Misconfigured(f"model {self._name!r} needs inputs, outputs and a method predict(inputs)")
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(1)  # the agent's thread needs the other core; holds for this thread
+        self._model = model
+        try:
+            self._predict(zeros(self.inputs, 1))
+        except ModelFailed as error:
+            log.warning("%s does not take zeros, so it was not warmed up: %s", self._name, error)
+
+    def _answer(self, batch: Sequence[InferRequest]) -> list[InferReply]:
+        return answer(answering(batch, self._name, self.inputs), self._predict)
+
+    def _predict(self, tensors: Tensors) -> Tensors:
+        assert self._model is not None, "start comes first"
+        try:
+            outputs = self._model.predict(tensors)
+            return {name: np.asarray(value) for name, value in outputs.items()}
+        except Exception as error:  # as above: the request is answered with it
+            log.warning("%s failed: %s", self._name, _said(error), exc_info=error)
+            raise ModelFailed(f"the model failed: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
