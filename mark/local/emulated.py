@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ from mark.local.machine import Machine
 from mark.local.machines import Machines
 from mark.local.moto_app import strict_moto
 from mark.local.pricing import Pricing
+
+LOG = logging.getLogger(__name__)
 
 SWEEP_S = 1.0
 """Real seconds between looks whether instances and processes agree."""
@@ -123,8 +126,9 @@ class EmulatedAws:
         moto = strict_moto()
         await hypervisor.start()
         clock.start()
-        sources.start()
-        self._tasks.append(asyncio.create_task(_sweep(machines)))
+        for endless in (sources.run(), _sweep(machines)):
+            self._tasks.append(asyncio.create_task(endless))
+            self._tasks[-1].add_done_callback(_say_failure)
         return Front(
             ec2=Ec2Api(machines, config.types, faults, clock),
             lambdas=functions,
@@ -182,6 +186,11 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+
+def _say_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        LOG.error("the emulated AWS is broken: %r", error)
 
 
 async def _sweep(machines: Machines) -> None:

@@ -30,22 +30,16 @@ class EventSources:
     def __init__(self, functions: LambdaApi) -> None:
         self._functions = functions
         self._batches: dict[str, set[asyncio.Task[None]]] = {}
-        self._looking: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Poll from now on."""
-        self._looking = asyncio.create_task(self._look())
 
     async def stop(self) -> None:
-        """Poll no more."""
+        """Give up the batches that are under way; their messages come back."""
         tasks = [task for batches in self._batches.values() for task in batches]
-        if self._looking is not None:
-            tasks.append(self._looking)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def run(self) -> None:
+        """Poll until cancelled."""
         while True:
             mappings = list(lambda_backend()._event_source_mappings.values())  # noqa: SLF001
             for mapping in mappings:
@@ -92,7 +86,7 @@ def _take(mapping: Any) -> list[dict[str, Any]]:
         {
             "messageId": message.id,
             "receiptHandle": message.receipt_handle,
-            "body": message.original_body,
+            "body": message.body,
             "attributes": {
                 "ApproximateReceiveCount": str(message.approximate_receive_count),
                 "SentTimestamp": str(message.sent_timestamp),

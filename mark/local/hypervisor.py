@@ -60,6 +60,7 @@ class Hypervisor:
         self._server: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._rebuilding: asyncio.Task[None] | None = None
         self._stopping = False
         self.crashes = 0
 
@@ -86,6 +87,8 @@ class Hypervisor:
     async def stop(self) -> None:
         """End every process, and the fork server with them."""
         self._stopping = True
+        if self._rebuilding is not None:
+            await self._rebuilding
         self._processes.clear()
         if self._writer is not None:
             self._writer.close()
@@ -138,11 +141,15 @@ class Hypervisor:
             self._hear(json.loads(line))
         if not self._stopping:
             LOG.error("the fork server ended; every instance's process with it")
-            asyncio.get_running_loop().create_task(self._rebuild())
+            self._rebuilding = asyncio.create_task(self._rebuild())
 
     async def _rebuild(self) -> None:
         """A new fork server: instances that were running crash with the old one and are started again."""
         self.crashes += len(self._processes)
+        for process in self._processes.values():
+            process.pid = 0
+        if self._writer is not None:
+            self._writer.close()
         if self._server is not None:
             await asyncio.to_thread(self._server.wait)
         await self.start()

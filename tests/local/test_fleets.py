@@ -68,7 +68,7 @@ def test_filters_and_pages(described: Any) -> None:
     assert found(described, ("instance-state-name", ["terminated"])) == []
     assert len(found(described, ("instance-type", ["c5.*"]))) == 2
     assert {one["PrivateIpAddress"].rsplit(".", 2)[0] for one in everything} == {"127.77"}
-    with pytest.raises(ClientError, match="The filter 'instance-colour' is invalid"):
+    with pytest.raises(ClientError, match="instance-colour"):
         found(described, ("instance-colour", ["red"]))
 
 
