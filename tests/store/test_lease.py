@@ -23,7 +23,7 @@ from mark.domain.errors import RetryLater
 from mark.store.connect import Link
 from mark.store.journal import StoreJournal
 from mark.store.lease import Lease, LeaseLost
-from mark.store.scripts import Script
+from mark.store.scripts import APPEND, OPEN, Script
 from mark.store.service import ServiceStore
 
 HOLDERS = ("left", "right")
@@ -75,15 +75,15 @@ class ForgetfulLink(Link):
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self.loses_answer = False
+        self.loses_answer_of: Script | None = None
 
     def call(self, *words: str | bytes | float) -> Any:
         return self._link.call(*words)
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float] = ()) -> Any:
         answer = self._link.run(script, keys, args)
-        if self.loses_answer:
-            self.loses_answer = False
+        if script is self.loses_answer_of:
+            self.loses_answer_of = None
             raise RetryLater("the answer was lost")
         return answer
 
@@ -150,8 +150,8 @@ class TwoHolders(RuleBasedStateMachine):
                 self.journals[who].write(line)
             return
         line = self.unsure if again and self.unsure is not None else line
-        self.link.loses_answer = answer_is_lost
         if answer_is_lost:
+            self.link.loses_answer_of = APPEND
             with pytest.raises(RetryLater):
                 self.journals[who].write(line)
             self.unsure = line
@@ -170,7 +170,7 @@ class TwoHolders(RuleBasedStateMachine):
                 self.journals[who].rotate(header)
             return
         if answer_is_lost:
-            self.link.loses_answer = True
+            self.link.loses_answer_of = OPEN
             with pytest.raises(RetryLater):
                 self.journals[who].rotate(header)
         if not (answer_is_lost and writes_on):
