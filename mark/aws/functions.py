@@ -147,22 +147,28 @@ def feed(aws: Aws, function: str, queue_arn: str) -> None:
 
 
 def remove_functions(aws: Aws, service: str) -> None:
-    """Remove all functions that bear the service's name and tag, and what calls them."""
+    """Remove what the raw queue calls, and all functions that bear the service's name and tag."""
+    source = f":{name_of(service, 'raw')}"
+    with translated():
+        pages = aws.lambda_.get_paginator("list_event_source_mappings").paginate()
+        fed = [
+            m
+            for page in pages
+            for m in page["EventSourceMappings"]
+            if m.get("EventSourceArn", "").endswith(source)
+        ]
+    for mapping in fed:
+        with absent_is_done():
+            aws.lambda_.delete_event_source_mapping(UUID=mapping["UUID"])
     prefix = name_of(service, "")
     with translated():
-        pages = aws.lambda_.get_paginator("list_functions").paginate()
-        named = [f for page in pages for f in page["Functions"] if f["FunctionName"].startswith(prefix)]
+        listed = aws.lambda_.get_paginator("list_functions").paginate()
+        named = [f for page in listed for f in page["Functions"] if f["FunctionName"].startswith(prefix)]
     for function in named:
         with absent_is_done():
             tags = aws.lambda_.list_tags(Resource=function["FunctionArn"])["Tags"]
-            if tags.get(SERVICE) != service:
-                continue
-            pages_of = aws.lambda_.get_paginator("list_event_source_mappings")
-            for page in pages_of.paginate(FunctionName=function["FunctionName"]):
-                for mapping in page["EventSourceMappings"]:
-                    with absent_is_done():
-                        aws.lambda_.delete_event_source_mapping(UUID=mapping["UUID"])
-            aws.lambda_.delete_function(FunctionName=function["FunctionName"])
+            if tags.get(SERVICE) == service:  # a service `a` does not own what `a-b` has
+                aws.lambda_.delete_function(FunctionName=function["FunctionName"])
 
 
 def _policy(role_arn: str, service: str, raw_arn: str, events_arn: str) -> dict[str, object]:

@@ -93,9 +93,7 @@ def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
 
     Templates go first: a launch under way then fails or is listed.
     """
-    for role in Role:
-        with absent_is_done():
-            aws.ec2.delete_launch_template(LaunchTemplateName=template_name(service, role))
+    _remove_templates(aws, service)
     ended = _end_instances(aws, service)
     for rule in RULES:
         with absent_is_done():
@@ -109,6 +107,17 @@ def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
             url = aws.sqs.get_queue_url(QueueName=name_of(service, queue))["QueueUrl"]
             aws.sqs.delete_queue(QueueUrl=url)
     return ended
+
+
+def _remove_templates(aws: Aws, service: str) -> None:
+    with translated():
+        pages = aws.ec2.get_paginator("describe_launch_templates").paginate(
+            Filters=[{"Name": f"tag:{SERVICE}", "Values": [service]}]
+        )
+        names = [template["LaunchTemplateName"] for page in pages for template in page["LaunchTemplates"]]
+    for name in names:
+        with absent_is_done():
+            aws.ec2.delete_launch_template(LaunchTemplateName=name)
 
 
 def _end_instances(aws: Aws, service: str) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def test_nonsense_is_deleted_and_harms_nobody(there: Aws, queue: str) -> None:
 
 
 def test_what_nobody_takes_is_deleted_in_the_end(there: Aws, queue: str) -> None:
-    inbox = EventInbox(there.sqs, queue, poll_s=0, keep_s=0.0)
+    inbox = EventInbox(there.sqs, queue, poll_s=1, keep_s=0.0)
     send(there, queue, STATE)
     inbox.start()
     deadline = threading.Event()
@@ -116,7 +116,7 @@ def test_a_queue_that_is_away_does_not_end_the_poller(
     monkeypatch.setattr("mark.aws.inbox.PAUSE_S", 0.01)
     there.sqs.delete_queue(QueueUrl=queue)
     woken = threading.Event()
-    inbox = EventInbox(there.sqs, queue, wake=woken.set, poll_s=0)
+    inbox = EventInbox(there.sqs, queue, wake=woken.set, poll_s=1)
     inbox.start()
     there.sqs.create_queue(QueueName="events")
     send(there, queue, NOTICE)

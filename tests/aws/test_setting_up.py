@@ -1,0 +1,169 @@
+"""What a service needs on AWS: made where missing, brought up to date, removed, also half of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mark.aws.functions import pack
+from mark.aws.names import function_name, name_of
+from mark.aws.session import Aws
+from mark.aws.setting_up import set_up, tear_down
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import Role
+from mark.protocols.events import REBALANCE, SPOT, STATE
+from tests.aws.builders import IMAGE, aws, launch, scene, service, zipped
+from tests.aws.builders import SPOT as SPOT_OFFERING
+
+
+@pytest.fixture
+def there(moto: None) -> Iterator[Aws]:
+    made = aws()
+    yield made
+    made.close()
+
+
+def left(there: Aws) -> dict[str, int]:
+    """How much there is of each kind."""
+    return {
+        "templates": len(there.ec2.describe_launch_templates()["LaunchTemplates"]),
+        "queues": len(there.sqs.list_queues().get("QueueUrls", [])),
+        "rules": len(there.events.list_rules()["Rules"]),
+        "functions": len(there.lambda_.list_functions()["Functions"]),
+        "mappings": len(there.lambda_.list_event_source_mappings()["EventSourceMappings"]),
+        "roles": len(there.iam.list_roles()["Roles"]),
+    }
+
+
+NOTHING = dict.fromkeys(("templates", "queues", "rules", "functions", "mappings", "roles"), 0)
+ALL = {"templates": 2, "queues": 3, "rules": 3, "functions": 3, "mappings": 1, "roles": 1}
+
+
+def test_it_is_made_once_and_asking_again_changes_nothing(there: Aws) -> None:
+    first = set_up(there, service())
+    assert left(there) == ALL
+    assert set_up(there, service()) == first
+    assert left(there) == ALL
+    for template in there.ec2.describe_launch_templates()["LaunchTemplates"]:
+        assert template["LatestVersionNumber"] == 1
+        assert template["Tags"] == [{"Key": "mark:service", "Value": "shop"}]
+
+
+def test_instances_are_told_where_they_belong(there: Aws) -> None:
+    made = set_up(there, service())
+    [version] = there.ec2.describe_launch_template_versions(LaunchTemplateName=made.templates[Role.SERVING])[
+        "LaunchTemplateVersions"
+    ]
+    data = version["LaunchTemplateData"]
+
+    assert json.loads(base64.b64decode(data["UserData"])) == {"service": "shop", "store_url": "redis://x"}
+    assert data["ImageId"] == IMAGE
+    assert data["MetadataOptions"]["HttpTokens"] == "required"
+    assert data["MetadataOptions"]["InstanceMetadataTags"] == "enabled"
+
+
+def test_what_ec2_says_comes_to_the_interruption_function(there: Aws) -> None:
+    made = set_up(there, service())
+    [arn] = there.sqs.get_queue_attributes(QueueUrl=made.raw_url, AttributeNames=["QueueArn"])[
+        "Attributes"
+    ].values()
+    heard = []
+    for rule in there.events.list_rules()["Rules"]:
+        pattern = json.loads(rule["EventPattern"])
+        assert pattern["source"] == ["aws.ec2"]
+        heard += pattern["detail-type"]
+        assert [t["Arn"] for t in there.events.list_targets_by_rule(Rule=rule["Name"])["Targets"]] == [arn]
+    assert sorted(heard) == sorted([SPOT, REBALANCE, STATE])
+    [mapping] = there.lambda_.list_event_source_mappings()["EventSourceMappings"]
+    assert mapping["EventSourceArn"] == arn
+    assert mapping["FunctionArn"].endswith("mark-shop-interruption")
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    function = there.lambda_.get_function_configuration(FunctionName="mark-shop-interruption")
+    assert function["Environment"]["Variables"] == {"EVENTS_QUEUE_URL": made.events_url}
+    attributes = there.sqs.get_queue_attributes(QueueUrl=made.raw_url, AttributeNames=["All"])["Attributes"]
+    assert json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"].endswith("mark-shop-raw-dead")
+    assert int(attributes["VisibilityTimeout"]) >= 6 * function["Timeout"]
+
+
+def test_what_has_changed_is_brought_up_to_date(there: Aws) -> None:
+    before = service()
+    set_up(there, before)
+    infer = replace(before.infer[0], environment={"A": "2"}, code=zipped("pass  # better"), memory_mib=1024)
+    set_up(there, service(store_url="redis://y", infer=(infer,)))
+
+    function = there.lambda_.get_function_configuration(FunctionName=infer.name)
+    assert function["Environment"]["Variables"] == {"A": "2"}
+    assert function["MemorySize"] == 1024
+    assert (
+        function["CodeSha256"]
+        != there.lambda_.get_function_configuration(FunctionName="mark-shop-warm")["CodeSha256"]
+    )
+    [template] = there.ec2.describe_launch_templates(LaunchTemplateNames=["mark-shop-serving"])["LaunchTemplates"]
+    assert template["DefaultVersionNumber"] == template["LatestVersionNumber"] == 2
+
+
+def test_nothing_is_left_behind_and_others_keep_theirs(moto: None) -> None:
+    there = scene()
+    there.cloud.submit(launch(3, kind=SPOT_OFFERING.name))
+    ids = there.ids()
+    set_up(there.aws, service("shop-b"))
+
+    assert tear_down(there.aws, "shop") == tuple(ids)
+    assert left(there.aws) == ALL
+    assert set(there.states().values()) == {"terminated"}
+    assert tear_down(there.aws, "shop-b") == ()
+    assert left(there.aws) == NOTHING
+    assert tear_down(there.aws, "shop-b") == ()
+    there.close()
+
+
+@pytest.mark.parametrize("lost", ["template", "queue", "rule", "function", "role", "mapping"])
+def test_half_of_it_is_completed_and_removed(there: Aws, lost: str) -> None:
+    def lose() -> None:
+        if lost == "template":
+            there.ec2.delete_launch_template(LaunchTemplateName="mark-shop-standby")
+        elif lost == "queue":
+            there.sqs.delete_queue(QueueUrl=made.events_url)
+        elif lost == "rule":
+            there.events.remove_targets(Rule="mark-shop-rebalance", Ids=["raw"])
+            there.events.delete_rule(Name="mark-shop-rebalance")
+        elif lost == "function":
+            there.lambda_.delete_function(FunctionName="mark-shop-interruption")
+        elif lost == "mapping":
+            [mapping] = there.lambda_.list_event_source_mappings()["EventSourceMappings"]
+            there.lambda_.delete_event_source_mapping(UUID=mapping["UUID"])
+        else:
+            there.iam.delete_role_policy(RoleName="mark-shop-functions", PolicyName="handlers")
+
+    made = set_up(there, service())
+    lose()
+    set_up(there, service())
+    assert left(there) == ALL
+    lose()
+    tear_down(there, "shop")
+    assert left(there) == NOTHING
+
+
+def test_names_that_aws_would_not_take_are_refused() -> None:
+    assert function_name("shop", "inception-v3") == "mark-shop-infer-inception-v3"
+    for bad in ("a b", "ä", "x" * 60, "a.b"):
+        with pytest.raises(Misconfigured):
+            name_of(bad, "raw-dead")
+
+
+def test_the_same_files_are_the_same_zip(tmp_path: Path) -> None:
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "a.py").write_text("x = 1")
+    (package / "a.txt").write_text("not code")
+    first = pack(package)
+    (package / "a.py").write_text("x = 1")
+
+    assert pack(package) == first
+    (package / "a.py").write_text("x = 2")
+    assert pack(package) != first
