@@ -41,9 +41,9 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
     out = settings.out or FOLDER
     asked = demo_settings(settings, out)
     note(
-        f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, {SPEED:g} times "
-        f"as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute {INTERRUPT.at_min:g}. "
-        "Some three minutes, without any cloud account."
+        f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, "
+        f"{SPEED:g} times as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute "
+        f"{INTERRUPT.at_min:g}. Some three minutes, without any cloud account."
     )
     rehearsed = rehearse(asked)
     document = comparison_document(rehearsed.live, rehearsed.replay)

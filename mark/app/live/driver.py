@@ -9,18 +9,25 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mark.app.live.clock import ServiceClock
 from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
 from mark.aws.fleet import Ec2Cloud
+from mark.controller.journal import Header, header_line
 from mark.controller.runner import Controller
 from mark.domain.orders import Order
+from mark.store.journal import StoreJournal
 
 log = logging.getLogger(__name__)
 
 SETTLE_S = 0.06
 """Real seconds after a period's end until it is looked at: gateways report the last window by then."""
+SEGMENT_BYTES = 16 * 1024 * 1024
+"""A segment of the journal that is longer is followed by another: some days of ticks."""
+LOOK_AT_SIZE = 100
+"""Ticks between two looks at the segment's length."""
 LOOK_EACH_S = 0.05
 """How often it looks whether something happened."""
 
@@ -36,9 +43,11 @@ class ModelDriver:
         cloud: Ec2Cloud,
         plane: LivePlane,
         publisher: Publisher,
+        journal: StoreJournal,
+        header: Header,
     ) -> None:
         self._controller, self._clock, self._cloud, self._plane = controller, clock, cloud, plane
-        self._publisher = publisher
+        self._publisher, self._journal, self._header = publisher, journal, header
         self._wake = threading.Event()
 
     def wake(self) -> None:
@@ -66,6 +75,13 @@ class ModelDriver:
         if self._cloud.has_facts:
             self.wake()
         self._publisher.publish(self._controller, decision)
+        if decision.state.tick % LOOK_AT_SIZE == 0 and self._journal.size_bytes > SEGMENT_BYTES:
+            self._journal.rotate(header_line(self._checkpointed()))
+
+    def _checkpointed(self) -> Header:
+        """The header of the journal's next segment: it says all that folding the one before would."""
+        controller = self._controller
+        return replace(self._header, checkpoint=controller.checkpoint, history=controller.history)
 
     def _wait(self, stop: threading.Event) -> None:
         """Until the period's end, or until something happened."""

@@ -180,7 +180,7 @@ class _Term:
         clock = ServiceClock(store)
         header, recovered = self._recovered(model, clock.now())
         journal = store.open_journal(model.name, header_line(header), self._lease)
-        before = model.history(header.history.end_at)
+        before = header.history if header.checkpoint else model.history(header.history.end_at)
         history = recovered.history(before, KEEP_HISTORY) if recovered else before
         warmer = Warmer(model.served, aws=self._aws, store=store, clock=clock, lease=self._lease)
         cloud = Ec2Cloud(
@@ -222,7 +222,15 @@ class _Term:
         )
         began_at = recovered.first_at if recovered else before.end_at
         publisher = Publisher(model, store=store, clock=clock, began_at=began_at)
-        driver = ModelDriver(controller, clock=clock, cloud=cloud, plane=plane, publisher=publisher)
+        driver = ModelDriver(
+            controller,
+            clock=clock,
+            cloud=cloud,
+            plane=plane,
+            publisher=publisher,
+            journal=journal,
+            header=header,
+        )
         unseen = recovered.unseen if recovered else ()
         return driver, lambda: driver.run(self._over, unseen)
 
