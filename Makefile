@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all bench acceptance golden catalog docs format clean
+.PHONY: setup demo test test-all bench acceptance fidelity golden catalog docs format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -34,6 +34,10 @@ bench: setup
 # The figures on real traces; MARK_DATA names the folder that holds them.
 acceptance: setup
 	$(BIN)/python -m scripts.acceptance
+
+# An hour of traffic at 20x, live and replayed, five seeds: a quarter of an hour.
+fidelity: setup
+	$(BIN)/python -m scripts.fidelity
 
 golden: setup
 	$(BIN)/python -m scripts.golden

@@ -25,7 +25,7 @@ from mark.app.wiring import make_experiment, overrides_for
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
-from mark.domain.orders import Launch, Order
+from mark.domain.orders import Launch, Order, WarmLambda
 from mark.report.comparison import ComparedRun
 from mark.report.documents import run_document
 from mark.simulator.results import RunResult
@@ -35,6 +35,8 @@ from mark.store.service import ServiceStore
 BIN_MIN = 10.0
 """Orders are compared by ten minutes of the trace."""
 
+OrderRow = tuple[float, FleetView, tuple[Order, ...]]
+"""When, what was there, and what was ordered."""
 OrderCounts = Counter[tuple[int, str, str]]
 """(ten minutes, kind of order, offering) -> instances ordered."""
 
@@ -55,11 +57,11 @@ class Rehearsed:
 class OrderLog:
     """A journal that keeps what was ordered when."""
 
-    rows: list[tuple[float, tuple[Order, ...]]] = field(default_factory=list)
+    rows: list[OrderRow] = field(default_factory=list)
 
     def append(self, _before: FleetView, seen: Observation, decision: Decision) -> None:
         """Keep one tick's orders."""
-        self.rows.append((seen.now, decision.orders))
+        self.rows.append((seen.now, seen.fleet, decision.orders))
 
 
 def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
@@ -140,20 +142,24 @@ def journal_orders(running: Running, model: str) -> OrderCounts:
     """What the live controller ordered, from its journal."""
     store = ServiceStore(connect(running.store), running.name)
     _, ticks = read_journal(store.journal_lines(model))
-    rows = [(tick.seen.now, tick.orders) for tick in ticks]
+    rows = [(tick.seen.now, tick.seen.fleet, tick.orders) for tick in ticks]
     return order_counts(rows, rows[0][0] if rows else 0.0)
 
 
-def order_counts(rows: Sequence[tuple[float, tuple[Order, ...]]], start_at: float) -> OrderCounts:
-    """Instances by ten minutes, kind of order and offering; orders that name instances count them together."""
+def order_counts(rows: Sequence[OrderRow], start_at: float) -> OrderCounts:
+    """Instances by ten minutes, kind of order and offering."""
     counts: OrderCounts = Counter()
-    for at, orders in rows:
+    for at, fleet, orders in rows:
         place = int((at - start_at) // (BIN_MIN * 60))
+        offerings = {instance.id: instance.offering for instance in fleet}
         for order in orders:
-            if isinstance(order, Launch):
-                counts[place, order.kind, order.offering] += order.count
-            elif order.kind != "warm-lambda":
-                counts[place, order.kind, ""] += len(order.instances)
+            match order:
+                case Launch():
+                    counts[place, order.kind, order.offering] += order.count
+                case WarmLambda():
+                    pass  # how many are warm already is believed, not known
+                case _:
+                    counts.update((place, order.kind, offerings.get(name, "")) for name in order.instances)
     return counts
 
 
