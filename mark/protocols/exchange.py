@@ -39,7 +39,9 @@ def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec
             return compose_predictions(outputs, asked=request, call=call, model=model)
         return compose_infer_reply(model, outputs, call)
 
-    return Exchange(inputs=call.inputs, rows=row_count(call.inputs), reply=reply)
+    # Binary tensors are read-only views of the body, which torch warns of: a model gets arrays of its own.
+    inputs_of_its_own = {name: a if a.flags.writeable else a.copy() for name, a in call.inputs.items()}
+    return Exchange(inputs=inputs_of_its_own, rows=row_count(call.inputs), reply=reply)
 
 
 def row_count(tensors: Tensors) -> int:

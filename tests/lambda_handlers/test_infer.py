@@ -1,0 +1,190 @@
+"""The function that answers requests, called as Lambda calls it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from lambda_handlers import infer
+from mark.domain.errors import Misconfigured
+from mark.protocols.oip import compose_infer, parse_infer_reply
+from models.digits.data import digits
+
+OUTPUTS = json.dumps([{"name": "y", "datatype": "FP32", "shape": [-1, 3]}])
+EMULATED = {
+    "MARK_MODEL": "m",
+    "MARK_BACKEND_KIND": "emulated",
+    "MARK_BACKEND_TARGET": "",
+    "MARK_EMULATED_LATENCY_S": "0.05",
+    "MARK_OUTPUTS": OUTPUTS,
+}
+DIGITS = {
+    **EMULATED,
+    "MARK_MODEL": "digits",
+    "MARK_BACKEND_KIND": "python",
+    "MARK_BACKEND_TARGET": "models.digits:Digits",
+}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """An environment of its own, with these variables."""
+    monkeypatch.setattr(infer, "_served", [])
+
+    def enter(variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return enter
+
+
+def event(request):
+    binary = bool(request.header_length)
+    headers = {"Content-Type": request.content_type}
+    if binary:
+        headers["Inference-Header-Content-Length"] = str(request.header_length)
+    body = base64.b64encode(request.body).decode() if binary else request.body.decode()
+    return {"version": "2.0", "rawPath": request.path, "headers": headers, "body": body, "isBase64Encoded": binary}
+
+
+def ask(name="x", array=None, *, binary=False):
+    tensor = np.ones((2, 2), np.float32) if array is None else array
+    return event(compose_infer({name: tensor}, path="/v2/models/m/infer", binary=binary))
+
+
+def outputs(reply):
+    assert reply["statusCode"] == 200, reply
+    body = base64.b64decode(reply["body"]) if reply["isBase64Encoded"] else reply["body"].encode()
+    return parse_infer_reply(body, int(reply["headers"].get("inference-header-content-length", 0)))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_emulated_takes_its_time_and_answers_zeros(environment, binary):
+    environment(EMULATED)
+    began = time.perf_counter()
+    reply = infer.handler(ask(binary=binary), None)
+
+    assert 0.05 <= time.perf_counter() - began < 0.15
+    assert reply["isBase64Encoded"] == binary
+    np.testing.assert_array_equal(outputs(reply)["y"], np.zeros((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_digits_are_read(environment, binary):
+    environment(DIGITS)
+    images, labels = digits(held_out=True)
+    found = outputs(infer.handler(ask("image", images[:50], binary=binary), None))
+    assert (found["label"] == labels[:50]).mean() > 0.95
+
+
+def test_sagemaker_s_body_is_understood(environment):
+    environment(DIGITS)
+    images, _ = digits(held_out=True)
+    body = json.dumps({"instances": images[:2].tolist()})
+    asked = {
+        "rawPath": "/endpoints/digits/invocations",
+        "headers": {"content-type": "application/json"},
+        "body": body,
+    }
+    reply = infer.handler(asked, None)
+    assert reply["statusCode"] == 200
+    labels = infer.served_model().predict({"image": images[:2]})["label"]
+    assert [row["label"] for row in json.loads(reply["body"])["predictions"]] == list(labels)
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"body": "{"}, 400),
+        ({"body": None}, 400),
+        ({"body": "!", "isBase64Encoded": True}, 400),
+        ({"headers": {"inference-header-content-length": "x"}}, 400),
+        ({"headers": None, "rawPath": "/invocations", "body": "[]"}, 400),
+        ({"headers": {"content-type": "image/png"}, "rawPath": "/invocations"}, 415),
+    ],
+)
+def test_what_cannot_be_read_is_a_4xx_at_once(environment, change, status):
+    environment(EMULATED | {"MARK_EMULATED_LATENCY_S": "5"})
+    reply = infer.handler(ask() | change, None)
+    assert reply["statusCode"] == status
+    assert json.loads(reply["body"])["error"]
+
+
+def test_a_model_that_raises_is_500(environment, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from mark.domain.tensor import TensorSpec\n"
+        "class Mine:\n"
+        "    inputs = outputs = (TensorSpec(name='x', datatype='FP32', shape=(-1, 2)),)\n"
+        "    def predict(self, inputs):\n"
+        "        raise ValueError('no luck')\n"
+    )
+    environment(DIGITS | {"MARK_BACKEND_TARGET": f"{tmp_path}/mine.py:Mine"})
+    reply = infer.handler(ask(), None)
+    assert reply["statusCode"] == 500
+    assert json.loads(reply["body"])["error"] == "the model failed: ValueError: no luck"
+
+
+def test_a_ping_loads_the_model_and_holds_the_environment(environment):
+    environment(EMULATED)
+    began = time.perf_counter()
+    assert infer.handler({"mark-warm": True, "hold_s": 0.03}, None) == {"mark-warm": True}
+    assert 0.03 <= time.perf_counter() - began < 0.1
+    assert infer.served_model().name == "m"
+
+
+def test_environments_may_be_threads_of_one_process(environment, monkeypatch):
+    environment(EMULATED)
+    loads, replies = [], {}
+    monkeypatch.setattr(infer, "load", lambda variables, real=infer.load: loads.append(1) or real(variables))
+
+    def call(rows):
+        replies[rows] = infer.handler(ask(array=np.ones((rows, 1), np.float32)), None)
+
+    threads = [threading.Thread(target=call, args=(rows,)) for rows in range(1, 21)]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert time.perf_counter() - began < 0.5
+    assert len(loads) == 1
+    assert {rows: outputs(reply)["y"].shape for rows, reply in replies.items()} == {
+        n: (n, 3) for n in range(1, 21)
+    }
+
+
+def test_metrics_are_one_line_for_each_answer(environment, capsys):
+    environment(EMULATED)
+    infer.handler(ask(), None)
+    infer.handler(ask() | {"body": "{"}, None)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["model"], line.get("Answered"), line.get("Status400")) for line in lines] == [
+        ("m", [1.0], None),
+        ("m", None, [1.0]),
+    ]
+
+
+def test_a_server_s_backend_is_refused():
+    with pytest.raises(Misconfigured, match="not oip"):
+        infer.load(EMULATED | {"MARK_BACKEND_KIND": "oip"})
+
+
+def test_it_starts_fast_and_without_torch():
+    code = (
+        "import time, sys; began = time.perf_counter(); import lambda_handlers.infer;"
+        "print(time.perf_counter() - began, *(name in sys.modules for name in ('torch', 'boto3', 'pydantic')))"
+    )
+    # The fastest of three: other processes share this machine.
+    command = [sys.executable, "-c", code]
+    runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(3)]  # noqa: S603
+    took_s = min(float(done.stdout.split()[0]) for done in runs)
+    assert runs[0].stdout.split()[1:] == ["False", "False", "False"]
+    assert took_s <= 0.3
