@@ -20,6 +20,7 @@ CONTROLLER = (
     Call("ec2", "StartInstances", "wake standbys"),
     Call("ec2", "StopInstances", "put standbys to sleep that serve nobody"),
     Call("ec2", "TerminateInstances", "end instances that serve nobody, or do not end themselves"),
+    Call("sqs", "ChangeMessageVisibilityBatch", "leave what is not written down to the next controller"),
     Call("sqs", "DeleteMessageBatch", "an event is written down"),
     Call("sqs", "ReceiveMessage", "hear of spot notices and of instances that change state"),
     Call("lambda", "Invoke", "requests that instances bounced, and warm-up pings"),

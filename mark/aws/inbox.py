@@ -72,10 +72,17 @@ class EventInbox:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop polling; returns when the poll under way has ended. What was not done is given to the next one."""
+        """Stop polling; returns when the poll under way has ended. What was not done is the next one's at once."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
+        receipts = list(self._receipts.values())
+        self._receipts.clear()
+        try:
+            for start in range(0, len(receipts), BATCH):
+                self._release(receipts[start : start + BATCH])
+        except MarkError as error:
+            _log.warning("messages that were not done come back in %d s: %s", self._visibility_s, error)
 
     def take(self, mine: Callable[[str], bool]) -> list[Arrived]:
         """Messages about instances that are `mine`, as they came; each is handed out once."""
@@ -144,6 +151,16 @@ class EventInbox:
             for name in old:
                 del self._waiting[name]
         self._delete(old)
+
+    def _release(self, receipts: list[str]) -> None:
+        with translated():
+            self._sqs.change_message_visibility_batch(
+                QueueUrl=self._queue_url,
+                Entries=[
+                    {"Id": str(number), "ReceiptHandle": receipt, "VisibilityTimeout": 0}
+                    for number, receipt in enumerate(receipts)
+                ],
+            )
 
     def _delete(self, names: list[str]) -> None:
         for start in range(0, len(names), BATCH):

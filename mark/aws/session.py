@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
@@ -63,6 +64,7 @@ class Aws:
             aws_session_token=(keys.session_token or None) if keys else None,
         )
         self._clients: dict[str, Any] = {}
+        self._making = Lock()  # boto3's sessions may not be shared by threads, its clients may
 
     @property
     def ec2(self) -> EC2Client:
@@ -96,10 +98,14 @@ class Aws:
 
     def invoking(self, *, connections: int, timeout_s: float) -> LambdaClient:
         """A client for requests that somebody waits for: one attempt, what failed is the caller's to decide."""
-        client: LambdaClient = self._made(
-            "lambda", retries={"total_max_attempts": 1}, read_timeout=timeout_s, max_pool_connections=connections
-        )
-        self._clients[f"lambda {len(self._clients)}"] = client
+        with self._making:
+            client: LambdaClient = self._made(
+                "lambda",
+                retries={"total_max_attempts": 1},
+                read_timeout=timeout_s,
+                max_pool_connections=connections,
+            )
+            self._clients[f"lambda {len(self._clients)}"] = client
         return client
 
     def close(self) -> None:
@@ -109,9 +115,10 @@ class Aws:
         self._clients.clear()
 
     def _client(self, service: str, *, waits_s: float = 0.0) -> Any:
-        if service not in self._clients:
-            self._clients[service] = self._made(service, read_timeout=self.settings.read_timeout_s + waits_s)
-        return self._clients[service]
+        with self._making:
+            if service not in self._clients:
+                self._clients[service] = self._made(service, read_timeout=self.settings.read_timeout_s + waits_s)
+            return self._clients[service]
 
     def _made(self, service: str, **differs: Any) -> Any:
         settings = self.settings

@@ -47,6 +47,8 @@ def live(there: Scene) -> None:
     there.send(SpotWarned(instance=names[0], at=1.0, gone_at=2.0))
     assert there.cloud.facts()
     there.cloud.facts()
+    there.send(SpotWarned(instance=names[0], at=1.0, gone_at=3.0))
+    there.inbox.close()
     overflow = LambdaOverflow(there.aws, concurrency=1)
     asked = InferRequest(path="/p", content_type="application/json", body=b"{}")
     asyncio.run(overflow.invoke("mark-shop-infer-m", asked, 5.0))

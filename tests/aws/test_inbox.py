@@ -87,6 +87,19 @@ def test_what_was_put_back_is_handed_out_again(there: Aws, queue: str) -> None:
     assert inbox.take(lambda _: True) == taken
 
 
+def test_the_next_one_gets_at_once_what_was_not_done(there: Aws, queue: str) -> None:
+    first, second = (EventInbox(there.sqs, queue, visibility_s=60) for _ in range(2))
+    send(there, queue, NOTICE, STATE)
+    while first.receive(0):
+        pass
+    first.done(first.take(lambda name: name == "i-1"))
+    assert second.receive(0) == 0
+    first.close()
+
+    assert second.receive(0) == 1
+    assert [item.word for item in second.take(lambda _: True)] == [STATE]
+
+
 def test_nonsense_is_deleted_and_harms_nobody(there: Aws, queue: str) -> None:
     inbox = EventInbox(there.sqs, queue)
     there.sqs.send_message(QueueUrl=queue, MessageBody="{")

@@ -1,0 +1,108 @@
+"""The same code on the emulated AWS, by its endpoint URL alone: launch, a notice by the real handler, removal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mark.aws.fleet import Ec2Cloud
+from mark.aws.guard import Guard, Guardrails
+from mark.aws.inbox import EventInbox
+from mark.aws.launching import FleetSetup
+from mark.aws.session import Aws
+from mark.aws.setting_up import set_up, tear_down
+from mark.domain.clock import ClockAnchor
+from mark.domain.fleet import InstanceState, Role
+from mark.domain.orders import Fact, SpotWarned, Terminate
+from mark.ports import Clock
+from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
+from tests.local.conftest import World, config_for, until
+
+ANCHOR = ClockAnchor(wall_at=time.time(), service_at=1_700_000_000.0, speed=200.0)
+
+
+class ServiceTime(Clock):
+    def now(self) -> float:
+        return ANCHOR.service_time(time.time())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(config_for(tmp_path / "logs", anchor=ANCHOR))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def there(world: World) -> Iterator[Aws]:
+    made = aws(endpoint_url=world.url)
+    yield made
+    made.close()
+
+
+def test_a_life_on_the_emulated_aws(world: World, there: Aws) -> None:
+    resources = set_up(there, service())
+    assert set_up(there, service()) == resources
+    setup = FleetSetup(service="shop", model="m", run="r1", offerings=OFFERINGS, templates=resources.templates)
+    agents, ledger = FakeAgents(), FakeLedger()
+    inbox = EventInbox(there.sqs, resources.events_url, poll_s=1)
+    guard = Guard(Guardrails(max_instances=9, max_usd_per_hour=9.0), OFFERINGS)
+
+    def controller(membership: FakeAgents) -> Ec2Cloud:
+        return Ec2Cloud(
+            setup,
+            ec2=there.ec2,
+            clock=ServiceTime(),
+            membership=membership,
+            ledger=ledger,
+            inbox=inbox,
+            guard=guard,
+        )
+
+    cloud = controller(agents)
+    inbox.start()
+    try:
+        cloud.submit(launch(2, kind=SPOT.name))
+        fleet = cloud.observe()
+        assert [i.state for i in fleet] == [InstanceState.PENDING] * 2
+        assert all(abs(i.launched_at - ServiceTime().now()) < 3600 for i in fleet)
+        again = controller(agents)
+        again.submit(launch(2, kind=SPOT.name))
+        assert [i.id for i in again.observe()] == [i.id for i in fleet]
+        again.close()
+
+        first, second = (i.id for i in fleet)
+        assert until(lambda: {world.instances()[name]["state"] for name in (first, second)} == {"running"})
+        agents.say(first)
+        assert [i.state for i in cloud.observe()] == [InstanceState.READY, InstanceState.PENDING]
+
+        world.mark("POST", "interrupt", {"instances": [first]})
+        facts: list[Fact] = []
+        assert until(lambda: facts.extend(cloud.facts()) or facts)
+        [notice] = facts
+        assert isinstance(notice, SpotWarned)
+        assert notice.gone_at == pytest.approx(notice.at + 120.0)
+        assert notice.at == pytest.approx(ServiceTime().now(), abs=2000.0)
+
+        cloud.submit(Terminate(token="t2-1", reason="r", instances=(second,)))
+        assert until(lambda: (cloud.facts() and False) or _states(ledger, second)[-1:] == ["terminated"])
+        told = _states(ledger, second)
+        assert told[:2] == ["pending", "running"]
+        assert told.count("running") == 1
+
+        cloud.submit(replace(launch(1, token="t3-1"), role=Role.STANDBY))
+        assert len(tear_down(there, "shop")) >= 1
+        assert tear_down(there, "shop") == ()
+        gone = ("shutting-down", "terminated")
+        assert until(lambda: all(found["state"] in gone for found in world.instances().values()))
+    finally:
+        cloud.close()
+        inbox.close()
+
+
+def _states(ledger: FakeLedger, name: str) -> list[str]:
+    return [t.state for t in sorted(ledger.noted, key=lambda t: t.at) if t.instance == name]
