@@ -10,13 +10,14 @@ import pytest
 from mark.controller.journal import Header, header_line, read_journal
 from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import FleetView, Instance, InstanceState
 from mark.store.connect import Link
 from mark.store.journal import KEEP_SEGMENTS, PAGE
 from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore
 from tests.controller.builders import POLICY
+from tests.store.links import ForgetfulLink
 
 HISTORY = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(2.0,))
 HEADER = header_line(Header(policy=POLICY, catalogue="test", seed=1, history=HISTORY))
@@ -96,6 +97,20 @@ def test_a_dropped_segment_leaves_nothing_behind(store: ServiceStore, link: Link
 
     streams = [f"{{mark:{service}}}:journal:m:{number}" for number in range(1, KEEP_SEGMENTS + 2)]
     assert [link.call("EXISTS", stream) for stream in streams] == [0, *[1] * KEEP_SEGMENTS]
+
+
+def test_a_segment_whose_opening_failed_is_opened_before_the_next_line(link: Link, service: str) -> None:
+    forgetful = ForgetfulLink(link)
+    store = ServiceStore(forgetful, service)
+    journal = store.open_journal("m", b"header", taken(store))
+    forgetful.is_down = True
+    with pytest.raises(RetryLater):
+        journal.rotate(b"header 2")
+    with pytest.raises(RetryLater):
+        journal.write(b"line")
+    forgetful.is_down = False
+    journal.write(b"line")
+    assert [list(store.journal_lines("m", number)) for number in (1, 2)] == [[b"header"], [b"header 2", b"line"]]
 
 
 def test_only_the_last_segment_is_written(store: ServiceStore) -> None:

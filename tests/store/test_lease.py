@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,8 +21,9 @@ from mark.domain.errors import RetryLater
 from mark.store.connect import Link
 from mark.store.journal import StoreJournal
 from mark.store.lease import Lease, LeaseLost
-from mark.store.scripts import APPEND, OPEN, Script
+from mark.store.scripts import APPEND, OPEN
 from mark.store.service import ServiceStore
+from tests.store.links import ForgetfulLink
 
 HOLDERS = ("left", "right")
 _runs = itertools.count()
@@ -68,24 +67,6 @@ def test_a_lease_that_ran_out_and_that_nobody_took_is_renewed(
     link.call("DEL", f"{{mark:{service}}}:lease")
     store.leases.renew(lease)
     assert store.leases.take("right", 5.0) is None
-
-
-class ForgetfulLink(Link):
-    """A link that may do what it is asked and lose the answer."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self.loses_answer_of: Script | None = None
-
-    def call(self, *words: str | bytes | float) -> Any:
-        return self._link.call(*words)
-
-    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float] = ()) -> Any:
-        answer = self._link.run(script, keys, args)
-        if script is self.loses_answer_of:
-            self.loses_answer_of = None
-            raise RetryLater("the answer was lost")
-        return answer
 
 
 class TwoHolders(RuleBasedStateMachine):

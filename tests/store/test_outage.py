@@ -81,6 +81,21 @@ def test_what_was_answered_is_there_after_a_kill(servers: Servers) -> None:
     link.close()
 
 
+def test_a_restart_between_two_calls_is_not_seen(servers: Servers) -> None:
+    async def story() -> None:
+        link, ours = connect(servers.url), connect_async(servers.url)
+        store, gateway = ServiceStore(link, "demo"), GatewayStore(ours, "demo")
+        for _ in range(2):
+            assert store.members() == await gateway.members() == ()
+            servers.kill()
+            servers.start()
+        store.ping()
+        await ours.aclose()
+        link.close()
+
+    asyncio.run(story())
+
+
 def test_writers_in_the_midst_of_a_kill_lose_and_repeat_nothing(servers: Servers) -> None:
     """Each call is repeated until it succeeds; whatever else than RetryLater comes up ends the writer."""
     written, over, failures = list[int](), threading.Event(), list[BaseException]()
