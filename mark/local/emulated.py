@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import uvicorn
 
@@ -26,7 +26,7 @@ from mark.local.lambda_pool import LambdaPools
 from mark.local.lambda_process import FunctionSpec
 from mark.local.machine import Machine
 from mark.local.machines import Machines
-from mark.local.moto_app import strict_moto
+from mark.local.moto_app import StrictMoto
 from mark.local.pricing import Pricing
 
 LOG = logging.getLogger(__name__)
@@ -66,6 +66,8 @@ class EmulatedAws:
         config = self._config
         config.folder.mkdir(parents=True, exist_ok=True)
         self._socket = socket.create_server((config.host, config.port), backlog=BACKLOG)
+        # Inherited by connections; asyncio does not set it where the socket has no protocol number.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             front = await self._build()
         except BaseException:
@@ -96,18 +98,46 @@ class EmulatedAws:
         clock = ServiceClock(config.anchor)
         faults = Faults(clock.now)
         calls: Counter[str] = Counter()
-        pools = LambdaPools(
-            clock=clock,
-            limits=config.lambdas,
-            draws=config.draws.lambdas,
-            folder=config.folder,
-            environment=self._function_environment,
-            python_path=config.python_path,
-        )
+        pools = self._pools(clock)
         functions = LambdaApi(pools, config.lambdas, clock)
         events = Events(functions.send_event)
         hypervisor = self._hypervisor(lambda name: machines.powered_off(name))  # noqa: PLW0108 made below
-        machines = Machines(
+        machines = self._machines(clock, faults, hypervisor, events)
+        sources = EventSources(functions)
+        moto = StrictMoto()
+        self._end_with(
+            functions.stop, events.stop, sources.stop, machines.close, moto.stop, hypervisor.stop, clock.stop
+        )
+        await hypervisor.start()
+        clock.start()
+        for endless in (sources.run(), _sweep(machines)):
+            self._tasks.append(asyncio.create_task(endless))
+            self._tasks[-1].add_done_callback(_say_failure)
+        control = Control(
+            clock=clock, machines=machines, hypervisor=hypervisor, lambdas=pools, faults=faults, calls=calls
+        )
+        return Front(
+            ec2=Ec2Api(machines, config.types, faults, clock),
+            lambdas=functions,
+            pricing=Pricing(config.types),
+            imds=Imds(machines.find, clock),
+            control=control,
+            faults=faults,
+            calls=calls,
+            moto=moto,
+        )
+
+    def _end_with(self, *ends: Callable[[], Awaitable[None] | None]) -> None:
+        """Call these when it ends, the last one first."""
+        for end in ends:
+            if asyncio.iscoroutinefunction(end):
+                self._closing.push_async_callback(end)
+            else:
+                self._closing.callback(end)
+
+    def _machines(self, clock: ServiceClock, faults: Faults, hypervisor: Hypervisor, events: Events) -> Machines:
+        config = self._config
+        return Machines(
             clock=clock,
             times=config.times,
             draws=config.draws,
@@ -117,29 +147,16 @@ class EmulatedAws:
             environment=self._agent_environment,
             watcher=events,
         )
-        sources = EventSources(functions)
-        # The last to be entered is the first to end.
-        for end in (hypervisor.stop, functions.stop, sources.stop):
-            self._closing.push_async_callback(end)
-        for close in (machines.close, events.stop, clock.stop):
-            self._closing.callback(close)
-        moto = strict_moto()
-        await hypervisor.start()
-        clock.start()
-        for endless in (sources.run(), _sweep(machines)):
-            self._tasks.append(asyncio.create_task(endless))
-            self._tasks[-1].add_done_callback(_say_failure)
-        return Front(
-            ec2=Ec2Api(machines, config.types, faults, clock),
-            lambdas=functions,
-            pricing=Pricing(config.types),
-            imds=Imds(machines.find, clock),
-            control=Control(
-                clock=clock, machines=machines, hypervisor=hypervisor, lambdas=pools, faults=faults, calls=calls
-            ),
-            faults=faults,
-            calls=calls,
-            moto=moto,
+
+    def _pools(self, clock: ServiceClock) -> LambdaPools:
+        config = self._config
+        return LambdaPools(
+            clock=clock,
+            limits=config.lambdas,
+            draws=config.draws.lambdas,
+            folder=config.folder,
+            environment=self._function_environment,
+            python_path=config.python_path,
         )
 
     def _hypervisor(self, powered_off: Callable[[str], None]) -> Hypervisor:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from a2wsgi import WSGIMiddleware
-
+from mark.local import strict
 from mark.local.control import Control
 from mark.local.ec2_api import Ec2Api
 from mark.local.ec2_protocol import form_of
@@ -21,7 +20,7 @@ from mark.local.errors import ApiError, error_body
 from mark.local.faults import Fault, Faults, error_of
 from mark.local.imds import Imds
 from mark.local.lambda_api import LambdaApi
-from mark.local.moto_app import Wsgi
+from mark.local.moto_app import StrictMoto
 from mark.local.pricing import Pricing
 
 LOG = logging.getLogger(__name__)
@@ -30,8 +29,6 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-MOTO_THREADS = 32
-"""A long poll of SQS holds one for up to 20 s."""
 SERVICE = re.compile(rb"Credential=[^/]+/\d+/[^/]+/([a-z0-9-]+)/aws4_request")
 INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 MOST_BYTES = 16 * 1024 * 1024
@@ -80,7 +77,7 @@ class Front:
         control: Control,
         faults: Faults,
         calls: Counter[str],
-        moto: Wsgi,
+        moto: StrictMoto,
     ) -> None:
         self._ec2 = ec2
         self._lambdas = lambdas
@@ -89,7 +86,7 @@ class Front:
         self._control = control
         self._faults = faults
         self._calls = calls
-        self._moto = WSGIMiddleware(moto, workers=MOTO_THREADS)  # type: ignore[arg-type]
+        self._moto = moto
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -114,12 +111,13 @@ class Front:
         _name(call)
         self._calls[f"{call.service}:{call.action}"] += 1
         try:
+            strict.check(call.service, call.action, call.path, call.body)
             await self._meet_faults(call)
             lost = self._faults.hit(("lost",), call.action, _text(call))
             answer = await self._ours(call)
             if answer is None:
                 sink = _discard if lost else send
-                await self._moto(call.scope, _replay(call.body), sink)  # type: ignore[arg-type]
+                await self._moto(call.scope, _replay(call.body), sink)
             if lost:
                 raise error_of(lost, call.service)
         except ApiError as error:

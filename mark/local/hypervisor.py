@@ -88,7 +88,7 @@ class Hypervisor:
         """End every process, and the fork server with them."""
         self._stopping = True
         if self._rebuilding is not None:
-            await self._rebuilding
+            await asyncio.gather(self._rebuilding, return_exceptions=True)
         self._processes.clear()
         if self._writer is not None:
             self._writer.close()

@@ -2,44 +2,83 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from a2wsgi import WSGIMiddleware
 from moto.core.base_backend import BackendDict
 from moto.core.model_instances import reset_model_data
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from mark.local.errors import ApiError, error_body
-from mark.local.moto_parts import LAMBDA_BACKEND, RESOURCE_TYPES, sqs_backend
+from mark.local.moto_parts import LAMBDA_BACKEND, QUEUE, RESOURCE_TYPES, sqs_backend
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
-Wsgi = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
+THREADS = 32
+"""A long poll of SQS holds one for up to 20 s."""
 OURS = ("AWS::EC2::Instance", "AWS::EC2::EC2Fleet", "AWS::EC2::SpotFleet", "AWS::AutoScaling::AutoScalingGroup")
 """Resource types that moto would make in its own table of instances, where no process runs."""
 
 
-def strict_moto() -> Wsgi:
-    """Moto with an empty account, refusing what it does not do with status 501."""
-    BackendDict.reset()
-    reset_model_data()
-    _refuse_unknown_resources()
-    _leave_queues_to_us()
-    moto = DomainDispatcherApplication(create_backend_app)
+class StrictMoto:
+    """moto with an empty account, as an ASGI application; what it does not do is answered with status 501."""
 
-    def call(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def __init__(self) -> None:
+        BackendDict.reset()
+        reset_model_data()
+        self._stopping = threading.Event()
+        _refuse_unknown_resources()
+        _leave_queues_to_us()
+        _end_long_polls(self._stopping)
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._bridge: Any = WSGIMiddleware(self._call, workers=THREADS)  # type: ignore[arg-type]
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer one request on a thread."""
+        await self._bridge(scope, receive, send)
+
+    async def stop(self) -> None:
+        """End long polls, and the threads."""
+        self._stopping.set()
+        await asyncio.to_thread(self._bridge.executor.shutdown)
+
+    def _call(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:
-            reply: Iterable[bytes] = moto(environ, start_response)
+            reply: Iterable[bytes] = self._moto(environ, start_response)
         except NotImplementedError as error:
             message = f"the emulated AWS does not do this: {error or environ.get('PATH_INFO')}"
-            query = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
-            content_type, body = error_body(ApiError("NotEmulated", message, 501), query=query)
-            headers = [("content-type", content_type), ("x-amzn-errortype", "NotEmulated")]
-            start_response("501 Not Implemented", headers)
-            return [body]
+            return _refuse(environ, start_response, ApiError("NotEmulated", message, 501))
+        except _Stopping:
+            return _refuse(environ, start_response, ApiError("ServiceUnavailable", "it is being stopped", 503))
         return reply
 
-    return call
+
+class _Stopping(Exception):
+    """A long poll that ends because everything does."""
+
+
+def _refuse(environ: dict[str, Any], start_response: StartResponse, error: ApiError) -> list[bytes]:
+    query = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
+    content_type, body = error_body(error, query=query)
+    headers = [("content-type", content_type), ("x-amzn-errortype", error.code)]
+    start_response(f"{error.status} {error.code}", headers)
+    return [body]
+
+
+def _end_long_polls(stopping: threading.Event) -> None:
+    """Moto looks once a second whether a long poll is over; it would keep this process for up to 20 s."""
+    original = getattr(QUEUE.wait_for_messages, "original", QUEUE.wait_for_messages)
+
+    def wait_for_messages(self: Any, timeout: int) -> None:
+        if stopping.is_set():
+            raise _Stopping
+        original(self, timeout)
+
+    wait_for_messages.original = original  # type: ignore[attr-defined]
+    QUEUE.wait_for_messages = wait_for_messages
 
 
 def _refuse_unknown_resources() -> None:

@@ -14,12 +14,14 @@ from moto.ec2.models import ec2_backends
 from moto.events.models import EventTemplateParser as _EventTemplateParser  # type: ignore[attr-defined]
 from moto.events.models import Rule as _Rule
 from moto.events.models import events_backends
+from moto.sqs.models import Queue as _Queue
 from moto.sqs.models import sqs_backends
 
 from mark.local.config import ACCOUNT, REGION
 
 EVENT_TEMPLATES: Any = _EventTemplateParser
 LAMBDA_BACKEND: Any = _LambdaBackend
+QUEUE: Any = _Queue
 RESOURCE_TYPES: Any = _parsing
 RULE: Any = _Rule
 

@@ -55,7 +55,7 @@ def test_run_instances_honours_tokens_markets_and_templates(world: World) -> Non
     ]
     assert {one["InstanceLifecycle"] for one in first["Instances"]} == {"spot"}
     assert {"Key": "mark:service", "Value": "demo"} in first["Instances"][0]["Tags"]
-    with pytest.raises(ClientError, match="Invalid value 'x9.huge' for InstanceType"):
+    with pytest.raises(ClientError, match=r"Invalid value 'x9\.huge'"):
         ec2.run_instances(**{**request, "InstanceType": "x9.huge", "ClientToken": "run-2"})
 
 
@@ -163,6 +163,32 @@ def test_what_is_not_emulated_is_refused_by_name(world: World) -> None:
     with pytest.raises(ClientError, match="NotFound"):
         fleet(world, "lt-00000000000000000")
     assert world.instances() == {}
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "options", "named"),
+    [
+        ("autoscaling", "describe_auto_scaling_groups", {}, "service autoscaling"),
+        ("events", "put_rule", {"Name": "r", "ScheduleExpression": "rate(1 minute)"}, "ScheduleExpression"),
+        (
+            "lambda",
+            "put_function_event_invoke_config",
+            {"FunctionName": "f", "MaximumRetryAttempts": 0},
+            "event-invoke-config",
+        ),
+        (
+            "events",
+            "put_targets",
+            {"Rule": "r", "Targets": [{"Id": "t", "Arn": "arn:aws:sns:us-east-1:123456789012:t"}]},
+            "targets of sns",
+        ),
+    ],
+)
+def test_what_would_be_accepted_and_forgotten_is_refused(
+    world: World, service: str, call: str, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ClientError, match=named):
+        getattr(world.client(service, attempts=1), call)(**options)
 
 
 def test_a_template_with_a_resource_that_would_be_skipped_fails(world: World) -> None:

@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError, HTTPClientError
 
 from mark.local.address import AddressPool
 from tests.local.conftest import HOUSE, World, config_for, fleet, ids_of, template, until
@@ -30,7 +33,15 @@ def children_of(parent: int) -> set[int]:
 
 
 def gone(pids: set[int]) -> bool:
-    return bool(until(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], 5.0))
+    """Ended; whether they were reaped is up to this machine's init."""
+    return bool(until(lambda: not any(runs(pid) for pid in pids), 5.0))
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def populate(world: World) -> list[int]:
@@ -95,3 +106,24 @@ def test_two_emulators_share_no_address() -> None:
 def test_an_agent_that_cannot_be_imported_is_said(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="nowhere:run"):
         World(config_for(tmp_path / "logs", agent="tests.local.nowhere:run"))
+
+
+def test_a_long_poll_does_not_hold_it_up(tmp_path: Path) -> None:
+    world = World(config_for(tmp_path / "logs"))
+    sqs = world.client("sqs", attempts=1)
+    url = sqs.create_queue(QueueName="empty")["QueueUrl"]
+
+    def poll() -> str:
+        try:
+            sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)
+        except (ClientError, HTTPClientError) as error:
+            return type(error).__name__
+        return "answered"
+
+    with ThreadPoolExecutor(1) as thread:
+        polling = thread.submit(poll)
+        assert until(lambda: world.state()["calls"].get("sqs:ReceiveMessage"))
+        began = time.monotonic()
+        world.stop()
+        assert time.monotonic() - began < 3.0
+        assert polling.result() != "answered"
