@@ -20,6 +20,8 @@ from mark.ports import Backend, InferRequest
 
 WARM_UPS = 3
 LEAST_ROUNDS = 5
+STABLE_ROUNDS = 50
+"""Fewer calls may look stable by chance."""
 TOLERANCE = 0.02
 """Half the width of the median's 95 % interval, as a share of the median."""
 
@@ -65,7 +67,8 @@ async def measure(
         points = tuple(_point(size, values) for size, values in taken.items())
         if progress is not None:
             progress(min(1.0, used), points)
-        if rounds >= LEAST_ROUNDS and (used >= 1.0 or all(point.stable for point in points)):
+        stable = rounds >= STABLE_ROUNDS and all(point.stable for point in points)
+        if stable or (rounds >= LEAST_ROUNDS and used >= 1.0):
             return points
 
 

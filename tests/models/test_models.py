@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import models
+from mark.catalog.schema import parse_profiles
+from mark.domain.profile import Evidence
 from mark.ports import PythonModel
 from models.digits import Digits
 from models.digits.data import digits
@@ -158,3 +160,13 @@ def test_weights_are_small_plain_arrays(name):
 def test_importing_a_model_does_not_import_torch():
     code = "import sys, models.digits, models.lstm_lm, models.transformer; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603
+
+
+@pytest.mark.parametrize("name", ["digits", "lstm_lm", "transformer"])
+def test_the_shipped_profile_is_measured_and_can_be_read(name):
+    (profile,) = parse_profiles((FOLDER / name / "profile.json").read_text(), name)
+    assert profile.model == name
+    assert profile.provenance.evidence is Evidence.MEASURED
+    assert profile.provenance.machine
+    assert profile.max_batch == 32
+    assert not profile.dips()

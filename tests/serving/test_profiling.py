@@ -42,7 +42,8 @@ def test_it_finds_the_known_times():
 
     assert [point.batch for point in points] == [1, 2, 4]
     for point in points:
-        assert point.median_s == pytest.approx(0.001 + 0.0005 * point.batch, rel=0.25)
+        known_s = 0.001 + 0.0005 * point.batch
+        assert known_s <= point.median_s < 1.5 * known_s
         assert point.p95_s >= point.median_s
         assert point.calls >= LEAST_ROUNDS
     assert told == sorted(told)
