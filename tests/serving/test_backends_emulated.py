@@ -60,8 +60,8 @@ def test_batches_in_a_row_take_the_profile_s_time():
         return alone_s, time.perf_counter() - began
 
     alone_s, pairs_s = asyncio.run(scenario())
-    assert 0.198 <= alone_s < 0.26
-    assert 0.148 <= pairs_s < 0.21
+    assert 0.198 <= alone_s < 0.4
+    assert 0.148 <= pairs_s < 0.3
 
 
 def test_what_cannot_be_read_takes_no_time():
@@ -89,10 +89,10 @@ def test_a_burstable_type_slows_when_its_credits_end():
         return slow_s, slow_pace, earned, time.perf_counter() - began, backend.pace
 
     slow_s, slow_pace, earned, fast_s, fast_pace = asyncio.run(scenario())
-    assert 0.095 <= slow_s < 0.15
+    assert 0.095 <= slow_s < 0.5
     assert slow_pace == pytest.approx(5.0)
     assert earned == pytest.approx(24.0, abs=0.01)
-    assert 0.018 <= fast_s < 0.06
+    assert 0.018 <= fast_s < 0.09
     assert fast_pace == 1.0
 
 
