@@ -18,7 +18,7 @@ from mark.app.terminal import note, show, show_json
 from mark.app.wiring import ALL
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
-from mark.report.live_report import comparison_document, comparison_page, comparison_tables
+from mark.report.live_report import comparison_document, comparison_table, headline, write_comparison
 from mark.report.wording import count_words, duration_words
 from mark.simulator import generators
 from mark.simulator.traces import Trace, write_trace
@@ -46,13 +46,24 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
         f"{INTERRUPT.at_min:g}. Some three minutes, without any cloud account."
     )
     rehearsed = rehearse(asked)
-    document = comparison_document(rehearsed.live, rehearsed.replay)
-    page = out / "live.html"
-    page.write_text(comparison_page(document, rehearsed.live), encoding="utf-8")
+    document = comparison_document(
+        rehearsed.live,
+        rehearsed.replay,
+        live_orders=rehearsed.live_orders,
+        replayed_orders=rehearsed.replay_orders,
+    )
+    page = write_comparison(
+        out,
+        document,
+        live=rehearsed.live["series"],
+        replayed=rehearsed.result,
+        title="Live beside its replay",
+        command="mark demo",
+    )
     if as_json:
         show_json({**document, "load": rehearsed.load})
         return
-    show(*comparison_tables(document))
+    show(headline(document), "", comparison_table(document), "")
     _say(rehearsed)
     show(f"report: {page}")
 

@@ -15,6 +15,7 @@ from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.aws.setting_up import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.controller.service import ServedModel
 from mark.domain.fleet import Role
+from mark.domain.tensor import TensorSpec
 
 INFER_HANDLER = "lambda_handlers.infer.handler"
 IMAGE = "ami-0123456789abcdef0"
@@ -66,7 +67,6 @@ def _function(served: ServedModel) -> FunctionSetup:
     """The model as a function: the handler of a rollout, its backend told by its environment."""
     overflow = served.overflow
     assert overflow is not None
-    outputs = [{"name": o.name, "datatype": o.datatype, "shape": list(o.shape)} for o in served.outputs]
     return FunctionSetup(
         name=served.function,
         handler=INFER_HANDLER,
@@ -78,9 +78,14 @@ def _function(served: ServedModel) -> FunctionSetup:
             "MARK_BACKEND_KIND": served.backend.kind,
             "MARK_BACKEND_TARGET": served.backend.target,
             "MARK_EMULATED_LATENCY_S": repr(overflow.latency_s),
-            "MARK_OUTPUTS": json.dumps(outputs),
+            "MARK_INPUTS": _told(served.inputs),
+            "MARK_OUTPUTS": _told(served.outputs),
         },
     )
+
+
+def _told(tensors: Sequence[TensorSpec]) -> str:
+    return json.dumps([{"name": t.name, "datatype": t.datatype, "shape": list(t.shape)} for t in tensors])
 
 
 def _stub() -> bytes:

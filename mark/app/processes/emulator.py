@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 from contextlib import suppress
@@ -16,6 +17,8 @@ from mark.domain.clock import ClockAnchor
 from mark.local.config import Draws, EmulatedAwsConfig
 from mark.local.emulated import EmulatedAws
 from mark.simulator.rng import stream
+
+log = logging.getLogger(__name__)
 
 AGENT = "mark.app.processes.agent:run"
 
@@ -41,7 +44,7 @@ async def main(folder: RunFolder, port: int) -> None:
         port=port,
         environment={"MARK_CACHE": str(cache_dir())},
     )
-    serving = asyncio.ensure_future(EmulatedAws(config).serve())
+    serving = asyncio.ensure_future(EmulatedAws(config).serve(lambda url: log.info("answers", extra={"url": url})))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
     with suppress(asyncio.CancelledError):
         await serving

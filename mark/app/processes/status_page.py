@@ -1,0 +1,31 @@
+"""The status page's process: FOLDER PARENT PORT."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+from mark.app.live.folder import RunFolder
+from mark.app.live.watching import view_of
+from mark.app.processes.lifeline import begin
+from mark.report.live_server import serve_status
+
+
+def main(folder: RunFolder, port: int) -> None:
+    """Serve until SIGTERM."""
+    service, running = folder.settings().service, folder.expected()
+    family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
+    with socket.create_server((service.host, port), family=family) as listening:
+        serve_status(
+            view_of(running).document,
+            listening,
+            token=running.token,
+            tls_certificate=service.tls_certificate,
+            tls_key=service.tls_key,
+        )
+
+
+if __name__ == "__main__":
+    begin("status-page", parent=int(sys.argv[2]))
+    main(RunFolder(Path(sys.argv[1])), int(sys.argv[3]))
