@@ -102,8 +102,9 @@ class _Site:
         if not self._gate.admits(request):
             return self._login_form(401, refused=False)
         nonce = secrets.token_urlsafe(16)
-        document = (await self._watch.latest()).document
-        return HTMLResponse(self._page.page(document, nonce=nonce), headers=_page_headers(nonce))
+        seen = await self._watch.latest()
+        page = self._page.page(seen.document, seen.fragments, nonce=nonce)
+        return HTMLResponse(page, headers=_page_headers(nonce))
 
     async def login(self, request: Request) -> Response:
         """Give the cookie for the token, or the form again."""

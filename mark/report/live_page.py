@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from mark.report import live_words as words
 from mark.report.live_chart import load_chart
-from mark.report.wording import duration_words, usd
+from mark.report.wording import usd
 
 WIDE, NARROW = (1112, 300), (360, 240)
 """Charts in CSS pixels: on a desk, on a phone."""
@@ -55,21 +55,7 @@ class LivePage:
     """Draws the page; templates are compiled once."""
 
     def __init__(self) -> None:
-        environment = Environment(
-            loader=PackageLoader("mark.report"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.filters.update(
-            usd=_usd,
-            rps=words.rps_words,
-            ms=words.ms_words,
-            share=words.share_words,
-            clock=words.time_words,
-            span=lambda seconds: duration_words(round(seconds)),
-        )
+        environment = live_environment()
         self._page = environment.get_template("live.html.j2")
         self._login = environment.get_template("live_login.html.j2")
         self._parts = environment.get_template("live_parts.html.j2")
@@ -87,9 +73,8 @@ class LivePage:
                 html[f"m{number}-{part}"] = str(getattr(macros, part)(model, cells))
         return Fragments(shape=_shape(document), html=html)
 
-    def page(self, document: Mapping[str, Any], *, nonce: str) -> str:
-        """The whole page."""
-        shown = self.fragments(document)
+    def page(self, document: Mapping[str, Any], shown: Fragments, *, nonce: str) -> str:
+        """The whole page, `shown` inside."""
         return self._page.render(
             service=document["service"],
             models=[model["name"] for model in document["models"]],
@@ -101,6 +86,26 @@ class LivePage:
     def login(self, *, nonce: str, refused: bool) -> str:
         """The form that asks for the token."""
         return self._login.render(nonce=nonce, refused=refused)
+
+
+def live_environment() -> Environment:
+    """Templates of the live pages, their words as filters."""
+    environment = Environment(
+        loader=PackageLoader("mark.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        usd=_usd,
+        rps=words.rps_words,
+        ms=words.ms_words,
+        share=words.share_words,
+        clock=words.time_words,
+        span=words.span_words,
+    )
+    return environment
 
 
 def _trusted(html: str) -> Markup:

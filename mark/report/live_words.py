@@ -108,6 +108,14 @@ def time_words(at: Any, *, seconds: bool = True) -> str:
     return datetime.fromtimestamp(instant, UTC).strftime("%H:%M:%S" if seconds else "%H:%M")
 
 
+def span_words(seconds: float) -> str:
+    """`81 s`, `3 min`, `2 h`: whole units, for spans that pass while one looks."""
+    for size in (3600, 60):
+        if seconds >= 2 * size:
+            return duration_words(seconds // size * size)
+    return f"{max(0, math.floor(seconds))} s"
+
+
 def budget_of(model: Mapping[str, Any]) -> ErrorBudget:
     """Late, shed and failed requests against what the objective lets miss."""
     objective = model["objective"]
@@ -179,7 +187,7 @@ def controller_words(document: Mapping[str, Any]) -> str:
     holder, silent_s = controller.get("holder"), finite(controller.get("silent_s"))
     if holder is None:
         return "nobody"
-    return str(holder) if silent_s is None else f"{holder}, {duration_words(round(silent_s))} ago"
+    return str(holder) if silent_s is None else f"{holder}, {span_words(silent_s)} ago"
 
 
 def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
@@ -196,7 +204,7 @@ def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
     for model in document["models"]:
         leaving = [row for row in model["fleet"]["observed"] if row.get("gone_in_s") is not None]
         if leaving:
-            soonest = duration_words(round(min(row["gone_in_s"] for row in leaving)))
+            soonest = span_words(min(row["gone_in_s"] for row in leaving))
             what, when = "1 spot instance is", f"in {soonest}"
             if len(leaving) > 1:
                 what, when = f"{len(leaving)} spot instances are", f"the first in {soonest}"
@@ -212,7 +220,7 @@ def _controller_banner(document: Mapping[str, Any]) -> Banner | None:
         return Banner(text="No controller holds the lease: the fleet stays as it is.", bad=True)
     if silent_s is not None and silent_s > SILENT_AFTER_S:
         return Banner(
-            text=f"The controller was silent for {duration_words(round(silent_s))}: the fleet stays as it is.",
+            text=f"The controller was silent for {span_words(silent_s)}: the fleet stays as it is.",
             bad=True,
         )
     return None

@@ -1,0 +1,180 @@
+"""What the status page says about a document: words, banners, fleet, chart; and that nothing in it is markup."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.report.live_chart import Stretch, load_chart, rate_ticks, time_ticks
+from mark.report.live_page import LivePage
+from mark.report.live_words import banners, budget_of, budget_words, fleet_rows, span_words, speed_words
+from tests.report.live_fakes import NOW, busy_model, document, empty_model, instance, interrupted_model
+from tests.report.test_page import outline
+
+EVIL = "<script>alert('x')</script>\"'&"
+
+
+@pytest.fixture(scope="module")
+def live_page() -> LivePage:
+    return LivePage()
+
+
+def poisoned(value: Any) -> Any:
+    """Every text and every name of an offering replaced by markup; what the document's form needs stays."""
+    match value:
+        case dict():
+            return {key: poisoned(item) for key, item in value.items()}
+        case list():
+            return [poisoned(item) for item in value]
+        case str():
+            return EVIL + value
+        case _:
+            return value
+
+
+def page_of(live_page: LivePage, shown: dict[str, Any]) -> str:
+    return live_page.page(shown, live_page.fragments(shown), nonce="n")
+
+
+@pytest.mark.parametrize("model", [empty_model(), busy_model(), interrupted_model()])
+def test_page_is_well_formed_and_its_ids_are_unique(live_page: LivePage, model: dict[str, Any]) -> None:
+    found = outline(page_of(live_page, document(model, empty_model("digits"))))
+    assert len(found.ids) == len(set(found.ids))
+    assert found.tags.count("h2") == 2
+
+
+def test_nothing_in_a_document_is_markup(live_page: LivePage) -> None:
+    model = poisoned(interrupted_model())
+    model["fleet"]["planned"] = {EVIL: 3}
+    model["fleet"]["requested"] = {EVIL + "b": 1}
+    text = page_of(live_page, poisoned(document()) | {"models": [model], "service": EVIL})
+    assert text.count("<script") == 1
+    assert outline(text).tags.count("script") == 1
+    assert text.count("&lt;script&gt;") > 40
+    for html in live_page.fragments(document(model)).html.values():
+        assert "<script" not in html
+
+
+def test_service_without_models_says_so(live_page: LivePage) -> None:
+    assert "No model is known yet" in page_of(live_page, document())
+
+
+def test_a_view_of_a_store_that_never_answered_is_shown(live_page: LivePage) -> None:
+    away = {"service": "mark", "now": NOW, "speed": 1.0, "models": [], "store": {"reachable": False}}
+    assert "The store does not answer" in page_of(live_page, away)
+
+
+def test_fragments_of_the_same_document_do_not_change(live_page: LivePage) -> None:
+    one, other = (live_page.fragments(document(busy_model())) for _ in range(2))
+    assert other.changed_since(one) == {}
+    assert other.changed_since(None) == other.html
+
+
+def test_chart_moves_only_by_whole_pixels(live_page: LivePage) -> None:
+    one, other = (live_page.fragments(document(busy_model(), now=NOW + shift)) for shift in (0.0, 0.2))
+    assert "m0-chart" not in other.changed_since(one)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says", "bad"),
+    [
+        ({"store": {"reachable": False}}, "The store does not answer", True),
+        ({"controller": {"holder": None, "silent_s": None}}, "No controller holds the lease", True),
+        ({"controller": {"holder": "c", "silent_s": 181.0}}, "silent for 3 min", True),
+    ],
+)
+def test_trouble_is_a_banner(changed: dict[str, Any], says: str, bad: bool) -> None:
+    (banner,) = banners(document(busy_model(), **changed))
+    assert says in banner.text
+    assert banner.bad is bad
+
+
+def test_a_service_at_work_has_no_banner_and_an_interruption_one() -> None:
+    assert banners(document(busy_model())) == ()
+    (banner,) = banners(document(interrupted_model()))
+    assert banner.text == "inception-v3: 4 spot instances are being taken away, the first in 81 s."
+    model = interrupted_model()
+    model["fleet"]["observed"] = [instance(1, "c5.large:spot", gone_in_s=80.0)]
+    assert banners(document(model))[0].text == "inception-v3: 1 spot instance is being taken away, in 80 s."
+
+
+def test_budget_counts_late_shed_and_failed() -> None:
+    model = busy_model()
+    model["objective"] = {**model["objective"], "answered": 940, "late": 5, "shed": 50}
+    model["failed"] = 10
+    budget = budget_of(model)
+    assert (budget.finished, budget.missed, budget.allowed) == (1000, 65, 20.0)
+    assert budget_words(budget) == "325 % of the error budget used"
+    assert budget_words(budget_of(empty_model())) == "nothing finished yet"
+
+
+def test_fleet_is_told_in_three_views() -> None:
+    rows = {row.offering: row for row in fleet_rows(interrupted_model())}
+    row = rows["c5.large:spot"]
+    assert (row.planned, row.requested, row.observed, row.leaving) == (10, 5, 9, 4)
+    assert row.state_words == "8 ready, 1 draining; 4 being taken away"
+    assert rows["t3.xlarge:spot"].planned == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [({}, ""), ({"speed": 20.0}, "clock runs 20x"), ({"speed": 0.0, "clock_stands": True}, "clock stands still")],
+)
+def test_a_clock_that_is_not_the_walls_is_named(changed: dict[str, Any], says: str) -> None:
+    assert speed_words(document(**changed)).startswith(says)
+    assert bool(speed_words(document(**changed))) is bool(says)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [(0.4, "0 s"), (-1.0, "0 s"), (81.9, "81 s"), (119.9, "119 s"), (190.0, "3 min"), (9000.0, "2 h")],
+)
+def test_spans_are_whole(seconds: float, says: str) -> None:
+    assert span_words(seconds) == says
+
+
+def test_steps_have_gaps_where_nothing_is_known() -> None:
+    stretch = Stretch(start_at=0.0, unit_s=60, values=(1.0, 2.0, None, 4.0))
+    assert stretch.edges() == [[(0, 1), (60, 1), (60, 2), (120, 2)], [(180, 4), (240, 4)]]
+    assert stretch.middles() == [[(30, 1), (90, 2)], [(210, 4)]]
+    assert stretch.within(60, 180).values == (2.0, None)
+    assert stretch.within(500, 900).values == ()
+
+
+def test_chart_of_nothing_says_so() -> None:
+    text = load_chart(empty_model()["series"], now=NOW, width=360, height=240, prefix="x")
+    assert "no minute is closed yet" in text
+    assert "NaN" not in text
+
+
+@given(st.floats(1e-6, 1e9), st.sampled_from((4, 5)))
+def test_ticks_are_few_and_end_above_the_peak(peak: float, count: int) -> None:
+    ticks = rate_ticks(peak, count=count)
+    assert ticks[0] == 0
+    assert ticks[-1] > peak * (1 - 1e-6)
+    assert len(ticks) <= count + 2
+
+
+@given(st.floats(0, 4e9), st.floats(60, 86_400 * 2), st.integers(3, 20))
+def test_time_ticks_lie_within(start_at: float, length: float, most: int) -> None:
+    ticks = time_ticks(start_at, start_at + length, most=most)
+    assert len(ticks) <= most + 1
+    assert all(start_at - 1e-6 <= at <= start_at + length + 1e-6 for at in ticks)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1e6)), max_size=60), st.floats(0, 7200))
+def test_chart_draws_any_series(values: list[float | None], since: float) -> None:
+    series = {
+        **empty_model()["series"], "start_at": NOW - since, "mean_rps": values, "max_rps": values,
+        "capacity_rps": values, "forecast_start_at": NOW, "forecast_max_rps": values,
+    }  # fmt: skip
+    text = load_chart(series, now=NOW, width=360, height=240, prefix="x")
+    assert "nan" not in text
+    assert "inf" not in text
+
+
+def test_fragments_are_json_of_a_modest_size(live_page: LivePage) -> None:
+    html = live_page.fragments(document(busy_model())).html
+    assert len(json.dumps(html)) < 60_000

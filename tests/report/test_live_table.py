@@ -1,0 +1,55 @@
+"""`mark status` in a terminal: fits 100 columns, has no escapes where nobody looks, says what the page says."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from mark.report.live_table import status_table
+from tests.report.live_fakes import busy_model, document, empty_model, interrupted_model
+
+
+def printed(shown: dict[str, Any]) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=100)
+    for part in status_table(shown):
+        console.print(part, highlight=False)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("model", [empty_model(), busy_model(), interrupted_model()])
+def test_fits_100_columns_without_escapes(model: dict[str, Any]) -> None:
+    text = printed(document(model, speed=20.0))
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\x1b" not in text
+
+
+def test_says_what_the_page_says() -> None:
+    text = " ".join(printed(document(interrupted_model(), speed=20.0)).split())
+    for part in (
+        "clock runs 20x", "controller controller-0, 4 s ago", "4 spot instances are being taken away",
+        "MISSES ITS OBJECTIVE", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
+        "41.2 requests/s", "Lambda 3,026", "serving 1.95, overhead 0.41, total 2.36",
+        "launch 1 c5.large:spot: 55.4 requests/s", "note: backend is emulated",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_fleet_has_its_three_views() -> None:
+    row = next(line for line in printed(document(busy_model())).splitlines() if line.startswith("c5.large:spot"))
+    assert row.split()[:6] == ["c5.large:spot", "10", "1", "9", "9", "ready"]
+
+
+def test_markup_in_names_is_text() -> None:
+    model = busy_model("[red]x[/red]")
+    model["notes"] = ["[bold]n[/bold]"]
+    model["fleet"]["planned"] = {"[link=x]y": 1}
+    text = printed(document(model))
+    for part in ("[red]x[/red]", "[bold]n[/bold]", "[link=x]y"):
+        assert part in text
+
+
+def test_a_store_that_is_away_is_said_first() -> None:
+    away = {"service": "mark", "now": 0.0, "speed": 1.0, "models": [], "store": {"reachable": False}}
+    assert printed(away).splitlines()[1].startswith("! The store does not answer")
