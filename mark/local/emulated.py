@@ -34,6 +34,7 @@ LOG = logging.getLogger(__name__)
 SWEEP_S = 1.0
 """Real seconds between looks whether instances and processes agree."""
 BACKLOG = 2048
+STARTING_S = 0.005
 
 
 class EmulatedAws:
@@ -43,6 +44,7 @@ class EmulatedAws:
         self._config = config
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
+        self._serving: asyncio.Task[None]
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = contextlib.AsyncExitStack()
 
@@ -53,11 +55,14 @@ class EmulatedAws:
         host, port = self._socket.getsockname()[:2]
         return f"http://{host}:{port}"
 
-    async def serve(self) -> None:
-        """Start, and run until cancelled; nothing is left behind."""
+    async def serve(self, ready: Callable[[str], None]) -> None:
+        """Start, tell `ready` the endpoint, and run until cancelled; nothing is left behind."""
         await self.start()
         try:
-            await asyncio.gather(*self._tasks)
+            ready(self.url)
+            done, _ = await asyncio.wait([*self._tasks, self._serving], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             await self.stop()
 
@@ -77,15 +82,16 @@ class EmulatedAws:
             front, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False, loop="asyncio"
         )
         self._server = _Server(settings)
-        self._tasks.append(asyncio.create_task(self._server.serve([self._socket])))
+        self._serving = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(STARTING_S)
 
     async def stop(self) -> None:
         """End everything: server, instances, functions."""
         if self._server is not None:
             self._server.should_exit = self._server.force_exit = True
-        for task in self._tasks[:-1] if self._server is not None else self._tasks:
+            await asyncio.wait([self._serving])
+        for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()

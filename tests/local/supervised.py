@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import sys
 from pathlib import Path
 
@@ -10,12 +12,16 @@ from mark.local.emulated import EmulatedAws
 from tests.local.conftest import config_for
 
 
-async def main() -> None:
-    aws = EmulatedAws(config_for(Path(sys.argv[1])))
-    await aws.start()
-    sys.stdout.write(aws.url + "\n")
+def say(url: str) -> None:
+    sys.stdout.write(url + "\n")
     sys.stdout.flush()
-    await asyncio.Event().wait()
+
+
+async def main() -> None:
+    serving = asyncio.ensure_future(EmulatedAws(config_for(Path(sys.argv[1]))).serve(say))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
 
 
 if __name__ == "__main__":

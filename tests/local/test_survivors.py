@@ -64,7 +64,8 @@ def test_a_stop_leaves_nothing(tmp_path: Path) -> None:
     assert gone(started)
 
 
-def test_a_killed_emulator_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])
+def test_an_ended_emulator_leaves_nothing(tmp_path: Path, number: signal.Signals, code: int) -> None:
     command = [sys.executable, "-m", "tests.local.supervised", str(tmp_path / "logs")]
     with subprocess.Popen(command, cwd=HOUSE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
@@ -73,8 +74,8 @@ def test_a_killed_emulator_leaves_nothing(tmp_path: Path) -> None:
         pids = populate(world)
         family = children_of(process.pid)
         assert set(pids) < family
-        process.kill()
-        process.wait()
+        process.send_signal(number)
+        assert process.wait(10) == code
         assert gone(family)
 
 
