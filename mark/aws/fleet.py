@@ -309,7 +309,6 @@ class Ec2Cloud:
         self._each(names, lambda some: self._ec2.stop_instances(InstanceIds=some))
 
     def _start(self, names: Sequence[str]) -> None:
-        self._draining.difference_update(names)
         self._each(names, lambda some: self._ec2.start_instances(InstanceIds=some))
 
     def _each(self, names: Sequence[str], call: Callable[[list[str]], object]) -> None:
