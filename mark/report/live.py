@@ -76,11 +76,12 @@ class _Watch:
 class _Site:
     """The routes' answers."""
 
-    def __init__(self, view: View, *, token: str | None, refresh_s: float) -> None:
+    def __init__(self, view: View, *, token: str | None, refresh_s: float, is_ending: Callable[[], bool]) -> None:
         self._page = LivePage()
         self._watch = _Watch(view, self._page, refresh_s)
         self._gate = Gate(token)
         self._refresh_s = refresh_s
+        self._is_ending = is_ending
         self._streams = 0
 
     def guarded(self, answer: Answer) -> Answer:
@@ -139,7 +140,7 @@ class _Site:
             yield "retry: 1000\n\n"
             sent: Fragments | None = None
             spoke_at = time.monotonic()
-            while True:
+            while not self._is_ending():
                 shown = (await self._watch.latest()).fragments
                 if shape and shown.shape != shape:  # another outline: the page has other places
                     yield "event: reload\ndata: {}\n\n"
@@ -169,12 +170,19 @@ async def _health(_request: Request) -> Response:
     return PlainTextResponse("ok\n", headers=HEADERS)
 
 
-def status_app(view: View, *, token: str | None, refresh_s: float = 1.0) -> Starlette:
+def status_app(
+    view: View,
+    *,
+    token: str | None,
+    refresh_s: float = 1.0,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Starlette:
     """The page at /, its events, /status.json, /metrics and /healthz. `view` gives the live document.
 
-    With a `token` all but /healthz need it, as `Authorization: Bearer` or through the form at /.
+    With a `token` all but /healthz need it, as `Authorization: Bearer` or through the form at /. Streams of
+    events end when `is_ending` says so: a server waits for them.
     """
-    site = _Site(view, token=token, refresh_s=refresh_s)
+    site = _Site(view, token=token, refresh_s=refresh_s, is_ending=is_ending)
     return Starlette(
         routes=[
             Route("/", site.page),

@@ -9,8 +9,8 @@ import uvicorn
 
 from mark.report.live import View, status_app
 
-GRACE_S = 1
-"""Readers of events never leave by themselves: they are cut off this long after the page was told to end."""
+GRACE_S = 2
+"""Whoever still reads this long after the page was told to end is cut off."""
 
 
 def status_server(
@@ -22,8 +22,12 @@ def status_server(
     tls_key: Path | None = None,
 ) -> uvicorn.Server:
     """A server that is not yet running; `serve_status` runs one, tests run it on a thread."""
+
+    def is_ending() -> bool:
+        return server.should_exit
+
     config = uvicorn.Config(
-        status_app(view, token=token, refresh_s=refresh_s),
+        status_app(view, token=token, refresh_s=refresh_s, is_ending=is_ending),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -33,7 +37,8 @@ def status_server(
         ssl_certfile=tls_certificate,
         ssl_keyfile=tls_key,
     )
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    return server
 
 
 def serve_status(

@@ -182,10 +182,12 @@ def test_login_of_an_open_page_leads_back(page: Served) -> None:
     assert "set-cookie" not in answer.headers
 
 
-def test_readers_of_events_are_cut_off_when_the_page_ends() -> None:
+def test_streams_end_with_the_page(caplog: pytest.LogCaptureFixture) -> None:
     with serving(lambda: document(interrupted_model())) as served, served.events() as lines:
         next(data_of(lines))
-        served.stop()  # within its deadline, though the reader stays
+        served.stop()
+        assert list(data_of(lines)) == []
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_too_many_readers_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,76 @@
+"""The status page in a browser: what changes reaches the page, and a service that is gone is said to be."""
+
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from tests.report.live_fakes import busy_model, document, interrupted_model
+from tests.report.live_http import serving
+
+CHROMIUM = shutil.which("chromium", path="/usr/bin")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
+
+
+def browse(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"]
+    return subprocess.Popen(  # noqa: S603 - our own page in a known browser
+        [str(CHROMIUM), *flags, f"--user-data-dir={tmp_path / 'profile'}", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_an_event_changes_a_figure_and_a_lost_service_is_told(tmp_path: Path) -> None:
+    """The browser stays while the stream is open; the page's end lets it write what it then shows."""
+    shown = [document(busy_model())]
+    taken = threading.Semaphore(0)
+
+    def view() -> dict[str, Any]:
+        taken.release()
+        return shown[0]
+
+    with serving(view, refresh_s=0.05) as served:
+        browser = browse(tmp_path, "--dump-dom", "--virtual-time-budget=4000", f"http://127.0.0.1:{served.port}/")
+        try:
+            assert all(taken.acquire(timeout=60) for _ in range(4))  # one is the page's, the others its stream's
+            shown[0] = document({**busy_model(), "usd_per_hour": 7.77}, speed=20.0)
+            assert all(taken.acquire(timeout=60) for _ in range(4))
+            served.stop()
+            out, err = browser.communicate(timeout=60)
+        finally:
+            browser.kill()
+            browser.wait()
+    dom = out.decode()
+    tiles = re.search(r'<div id="m0-tiles">.*?</div>\s*<figure', dom, re.DOTALL)
+    assert tiles
+    assert "7.77" in tiles[0]
+    assert "clock runs 20x" in dom
+    assert re.search(r'<p class="banner bad" id="lost" role="alert">', dom)  # no longer hidden
+    assert "Content Security Policy" not in err.decode()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_browser_shows_the_page(tmp_path: Path, width: int) -> None:
+    shot = tmp_path / "shot.png"
+    with serving(lambda: document(interrupted_model())) as served:
+        browser = browse(
+            tmp_path, f"--screenshot={shot}", f"--window-size={width},1500", f"http://127.0.0.1:{served.port}/"
+        )
+        try:
+            _, err = browser.communicate(timeout=60)
+        finally:
+            browser.kill()
+            browser.wait()
+    assert "Content Security Policy" not in err.decode()
+    pixels = np.round(imread(shot)[:, :, :3] * 255).astype(np.int64)
+    assert pixels.shape[:2] == (1500, width)
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 100
+    inked = [np.ptp(pixels[top : top + 100].reshape(-1, 3), axis=0).max() > 100 for top in range(0, 1500, 100)]
+    assert sum(inked) >= 13
