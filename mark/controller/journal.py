@@ -35,13 +35,14 @@ Line = TypeVar("Line")
 class Checkpoint:
     """Where a controller stood after a tick.
 
-    `fleet` is what it saw there, `first_at` its first tick, `orders` what a crash right then could have lost: the
-    orders of that tick, and launches that had not been seen.
+    `fleet` is what it saw there, `first_at` its first tick and `planned_at` the last one at which it planned,
+    `orders` what a crash right then could have lost: the orders of that tick, and launches that had not been seen.
     """
 
     state: State
     fleet: FleetView
     first_at: float
+    planned_at: float
     orders: tuple[Order, ...]
 
 

@@ -7,6 +7,7 @@ tick and every launch that has not been seen: the cloud does what it has not don
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -23,13 +24,15 @@ class Recovered:
     """Where the controller that wrote a journal stopped.
 
     `units`: the demand it had seen since the journal opened; `fleet`: what it saw last; `first_at`: its first
-    tick, which periods are counted from; `unseen`: orders to submit again, oldest first.
+    tick, which periods are counted from; `planned_at`: the last one at which it planned; `unseen`: orders to
+    submit again, oldest first.
     """
 
     state: State
     fleet: FleetView
     units: tuple[DemandUnit, ...]
     first_at: float
+    planned_at: float
     unseen: tuple[Order, ...]
 
     def history(self, before: Demand, keep: int) -> Demand:
@@ -56,13 +59,23 @@ def recover(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
     fleet = checkpoint.fleet if checkpoint else FleetView()
     unseen = checkpoint.orders if checkpoint else ()
     first_at = checkpoint.first_at if checkpoint else None
+    planned_at = checkpoint.planned_at if checkpoint else -math.inf
     units: list[DemandUnit] = []
     for tick in ticks:
         first_at = tick.seen.now if first_at is None else first_at
         state, fleet = step(state, tick.seen, header.policy).state, tick.seen.fleet
         unseen = still_open(unseen, state, tick.orders)
+        if tick.seen.forecast is not None:
+            planned_at = tick.seen.now
         if tick.seen.demand is not None:
             units.append(tick.seen.demand)
     if first_at is None:
         return None
-    return Recovered(state=state, fleet=fleet, units=tuple(units), first_at=first_at, unseen=unseen)
+    return Recovered(
+        state=state,
+        fleet=fleet,
+        units=tuple(units),
+        first_at=first_at,
+        planned_at=planned_at,
+        unseen=unseen,
+    )

@@ -68,8 +68,8 @@ class Controller:
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._latest: Forecast | None = None
-        self._plan_at = -math.inf
         self._first_at = recovered.first_at if recovered else -math.inf
+        self._planned_at = recovered.planned_at if recovered else -math.inf
         self._open = recovered.unseen if recovered else ()
 
     @property
@@ -89,13 +89,22 @@ class Controller:
 
     @property
     def next_at(self) -> float:
-        """When the next period's tick is due; at once before the first one."""
-        return self._plan_at
+        """When the next plan is due: at the end of the period of the last one, at once before the first one."""
+        if math.isinf(self._planned_at):
+            return -math.inf
+        periods = math.floor((self._planned_at - self._first_at) / self.policy.period_s + PUNCTUAL)
+        return self._first_at + (periods + 1) * self.policy.period_s
 
     @property
     def checkpoint(self) -> Checkpoint:
         """What the header of a journal that follows needs, with `history`; asked after a tick."""
-        return Checkpoint(state=self.state, fleet=self._fleet, first_at=self._first_at, orders=self._open)
+        return Checkpoint(
+            state=self.state,
+            fleet=self._fleet,
+            first_at=self._first_at,
+            planned_at=self._planned_at,
+            orders=self._open,
+        )
 
     def tick(self) -> Decision:
         """Observe, decide, write down, submit; returns what was decided."""
@@ -124,19 +133,16 @@ class Controller:
     def _plan_is_due(self, seen: Observation) -> bool:
         """Once a period, and at once when a launch was refused."""
         refused = any(isinstance(fact, LaunchRefused) for fact in seen.facts)
-        due = seen.now >= self._plan_at
+        due = seen.now >= self.next_at
         if math.isinf(self._first_at):
             self._first_at = seen.now
-        if due:
-            periods = math.floor((seen.now - self._first_at) / self.policy.period_s + PUNCTUAL)
-            self._plan_at = self._first_at + (periods + 1) * self.policy.period_s
         return due or refused
 
     def _with_plan(self, seen: Observation) -> Observation:
         """What was seen, with forecast and plan; what fails becomes a fact and the last plan stays."""
         seen = replace(seen, recent_rps=self._data_plane.recent_rps())
         forecast, failed = self._forecast(seen.now)
-        self._latest = forecast
+        self._latest, self._planned_at = forecast, seen.now
         seen = replace(seen, facts=(*seen.facts, *failed))
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         try:

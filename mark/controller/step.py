@@ -77,14 +77,17 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
 
 
 def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Requested, ...]:
-    """Launches whose instances have not all appeared, been refused, or been waited for too long."""
+    """Launches whose instances have not all appeared, been refused, or been waited for too long.
+
+    A refusal is told again when its launch is submitted again after a crash: it counts once.
+    """
     there = Counter(instance.token for instance in seen.fleet)
     refused = Counter[str]()
     for fact in seen.facts:
         if isinstance(fact, LaunchRefused):
-            refused[fact.token] += fact.count
+            refused[fact.token] = max(refused[fact.token], fact.count)
     known = (
-        replace(item, seen=max(item.seen, there[item.token]), refused=item.refused + refused[item.token])
+        replace(item, seen=max(item.seen, there[item.token]), refused=max(item.refused, refused[item.token]))
         for item in state.requested
         if item.at > seen.now - policy.request_timeout_s
     )

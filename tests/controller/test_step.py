@@ -299,3 +299,14 @@ def test_launches_of_a_tick_carry_its_number() -> None:
     (order,) = made.see(seen(1.0, wanted=plan(small=1)))
     assert isinstance(order, Launch)
     assert order.token == "t2-1"
+
+
+def test_a_refusal_that_is_told_again_counts_once() -> None:
+    """As after a crash: a launch that was refused in part is submitted again, and answered as before."""
+    made = Stepped()
+    (order,) = made.see(seen(0.0, wanted=plan(small=5)))
+    fact = LaunchRefused(token=order.token, offering=SMALL.name, count=2, code="none", at=1.0)
+    for at in (1.0, 2.0):
+        made.see(seen(at, facts=(fact,)))
+        (waited_for,) = made.state.requested
+        assert waited_for.count == 3
