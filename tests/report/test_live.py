@@ -1,12 +1,24 @@
 """The served status page: what each route answers, to whom, and that changes are sent."""
 
+import http.client
 import json
 import re
+import signal
+import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tests.report.live_fakes import busy_model, document, empty_model, interrupted_model
 from tests.report.live_http import Served, serving
@@ -195,3 +207,52 @@ def test_too_many_readers_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> No
     with serving(lambda: document(busy_model())) as served, served.events() as lines:
         next(data_of(lines))
         assert served.ask("/events").status == 503
+
+
+SCRIPT = """
+import socket, sys
+from pathlib import Path
+from mark.report.live_server import serve_status
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+certificate, key = (Path(name) for name in sys.argv[1:3])
+serve_status(lambda: {"service": "s", "now": 0.0, "models": []}, listening, token="t",
+             tls_certificate=certificate, tls_key=key)
+"""
+
+
+def test_serves_over_tls_until_it_is_told_to_end(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)
+    arguments = [sys.executable, "-c", SCRIPT, str(certificate), str(key)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdout
+            port = int(process.stdout.readline())
+            context = ssl.create_default_context(cafile=str(certificate))
+            connection = http.client.HTTPSConnection("localhost", port, timeout=20, context=context)
+            connection.request("POST", "/login", "token=t")
+            answer = connection.getresponse()
+            assert answer.status == 303
+            assert "Secure" in str(answer.getheader("set-cookie")).split("; ")
+            connection.close()
+            process.terminate()
+            assert process.wait(20) == -signal.SIGTERM
+        finally:
+            process.kill()
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for localhost and its key, good for a day."""
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, private.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(private, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return folder / "cert.pem", folder / "key.pem"
