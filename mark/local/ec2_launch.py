@@ -17,6 +17,22 @@ from mark.local.machines import Machines
 
 NO_CAPACITY = "InsufficientInstanceCapacity"
 BY_PRICE = ("lowest-price", "lowestPrice", "price-capacity-optimized", "capacity-optimized")
+OPTIONS = {
+    "AllocationStrategy",
+    "InstanceInterruptionBehavior",
+    "MinTargetCapacity",
+    "SingleAvailabilityZone",
+    "SingleInstanceType",
+}
+OVERRIDES = {
+    "AvailabilityZone",
+    "ImageId",
+    "InstanceType",
+    "MaxPrice",
+    "Priority",
+    "SubnetId",
+    "WeightedCapacity",
+}
 BY_PRIORITY = ("prioritized", "capacity-optimized-prioritized")
 
 
@@ -89,6 +105,9 @@ class Launches:
         self, params: dict[str, Any], market: Market, target: int
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         options = params.get("SpotOptions" if market is Market.SPOT else "OnDemandOptions") or {}
+        _check_known("fleet option", options, OPTIONS)
+        if options.get("InstanceInterruptionBehavior", "terminate") != "terminate":
+            raise not_emulated("spot interruption behaviours other than terminate")
         candidates = self._ordered(params["LaunchTemplateConfigs"], market, options)
         errors, chosen, left = [], [], float(target)
         if options.get("AllocationStrategy") == "diversified" and candidates:
@@ -108,6 +127,8 @@ class Launches:
                 errors.append(_fleet_error(candidate, NO_CAPACITY, _no_capacity(candidate.type_name, spec.zone)))
             left -= count * candidate.weight
             chosen.append((candidate, spec, count))
+            if count and (options.get("SingleInstanceType") or options.get("SingleAvailabilityZone")):
+                break
         if target - left < float(options.get("MinTargetCapacity") or 0):
             return [], errors
         return [self._launched(candidate, spec, count) for candidate, spec, count in chosen if count], errors
@@ -164,6 +185,8 @@ class Launches:
         candidates: list[_Candidate] = []
         for config in configs:
             template = find_template(config["LaunchTemplateSpecification"])
+            for override in config.get("Overrides") or ():
+                _check_known("override", override, OVERRIDES)
             candidates.extend(
                 _Candidate(template=template, override=override, market=market)
                 for override in config.get("Overrides") or [{}]
@@ -211,6 +234,12 @@ def _targets(capacity: dict[str, Any]) -> dict[Market, int]:
         raise ApiError("InvalidParameterValue", "TotalTargetCapacity is less than the sum of its parts")
     targets[Market(capacity.get("DefaultTargetCapacityType") or "on-demand")] += rest
     return {market: target for market, target in targets.items() if target}
+
+
+def _check_known(kind: str, given: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise not_emulated(f"CreateFleet's {kind} {', '.join(unknown)}")
 
 
 def _market(options: dict[str, Any] | None) -> Market:

@@ -158,6 +158,8 @@ def test_what_is_not_emulated_is_refused_by_name(world: World) -> None:
         ec2.request_spot_fleet(SpotFleetRequestConfig={"IamFleetRole": "r", "TargetCapacity": 1})
     with pytest.raises(ClientError, match="CreateFleet of type maintain"):
         fleet(world, made, Type="maintain")
+    with pytest.raises(ClientError, match="fleet option MaxTotalPrice"):
+        fleet(world, made, market="spot", SpotOptions={"MaxTotalPrice": "1"})
     with pytest.raises(ClientError, match="DryRunOperation"):
         fleet(world, made, DryRun=True)
     with pytest.raises(ClientError, match="NotFound"):
