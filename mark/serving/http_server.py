@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import httptools
 
@@ -112,12 +112,14 @@ class HttpServer:
         """Begin to look for slow connections."""
         self._sweeping = asyncio.get_running_loop().call_later(self.limits.sweep_s, self._sweep)
 
-    def close(self) -> None:
-        """Drop all connections."""
+    async def close(self) -> None:
+        """Drop all connections, and wait until the loop has let go of them."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         for connection in tuple(self.connections):
             connection.abort()
+        while self.connections:
+            await asyncio.sleep(0)
 
     def _sweep(self) -> None:
         for connection in tuple(self.connections):
@@ -151,7 +153,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
         self._transport = transport
         self._server.connections.add(self)
         if len(self._server.connections) > self._server.limits.connections:

@@ -90,9 +90,8 @@ class Load:
     ) -> LoadResult:
         """Send a request at each of `due_s`, seconds from now, rising. `progress` gets the share sent, in [0, 1].
 
-        Setting `stop` ends it early; what is in flight is waited for. Misconfigured where nobody listens.
+        Setting `stop` ends it early; what is in flight is waited for.
         """
-        await self._connect_first()
         began = self._loop.time()
         reported = began
         total = len(due_s)
@@ -117,7 +116,8 @@ class Load:
         elif not stop.is_set():
             await asyncio.sleep(seconds)
 
-    async def _connect_first(self) -> None:
+    async def connect(self) -> None:
+        """Open the first connection. Misconfigured where nobody listens."""
         target = self._target
         try:
             connection = await self._new_connection()

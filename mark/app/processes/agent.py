@@ -6,33 +6,106 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 import uvloop
 
 from mark.app.plugins import load_model
-from mark.app.processes.lifeline import begin
 from mark.aws.imds import ENDPOINT, Identity, Imds
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
+from mark.ports import Backend
 from mark.serving.agent import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
 from mark.store.connect import connect_async
 from mark.store.data_plane import AgentStore
+from mark.telemetry.structured_logs import log_json
 
-LOOK_EACH_S = 0.25
-"""Real seconds between two looks for a spot notice, and at the clock."""
+BOOTED_AT = "meta-data/mark/ready-at"
+"""An emulated AWS tells here when the boot is over; on EC2 there is no such path, and loading is all of it."""
+LONGEST_WAIT_S = 0.5
+"""Between two looks at a clock that may change its speed."""
 
 
 def run(environment: Mapping[str, str]) -> int:
     """Be the agent of this instance until it is drained."""
-    endpoint = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT
-    imds = Imds(endpoint)
+    imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
     identity = imds.identity()
-    begin(identity.instance)
+    log_json(identity.instance)
+    booted_at = float(imds.get(BOOTED_AT) or 0.0)
     try:
-        return uvloop.run(_serve(identity, imds))
+        return uvloop.run(_serve(identity, imds, booted_at))
     finally:
         imds.close()
+
+
+async def _serve(identity: Identity, imds: Imds, booted_at: float) -> int:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    link = connect_async(identity.user_data["store_url"])
+    store = AgentStore(link, identity.user_data["service"])
+    served = (await store.spec()).served(identity.tags["mark:model"])
+    offering = served.offering(identity.tags["mark:offering"])
+    clock = _Clock(store)
+    await clock.refresh()
+    backend = make_backend(served.backend, served, offering, load=load_model, now=clock.now, speed=clock.speed)
+    config = AgentConfig(
+        instance=identity.instance, role=Role(identity.tags["mark:role"]), host=identity.host, epoch=time.time_ns()
+    )
+    try:
+        return await serve_agent(
+            config,
+            served=served,
+            offering=offering,
+            link=store,
+            backend=_Booting(backend, clock, booted_at),
+            interruption=lambda: asyncio.to_thread(imds.taken_at),
+            stop=stop,
+            credits_left=lambda: getattr(backend, "credits", None),
+        )
+    finally:
+        await link.aclose()
+
+
+class _Clock:
+    """The service's clock, as it was when it was last asked for."""
+
+    def __init__(self, store: AgentStore) -> None:
+        self._store = store
+        self._anchor = ClockAnchor()
+
+    async def refresh(self) -> None:
+        """Ask the store."""
+        self._anchor = await self._store.clock()
+
+    def now(self) -> float:
+        """Service time."""
+        return self._anchor.service_time(time.time())
+
+    def speed(self) -> float:
+        """How fast it goes."""
+        return self._anchor.speed_at(time.time())
+
+    def wall_until(self, service: float) -> float:
+        """Real seconds until it shows `service`."""
+        return self._anchor.wall_time(service) - time.time()
+
+
+class _Booting:
+    """A backend that has not started before the machine's boot is over."""
+
+    def __init__(self, backend: Backend, clock: _Clock, booted_at: float) -> None:
+        self._backend, self._clock, self._booted_at = backend, clock, booted_at
+        self.infer, self.close = backend.infer, backend.close
+
+    async def start(self) -> None:
+        """Load, then wait for the boot's end."""
+        await self._backend.start()
+        while (left_s := self._clock.wall_until(self._booted_at)) > 0:
+            await asyncio.sleep(min(left_s, LONGEST_WAIT_S))
+            with suppress(RetryLater):
+                await self._clock.refresh()

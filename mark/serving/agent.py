@@ -1,0 +1,265 @@
+"""The agent: the process on each instance that takes requests, batches them, and hands them to the backend.
+
+Its life: start the backend, say so to the store, serve; told to drain it takes nothing new, answers what it has,
+leaves, and ends with exit code 0, on which the machine powers off. A spot notice sets the time after which it is
+gone; until then it serves what ends before. Any other end is a crash, after which it is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from mark.controller.service import ServedModel
+from mark.domain.clock import ClockAnchor
+from mark.domain.errors import MarkError, RetryLater
+from mark.domain.fleet import Role
+from mark.domain.member import Member, MemberState
+from mark.domain.offering import Offering
+from mark.ports import AgentLink, Backend
+from mark.serving.agent_core import AgentCore
+from mark.serving.agent_frames import GatewayConnection
+from mark.serving.agent_http import AgentHttp
+from mark.serving.http_server import HttpServer
+
+log = logging.getLogger("mark.agent")
+
+EXIT_DRAINED = 0
+EXIT_BROKEN = 1
+EXIT_STOPPED = 143
+"""128 + SIGTERM, as shells say it."""
+HEARTBEAT_S = 0.25
+ANNOUNCE_S = 1.0
+FASTEST_S = 0.1
+"""What follows a fast clock is still not asked more often."""
+CLOCK_S = 1.0
+GRACE_S = 0.1
+"""Requests that were on their way when gateways were told of a drain bounce within it."""
+
+Interruption = Callable[[], Awaitable[float | None]]
+"""When a spot notice says that this instance goes away (service time); None without a notice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """Who this agent is and where it listens; port 0 takes a free one. `epoch` counts its starts."""
+
+    instance: str
+    role: Role
+    host: str
+    frame_port: int = 8001
+    http_port: int = 8000
+    epoch: int = 0
+
+
+class Agent:
+    """One agent's state beside its queue: what it announces."""
+
+    def __init__(
+        self, config: AgentConfig, *, served: ServedModel, offering: Offering, link: AgentLink, backend: Backend
+    ) -> None:
+        self.config, self.served, self.offering = config, served, offering
+        self.link, self.backend = link, backend
+        sizes = range(1, offering.batch.max_batch + 1)
+        self.core = AgentCore(
+            backend,
+            profile_s=[offering.profile.latency_s(size) for size in sizes],
+            admission_factor=served.dispatch.admission_factor,
+        )
+        self.state = MemberState.STARTING
+        self.gone_at: float | None = None
+        self.anchor = ClockAnchor()
+        self.draining = asyncio.Event()
+        self.frame_port = config.frame_port
+        self.credits: Callable[[], float | None] = lambda: None
+        self._away = False
+
+    @property
+    def period_s(self) -> float:
+        """A second of service time, in real ones."""
+        speed = self.anchor.speed_at(time.time())
+        return max(FASTEST_S, min(ANNOUNCE_S, ANNOUNCE_S / speed if speed > 0 else ANNOUNCE_S))
+
+    def member(self) -> Member:
+        """What it says of itself."""
+        core, config = self.core, self.config
+        return Member(
+            instance=config.instance,
+            model=self.served.name,
+            offering=self.offering.name,
+            role=config.role,
+            host=config.host,
+            port=self.frame_port,
+            state=self.state,
+            max_batch=core.max_batch,
+            batch_s=core.measured.batch_s,
+            capacity_rps=core.max_batch / core.measured.full_s,
+            gone_at=self.gone_at,
+            credits=self.credits(),
+            epoch=config.epoch,
+        )
+
+    async def announce(self) -> None:
+        """Tell the store, and learn whether to drain."""
+        if await self.link.announce(self.member()) and not self.draining.is_set():
+            log.info("told to drain", extra={"instance": self.config.instance})
+            self.state = MemberState.DRAINING
+            self.core.accepting = False
+            self.core.settle()
+            self.draining.set()
+
+    async def follow_clock(self) -> None:
+        """Learn the service's clock; a notice's time is the loop's by it."""
+        self.anchor = await self.link.clock()
+        self.set_gone_at(self.gone_at)
+
+    async def watch(self, interruption: Interruption) -> None:
+        """Look for a spot notice."""
+        gone_at = await interruption()
+        if gone_at != self.gone_at:
+            log.warning("a spot notice", extra={"instance": self.config.instance, "gone_at": gone_at})
+            self.set_gone_at(gone_at)
+            self.core.settle()
+            await self.announce()
+
+    def set_gone_at(self, gone_at: float | None) -> None:
+        """gone_at: service time."""
+        self.gone_at = gone_at
+        wall_at = math.inf if gone_at is None else self.anchor.wall_time(gone_at)
+        now = time.monotonic() - time.time()
+        moved = wall_at + now
+        if abs(moved - self.core.gone_at) > FASTEST_S or math.isinf(moved):
+            self.core.gone_at = moved
+
+    async def asked(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Ask something of the store or the metadata service; that they are away, or back, is said once."""
+        try:
+            await ask()
+        except RetryLater as error:
+            if not self._away:
+                log.warning("the store is away; going on", extra={"reason": str(error)})
+            self._away = True
+            return
+        self._away = False
+
+    async def repeat(self, ask: Callable[[], Awaitable[None]], period_s: Callable[[], float]) -> None:
+        """Ask again and again."""
+        while True:
+            await self.asked(ask)
+            await asyncio.sleep(period_s())
+
+
+async def serve_agent(  # noqa: PLR0913 it is given every port
+    config: AgentConfig,
+    *,
+    served: ServedModel,
+    offering: Offering,
+    link: AgentLink,
+    backend: Backend,
+    interruption: Interruption,
+    stop: asyncio.Event,
+    credits_left: Callable[[], float | None] = lambda: None,
+    on_bound: Callable[[int, int], None] | None = None,
+) -> int:
+    """Serve until drained, broken or stopped; the exit code. on_bound: told the ports for frames and HTTP."""
+    agent = Agent(config, served=served, offering=offering, link=link, backend=backend)
+    agent.credits = credits_left
+    connections: set[GatewayConnection] = set()
+    loop = asyncio.get_running_loop()
+    http = HttpServer(
+        AgentHttp(
+            agent.core, served, instance=config.instance, is_ready=lambda: agent.state is MemberState.READY
+        ).handle
+    )
+    standby = config.role is Role.STANDBY
+    frames = await loop.create_server(
+        lambda: GatewayConnection(agent.core, standby=standby, connections=connections),
+        config.host,
+        config.frame_port,
+    )
+    web = await loop.create_server(http.connection, config.host, config.http_port)
+    agent.frame_port = frames.sockets[0].getsockname()[1]
+    if on_bound is not None:
+        on_bound(agent.frame_port, web.sockets[0].getsockname()[1])
+    http.start()
+    tasks = [
+        loop.create_task(agent.repeat(agent.follow_clock, lambda: CLOCK_S)),
+        loop.create_task(agent.repeat(agent.announce, lambda: agent.period_s)),
+        loop.create_task(agent.repeat(partial(agent.watch, interruption), lambda: agent.period_s)),
+        loop.create_task(_heartbeat(connections)),
+    ]
+    try:
+        return await _live(agent, connections, tasks, stop)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await agent.core.close()
+        await backend.close()
+        for server in (frames, web):
+            server.close()
+        await http.close()
+        for connection in tuple(connections):
+            connection.abort()
+        while connections:  # the loop lets go of them in its next turns
+            await asyncio.sleep(0)
+
+
+async def _live(
+    agent: Agent, connections: set[GatewayConnection], tasks: list[asyncio.Task[None]], stop: asyncio.Event
+) -> int:
+    """From the backend's start to the exit code."""
+    loop = asyncio.get_running_loop()
+    starting = loop.create_task(agent.backend.start())
+    events = (stop, agent.core.broken, agent.draining)
+    ends = [loop.create_task(event.wait()) for event in events]
+    stopped, broken, drained = ends
+    try:
+        await asyncio.wait([starting, stopped, drained, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            if not agent.draining.is_set():
+                agent.state, agent.core.accepting = MemberState.READY, True
+                agent.core.settle()
+                await agent.asked(agent.announce)
+                await asyncio.wait([*ends, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():  # they never end by themselves: a defect, and its error is to be seen
+                task.result()
+        if stopped.done() or broken.done():
+            return EXIT_BROKEN if broken.done() else EXIT_STOPPED
+        return await _drain(agent, connections, stop)
+    finally:
+        for running in (starting, *ends):
+            running.cancel()
+        await asyncio.gather(starting, *ends, return_exceptions=True)
+
+
+async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asyncio.Event) -> int:
+    """Answer what is here, let what is on its way bounce, and leave."""
+    empty_since = time.monotonic()
+    while time.monotonic() - empty_since < GRACE_S:
+        await asyncio.sleep(GRACE_S / 10)
+        if stop.is_set():
+            return EXIT_STOPPED
+        if not agent.core.is_empty:
+            empty_since = time.monotonic()
+    for connection in tuple(connections):
+        connection.leave()
+    try:
+        await agent.link.leave(agent.config.instance)
+    except MarkError as error:
+        log.warning("could not leave; the store will forget us", extra={"reason": str(error)})
+    return EXIT_DRAINED
+
+
+async def _heartbeat(connections: set[GatewayConnection]) -> None:
+    while True:
+        await asyncio.sleep(HEARTBEAT_S)
+        for connection in tuple(connections):
+            connection.tell()

@@ -1,0 +1,163 @@
+"""The Bouncer's queue: which requests an instance takes, and in which batches it answers them.
+
+One batch runs at a time; whatever has come meanwhile is the next. A request is taken if it is predicted to be
+answered in time by `dispatch/bouncer.py`, from service times as they are measured here; none is taken that would
+end after the instance is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from mark.dispatch.batcher import batch_size
+from mark.dispatch.bouncer import admits, predicted_finish_at
+from mark.dispatch.measured import MeasuredTimes
+from mark.ports import Backend, InferReply, InferRequest
+from mark.protocols.oip import error_reply
+from mark.serving.reckoning import OVERDUE_S
+
+log = logging.getLogger("mark.agent")
+
+FAILURES_IN_A_ROW = 5
+"""So many batches that a backend could not answer: the agent ends, and is started again."""
+
+
+class Client(Protocol):
+    """Who sent a request: a gateway's connection, or a client of the instance itself."""
+
+    def answered(self, job: Job, reply: InferReply) -> None:
+        """The model has answered."""
+        ...
+
+    def settle(self) -> None:
+        """The queue has changed."""
+        ...
+
+
+class Job(NamedTuple):
+    """One request in the queue; times are the loop's clock. `forced`: late anyhow, it is taken all the same."""
+
+    client: Client
+    id: int
+    arrived_at: float
+    deadline_at: float
+    request: InferRequest
+    forced: bool = False
+
+
+class AgentCore:
+    """Queue, batches and admission of one instance. admission_factor: None takes everything."""
+
+    def __init__(self, backend: Backend, *, profile_s: Sequence[float], admission_factor: float | None) -> None:
+        self.measured = MeasuredTimes(profile_s)
+        self.max_batch = len(profile_s)
+        self.waiting: deque[Job] = deque()
+        self.in_service = 0
+        self.free_at = 0.0
+        self.gone_at = math.inf
+        self.accepting = False
+        self.clients: set[Client] = set()
+        self.answered = self.bounced = self.batches = self.failed = 0
+        self.busy_s = 0.0
+        self.broken = asyncio.Event()
+        self._backend = backend
+        self._factor = admission_factor
+        self._failures = 0
+        self._task: asyncio.Task[Sequence[InferReply]] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that was taken is answered."""
+        return not self.waiting and not self.in_service
+
+    def take(self, job: Job, now: float) -> float | None:
+        """Queue it; when it would have been answered where the Bouncer does not admit it.
+
+        A job that was queued is answered after `start` has been called.
+        """
+        measured = self.measured
+        free_at = now + OVERDUE_S if self.in_service and self.free_at <= now else self.free_at
+        finish_at = predicted_finish_at(
+            now, free_at, len(self.waiting), self.max_batch, measured.alone_s, measured.full_s
+        )
+        admitted = (
+            job.forced or self._factor is None or admits(finish_at, job.arrived_at, job.deadline_at, self._factor)
+        )
+        if not admitted or not self.accepting or finish_at > self.gone_at:
+            self.bounced += 1
+            return finish_at
+        self.waiting.append(job)
+        return None
+
+    def withdraw(self, client: Client, id_: int) -> None:
+        """Nobody waits for this answer any more."""
+        kept = [job for job in self.waiting if job.client is not client or job.id != id_]
+        if len(kept) != len(self.waiting):
+            self.waiting = deque(kept)
+
+    def start(self) -> None:
+        """Begin a batch if none runs and something waits."""
+        if self.in_service or not self.waiting:
+            return
+        size = batch_size(len(self.waiting), self.max_batch)
+        batch = [self.waiting.popleft() for _ in range(size)]
+        now = time.monotonic()
+        self.in_service = size
+        self.free_at = now + self.measured.batch_s[size - 1]
+        task = asyncio.get_running_loop().create_task(_infer(self._backend, batch))
+        self._task = task
+        task.add_done_callback(lambda done: self._ended(done, batch, now))
+
+    def settle(self) -> None:
+        """Have all clients look at the queue."""
+        for client in self.clients:
+            client.settle()
+
+    async def close(self) -> None:
+        """End the batch that runs, unanswered."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Sequence[InferReply]], batch: list[Job], began_at: float) -> None:
+        if task.cancelled():
+            return
+        now = time.monotonic()
+        self.in_service = 0
+        self.free_at = now
+        self.batches += 1
+        self.busy_s += now - began_at
+        error = task.exception()
+        if error is None:
+            self._failures = 0
+            self.measured.note(len(batch), now - began_at)
+            replies = task.result()
+        else:
+            replies = self._failed(error, len(batch))
+        for job, reply in zip(batch, replies, strict=True):
+            job.client.answered(job, reply)
+        self.answered += len(batch)
+        self.start()
+        self.settle()
+
+    def _failed(self, error: BaseException, size: int) -> list[InferReply]:
+        """A backend that raises answers nobody; each request gets its 500."""
+        self.failed += size
+        self._failures += 1
+        log.error("the backend failed", exc_info=error, extra={"requests": size})
+        if self._failures >= FAILURES_IN_A_ROW:
+            self.broken.set()
+        return [error_reply(500, "the model failed")] * size
+
+
+async def _infer(backend: Backend, batch: list[Job]) -> Sequence[InferReply]:
+    replies = await backend.infer([job.request for job in batch])
+    if len(replies) != len(batch):
+        raise RuntimeError(f"the backend gave {len(replies)} answers to {len(batch)} requests")
+    return replies

@@ -1,0 +1,176 @@
+"""An agent's end of gateways' connections: requests in, answers out, and how the agent is where that is news."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from typing import cast
+
+from mark.ports import InferReply, InferRequest
+from mark.protocols.frames import (
+    MAX_FRAME_BYTES,
+    VERSION,
+    Bounced,
+    Cancel,
+    Frame,
+    FrameError,
+    FrameParser,
+    Goodbye,
+    Hello,
+    Request,
+    Response,
+    State,
+    encode,
+    encode_response,
+)
+from mark.protocols.oip import error_reply
+from mark.serving.agent_core import AgentCore, Job
+from mark.serving.reckoning import Reckoning
+
+log = logging.getLogger("mark.agent")
+
+NEWS_SHARE = 0.1
+"""An end of the batch in service that is off by more than this share of a batch is worth a frame."""
+MAX_BODY_BYTES = MAX_FRAME_BYTES - 4096
+
+
+@functools.lru_cache(maxsize=256)
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")
+
+
+class GatewayConnection(asyncio.Protocol):
+    """One gateway. `_mirror` is what it reckons; where the truth differs it is told."""
+
+    def __init__(self, core: AgentCore, *, standby: bool, connections: set[GatewayConnection]) -> None:
+        self._core, self._standby = core, standby
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._parser = FrameParser()
+        self._mirror = Reckoning()
+        self._mirror.max_batch = core.max_batch
+        self._told: tuple[object, ...] = ()
+        self._out: list[bytes] = []
+        self._seen = 0
+        self._greeted = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
+        self._transport = transport
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Called by the loop: what this gateway sent is still answered, to nobody."""
+        self._transport = None
+        self._core.clients.discard(self)
+        self._connections.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop. Requests that came together may share a batch: it begins after the last of them."""
+        now = time.monotonic()
+        try:
+            for frame in self._parser.feed(data):
+                if type(frame) is Request:
+                    self._asked(frame, now)
+                else:
+                    self._heard(frame)
+        except FrameError as error:
+            log.warning("a gateway speaks no frames", extra={"reason": str(error)})
+            self.abort()
+        self._core.start()
+        self._core.settle()
+
+    def answered(self, job: Job, reply: InferReply) -> None:
+        """The model has answered."""
+        if len(reply.body) > MAX_BODY_BYTES:
+            reply = error_reply(500, f"the answer has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
+        kind = reply.content_type.encode("latin-1")
+        self._mirror.answered(time.monotonic(), self._core.measured.full_s)
+        self._write(encode_response(Response(job.id, reply.status, kind, reply.header_length, reply.body)))
+
+    def settle(self) -> None:
+        """Say how the agent is, if the gateway cannot know."""
+        core, mirror = self._core, self._mirror
+        off_s = abs(mirror.free_at - core.free_at) if core.in_service else 0.0
+        counts_agree = mirror.waiting == len(core.waiting) and mirror.in_service == core.in_service
+        known = counts_agree and off_s <= NEWS_SHARE * core.measured.full_s
+        if not known or self._told != (core.accepting, core.gone_at):
+            self.tell()
+
+    def tell(self) -> None:
+        """Say how the agent is."""
+        if not self._greeted:
+            return
+        core, mirror, now = self._core, self._mirror, time.monotonic()
+        measured = core.measured
+        waiting = len(core.waiting)
+        state = State(
+            self._seen,
+            core.accepting,
+            self._standby,
+            waiting,
+            core.in_service,
+            max(0.0, core.free_at - now) if core.in_service else 0.0,
+            core.gone_at - now,
+            core.max_batch / measured.full_s,
+            measured.batch_s,
+        )
+        self._write(encode(state))
+        mirror.waiting, mirror.in_service, mirror.free_at = waiting, core.in_service, core.free_at
+        self._told = (core.accepting, core.gone_at)
+
+    def leave(self) -> None:
+        """Say goodbye and close, once everything is written."""
+        self._write(encode(Goodbye()))
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _asked(self, frame: Request, now: float) -> None:
+        core = self._core
+        self._seen += 1
+        self._mirror.sent(now, core.measured.alone_s)
+        request = InferRequest(
+            path=_text(frame.path),
+            content_type=_text(frame.content_type),
+            body=frame.body,
+            header_length=frame.header_length,
+        )
+        arrived_at, deadline_at = now - frame.elapsed_us * 1e-6, now + frame.left_us * 1e-6
+        finish_at = core.take(Job(self, frame.id, arrived_at, deadline_at, request, frame.forced), now)
+        if finish_at is not None:
+            self.tell()  # first: where the request goes now is decided with it
+            self._write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))
+
+    def _heard(self, frame: Frame) -> None:
+        match frame:
+            case Hello(version=version):
+                if version != VERSION:
+                    raise FrameError(f"a gateway speaks version {version}, this agent {VERSION}")
+                self._greeted = True
+                self._core.clients.add(self)
+                self.tell()
+            case Cancel(id=id_):
+                self._core.withdraw(self, id_)
+            case _:
+                raise FrameError(f"a gateway sends no {type(frame).__name__}")
+
+    def _write(self, frame: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        out = self._out
+        self._out = []
+        if out and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))

@@ -1,0 +1,118 @@
+"""An agent's own HTTP port: health for whoever watches instances, metrics, and the model itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import mark
+from mark.controller.service import ServedModel, ServiceSpec
+from mark.ports import InferReply, InferRequest
+from mark.protocols import oip
+from mark.serving.agent_core import AgentCore, Job
+from mark.serving.gateway_routes import Asks, Route, Routes, versions_of
+from mark.serving.http_server import HttpExchange
+from mark.serving.metrics import CONTENT_TYPE, render_metric
+
+_JSON = oip.JSON_TYPE.encode()
+_LENGTH = oip.HEADER_LENGTH.encode()
+
+
+class AgentHttp:
+    """Answers requests of the agent's HTTP port. It is the client of the jobs that come this way."""
+
+    def __init__(
+        self, core: AgentCore, served: ServedModel, *, instance: str, is_ready: Callable[[], bool]
+    ) -> None:
+        self._core, self._served, self._instance = core, served, instance
+        self._routes = Routes(ServiceSpec(name="agent", models=(served,)))
+        self._is_ready = is_ready
+        self._jobs: dict[int, HttpExchange] = {}
+        self._count = 0
+
+    def handle(self, exchange: HttpExchange) -> None:
+        """One request."""
+        route = self._routes.find(exchange.target)
+        if route is None:
+            exchange.refuse(404, f"nothing is served at {exchange.target[:200].decode('latin-1')}")
+        elif route.asks is Asks.INFER:
+            self._infer(exchange, route)
+        elif exchange.method not in (b"GET", b"HEAD"):
+            exchange.refuse(405, "this is asked for with GET")
+        else:
+            self._tell(exchange, route)
+
+    def answered(self, job: Job, reply: InferReply) -> None:
+        """The model has answered."""
+        extra = b"%b: %d\r\n" % (_LENGTH, reply.header_length) if reply.header_length else b""
+        self._jobs.pop(job.id).reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
+
+    def settle(self) -> None:
+        """Those who ask here reckon nothing."""
+
+    def _infer(self, exchange: HttpExchange, route: Route) -> None:
+        headers, now = exchange.headers, time.monotonic()
+        length = headers.get("inference-header-content-length", b"0")
+        if exchange.method != b"POST":
+            exchange.refuse(405, "inference is asked for with POST")
+            return
+        if headers.get("content-encoding", b"identity").lower() != b"identity":
+            exchange.refuse(415, "compressed bodies are not taken; send the body as it is")
+            return
+        if not length.isdigit() or len(length) > 10 or int(length) > len(exchange.body):
+            exchange.refuse(400, "inference-header-content-length does not fit the body")
+            return
+        request = InferRequest(
+            path=route.forward.decode(),
+            content_type=headers.get("content-type", b"").decode("latin-1"),
+            body=exchange.body,
+            header_length=int(length),
+        )
+        self._count += 1
+        job = Job(self, self._count, now, now + self._served.slo.latency_s, request)
+        if self._core.take(job, now) is not None:
+            exchange.refuse(503, "this instance cannot answer in time", b"retry-after: 1\r\n")
+            return
+        self._jobs[job.id] = exchange
+        self._core.start()
+        self._core.settle()
+
+    def _tell(self, exchange: HttpExchange, route: Route) -> None:
+        served = self._served
+        document: dict[str, Any] = {"live": True}
+        match route.asks:
+            case Asks.READY | Asks.MODEL_READY if not self._is_ready():
+                exchange.refuse(503, "not ready")
+                return
+            case Asks.SERVER:
+                document = oip.server_metadata("mark agent", mark.__version__)
+            case Asks.MODEL:
+                document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
+            case Asks.METRICS:
+                exchange.reply(200, CONTENT_TYPE, self._metrics().encode())
+                return
+            case _:
+                pass
+        exchange.reply(200, _JSON, json.dumps(document).encode())
+
+    def _metrics(self) -> str:
+        core = self._core
+        labels = {"model": self._served.name, "instance": self._instance}
+        counters = (
+            ("answered", "Requests answered", core.answered),
+            ("bounced", "Requests that the Bouncer did not admit", core.bounced),
+            ("failed", "Requests that the backend failed to answer", core.failed),
+            ("batches", "Batches", core.batches),
+            ("busy_seconds", "Seconds in which a batch ran", core.busy_s),
+        )
+        gauges = (
+            ("waiting", "Requests that wait", len(core.waiting)),
+            ("in_service", "Requests in the batch that runs", core.in_service),
+            ("alone_seconds", "What a batch of one takes", core.measured.alone_s),
+            ("full_seconds", "What a full batch takes", core.measured.full_s),
+        )
+        parts = [render_metric(f"mark_agent_{n}_total", "counter", t, [(labels, v)]) for n, t, v in counters]
+        parts += [render_metric(f"mark_agent_{n}", "gauge", t, [(labels, v)]) for n, t, v in gauges]
+        return "".join(parts)

@@ -1,0 +1,279 @@
+"""The gateway's process: HTTP in, frames to agents, calls to Lambda; what it saw goes to the store.
+
+A gateway is stateless but for what is in flight, and many run on one port. `serve_gateway` is the way in; a
+request's way is `Gateway.handle` here, `Lane.offer`, `AgentConnection.send`, and back by `Lane.answer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import mark
+from mark.controller.service import ServiceSpec
+from mark.ports import GatewayLink, Overflow
+from mark.protocols import oip
+from mark.serving.gateway_agents import AgentConnections
+from mark.serving.gateway_lane import Lane, RoutingRules
+from mark.serving.gateway_metrics import render_gateway
+from mark.serving.gateway_overflow import LambdaCalls
+from mark.serving.gateway_repeats import Repeats
+from mark.serving.gateway_routes import Asks, Route, Routes, versions_of
+from mark.serving.gateway_store import StoreSync
+from mark.serving.gateway_ticket import Ticket
+from mark.serving.http_server import HttpLimits, HttpServer
+from mark.serving.metrics import CONTENT_TYPE
+
+log = logging.getLogger("mark.gateway")
+
+SWEEP_S = 0.5
+_JSON = oip.JSON_TYPE.encode()
+MAX_ID_BYTES = 128
+MAX_TRACE_BYTES = 127
+MAX_TYPE_BYTES = 255
+COMMON = frozenset({"accept", "authorization", "content-type"})
+"""Headers that change nothing about an inference request."""
+OPEN_TO_ALL = frozenset({Asks.LIVE, Asks.READY})
+"""What load balancers ask without a token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """Where a gateway listens and whom it serves. `name` tells gateways apart in the store and in metrics.
+
+    port: 0 takes a free one. token: what clients must present as `Authorization: Bearer`; None for all comers.
+    """
+
+    name: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = None
+    tls: ssl.SSLContext | None = None
+    limits: HttpLimits = field(default_factory=HttpLimits)
+
+
+class Gateway:
+    """The requests of one process. Made and used in one event loop."""
+
+    def __init__(
+        self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None, rules: RoutingRules
+    ) -> None:
+        self.config, self.spec = config, spec
+        self._routes = Routes(spec)
+        self._repeats = Repeats()
+        self.sync = StoreSync(config.name)
+        self.lanes: dict[str, Lane] = {}
+        for served in spec.models:
+            calls = None
+            if overflow is not None and served.overflow is not None and served.function:
+                calls = LambdaCalls(overflow, served.overflow, served.function, service_now=self.sync.service_now)
+            self.lanes[served.name] = Lane(served, rules=rules, overflow=calls, repeats=self._repeats)
+        self.sync.lanes = self.lanes
+        self.agents = AgentConnections(self.lanes)
+        self.http = HttpServer(self.handle, make=Ticket, limits=config.limits)
+        self._bearer = f"Bearer {config.token}".encode() if config.token is not None else None
+        self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
+        self._count = 0
+
+    def handle(self, ticket: Ticket) -> None:
+        """One request of a client."""
+        route = self._routes.find(ticket.target)
+        ticket.shape = "oip" if route is None else route.shape
+        headers = ticket.headers
+        request_id = headers.get("x-mark-request-id")
+        if request_id is None:
+            self._count += 1
+            ticket.request_id = b"%b%x" % (self._ids, self._count)
+        else:
+            ticket.request_id = request_id[:MAX_ID_BYTES]
+        if self._bearer is not None and not self._is_allowed(headers, route):
+            ticket.fail(401, "a bearer token is required")
+        elif route is None:
+            known = ", ".join(self.lanes)
+            ticket.fail(404, f"nothing is served at {ticket.target[:200].decode('latin-1')}; models: {known}")
+        elif route.asks is Asks.INFER:
+            self._infer(ticket, route)
+        else:
+            self._tell(ticket, route)
+
+    def _is_allowed(self, headers: dict[str, bytes], route: Route | None) -> bool:
+        if hmac.compare_digest(headers.get("authorization", b""), self._bearer or b""):
+            return True
+        return route is not None and route.asks in OPEN_TO_ALL
+
+    def _infer(self, ticket: Ticket, route: Route) -> None:
+        if ticket.method != b"POST":
+            ticket.fail(405, "inference is asked for with POST")
+            return
+        lane = self.lanes[route.model]
+        now = time.monotonic()
+        ticket.arrived_at = now
+        if (wrong := _read(ticket, route, lane)) is not None:
+            ticket.fail(*wrong)
+            return
+        sync = self.sync
+        if now >= sync.window_ends_at:
+            sync.roll_window()
+        if "x-mark-request-id" in ticket.headers and not self._repeats.is_first(ticket, now):
+            lane.tally.repeated += 1
+            return
+        lane.tally.window_count += 1
+        lane.offer(ticket, now)
+
+    def _tell(self, ticket: Ticket, route: Route) -> None:
+        """Health, metadata, metrics."""
+        if ticket.method not in (b"GET", b"HEAD"):
+            ticket.fail(405, "this is asked for with GET")
+            return
+        document: dict[str, Any] = {}
+        ready = True
+        match route.asks:
+            case Asks.READY:
+                ready = all(lane.is_ready for lane in self.lanes.values())
+            case Asks.MODEL_READY:
+                ready = self.lanes[route.model].is_ready
+            case Asks.SERVER:
+                document = oip.server_metadata("mark", mark.__version__)
+            case Asks.MODEL:
+                served = self.spec.served(route.model)
+                document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
+            case Asks.METRICS:
+                ticket.reply(200, CONTENT_TYPE, render_gateway(self).encode())
+                return
+            case _:
+                document = {"live": True}
+        if not ready:
+            ticket.fail(503, "not ready: no instance accepts requests")
+        else:
+            ticket.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
+
+
+def _read(ticket: Ticket, route: Route, lane: Lane) -> tuple[int, str] | None:
+    """Take what the headers say into the ticket; status and text where they are wrong."""
+    headers = ticket.headers
+    ticket.path, ticket.variant, ticket.repeat = route.forward, route.variant, None
+    ticket.content_type = headers.get("content-type", b"")
+    ticket.traceparent = headers.get("traceparent", b"")
+    ticket.header_length = 0
+    ticket.deadline_at = ticket.arrived_at + lane.objective_s
+    if len(ticket.content_type) > MAX_TYPE_BYTES:
+        return 400, f"content-type is longer than {MAX_TYPE_BYTES} bytes"
+    if headers.keys() <= COMMON:
+        return None
+    return _read_rare(ticket, lane) or _read_variant(ticket, lane)
+
+
+def _read_rare(ticket: Ticket, lane: Lane) -> tuple[int, str] | None:
+    headers = ticket.headers
+    encoding = headers.get("content-encoding", b"identity")
+    if encoding.lower() != b"identity":
+        return 415, "compressed bodies are not taken; send the body as it is"
+    if len(ticket.traceparent) > MAX_TRACE_BYTES:
+        ticket.traceparent = b""  # W3C: what cannot be read is as if it were not there
+    if len(headers.get("x-mark-request-id", b"x")) not in range(1, MAX_ID_BYTES + 1):
+        return 400, f"x-mark-request-id must have 1 to {MAX_ID_BYTES} characters"
+    if (length := headers.get("inference-header-content-length")) is not None:
+        if not length.isdigit() or len(length) > 10 or int(length) > len(ticket.body):
+            return 400, "inference-header-content-length does not fit the body"
+        ticket.header_length = int(length)
+    if (deadline := headers.get("x-mark-deadline-ms")) is not None:
+        if not deadline.isdigit() or not 0 < len(deadline) <= 9:
+            return 400, "x-mark-deadline-ms must be a whole number of milliseconds"
+        ticket.deadline_at = ticket.arrived_at + min(lane.objective_s, int(deadline) / 1000)
+    return None
+
+
+def _read_variant(ticket: Ticket, lane: Lane) -> tuple[int, str] | None:
+    headers = ticket.headers
+    asked = headers.get("x-mark-variant") or headers.get("x-amzn-sagemaker-target-variant")
+    if not asked or asked == ticket.variant:
+        return None
+    if ticket.variant:
+        return 400, "path and header ask for different variants"
+    name = asked.decode("latin-1")
+    if name not in lane.served.variants:
+        return 404, f"no variant {name[:80]!r}; known: {', '.join(lane.served.variants) or 'none'}"
+    ticket.variant = asked
+    if ticket.shape == "oip":
+        ticket.path = b"/v2/models/%b/versions/%b/infer" % (lane.name.encode(), asked)
+    return None
+
+
+async def serve_gateway(
+    config: GatewayConfig,
+    *,
+    spec: ServiceSpec,
+    link: GatewayLink,
+    overflow: Overflow | None,
+    stop: asyncio.Event,
+    rules: RoutingRules | None = None,
+    on_bound: Callable[[int], None] | None = None,
+) -> None:
+    """Serve until `stop`. on_bound: called with the port once requests are taken."""
+    gateway = Gateway(config, spec, overflow=overflow, rules=rules or RoutingRules())
+    loop = asyncio.get_running_loop()
+    listening = listen(config.host, config.port)
+    try:
+        following = await gateway.sync.begin(link, gateway.agents, stop)
+        server = await loop.create_server(gateway.http.connection, sock=listening, ssl=config.tls, backlog=4096)
+    except BaseException:
+        listening.close()
+        raise
+    gateway.http.start()
+    sweeping = loop.create_task(_sweep(gateway))
+    if on_bound is not None:
+        on_bound(listening.getsockname()[1])
+    await stop.wait()
+    server.close()
+    await _drain(gateway)
+    for task in (sweeping, *following):
+        task.cancel()
+    await asyncio.gather(sweeping, *following, return_exceptions=True)
+    await gateway.sync.report_last(link)
+    await gateway.http.close()
+    await gateway.agents.close()
+    for lane in gateway.lanes.values():
+        if lane.overflow is not None:
+            await lane.overflow.close()
+    await server.wait_closed()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket that other gateways may share."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.setblocking(False)
+        listening.bind((host, port))
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+async def _sweep(gateway: Gateway) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        gateway.agents.grow_older(SWEEP_S, time.monotonic())
+
+
+async def _drain(gateway: Gateway, within_s: float = 5.0) -> None:
+    """Answer what is in flight; no new connection is taken meanwhile."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        flying = sum(len(agent.in_flight) for agent in gateway.agents.open.values())
+        flying += sum(lane.overflow.in_flight for lane in gateway.lanes.values() if lane.overflow is not None)
+        if not flying:
+            return
+        await asyncio.sleep(0.01)

@@ -1,0 +1,249 @@
+"""A gateway's connections to agents: one each, kept open, with all requests multiplexed on it.
+
+Frames for one agent that arise in one turn of the event loop leave in one write. An agent of which nothing is
+heard for some seconds is taken for lost, as is one whose connection breaks: what it held is dispatched again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from mark.domain.member import Member
+from mark.protocols.frames import (
+    VERSION,
+    Bounced,
+    Cancel,
+    Frame,
+    FrameError,
+    FrameParser,
+    Goodbye,
+    Hello,
+    Request,
+    Response,
+    State,
+    encode,
+    encode_request,
+)
+from mark.serving.gateway_ticket import Ticket
+from mark.serving.gateway_view import AgentView
+
+if TYPE_CHECKING:
+    from mark.serving.gateway_lane import Lane
+
+log = logging.getLogger("mark.gateway")
+SILENCE_S = 5.0
+"""An agent says how it is four times a second."""
+CONNECT_S = 2.0
+BACKOFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class AgentConnection(asyncio.Protocol):
+    """One connection to one agent. `changed` is told when it begins or ends to accept requests."""
+
+    def __init__(self, member: Member, lane: Lane, changed: Callable[[], None]) -> None:
+        self.view = AgentView(member.instance)
+        self.lane = lane
+        self.in_flight: dict[int, Ticket] = {}
+        self.closed = asyncio.Event()
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = FrameParser()
+        self._out: list[bytes] = []
+        self._sent = 0
+        self._quiet_s = 0.0
+        self._heard = False
+
+    @property
+    def is_accepting(self) -> bool:
+        """Whether requests may be sent there."""
+        return self._transport is not None and self.view.accepting
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
+        self._transport = transport
+        transport.write(encode(Hello(VERSION)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop: what was in flight here goes elsewhere."""
+        self._transport = None
+        self.view.accepting = False
+        self._changed()
+        self.closed.set()
+        lost = list(self.in_flight.values())
+        self.in_flight.clear()
+        if lost:
+            fields = {"instance": self.view.instance, "in_flight": len(lost), "reason": str(exc or "closed")}
+            log.warning("an agent was lost with requests in flight", extra=fields)
+        for ticket in lost:
+            self.lane.lost(ticket)
+
+    def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
+        """Send a request there; its answer, or its loss, comes back to the lane."""
+        self._sent = id_ = self._sent + 1
+        self.in_flight[id_] = ticket
+        view = self.view
+        view.sent(now, view.alone_s)
+        if not view.stale:
+            self.lane.view.changed(view)
+        frame = encode_request(
+            Request(
+                id_,
+                int((now - ticket.arrived_at) * 1e6),
+                int((ticket.deadline_at - now) * 1e6),
+                ticket.path,
+                ticket.content_type,
+                ticket.header_length,
+                ticket.request_id,
+                ticket.traceparent,
+                ticket.body,
+                forced,
+            )
+        )
+        self._write(frame)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        self._heard = True
+        try:
+            for frame in self._parser.feed(data):
+                if type(frame) is Response:
+                    self._answered(frame)
+                else:
+                    self._told(frame)
+        except FrameError as error:
+            fields = {"instance": self.view.instance, "reason": str(error)}
+            log.warning("an agent speaks no frames", extra=fields)
+            self.abort()
+
+    def grow_older(self, passed_s: float, now: float) -> None:
+        """Give up requests that nobody answered in time, and an agent that is silent."""
+        self._quiet_s = 0.0 if self._heard else self._quiet_s + passed_s
+        self._heard = False
+        if self._quiet_s > SILENCE_S and self._transport is not None:
+            log.warning("an agent is silent", extra={"instance": self.view.instance, "quiet_s": self._quiet_s})
+            self.abort()
+        give_up_at = now - self.lane.give_up_s
+        overdue = [id_ for id_, ticket in self.in_flight.items() if ticket.arrived_at < give_up_at]
+        for id_ in overdue:
+            self._write(encode(Cancel(id_)))
+            self.lane.expire(self.in_flight.pop(id_))
+
+    def abort(self) -> bool:
+        """Close at once; whether there was anything to close."""
+        if self._transport is None:
+            return False
+        self._transport.abort()
+        return True
+
+    def _answered(self, frame: Response) -> None:
+        ticket = self.in_flight.pop(frame.id, None)
+        now = time.monotonic()
+        view = self.view
+        view.answered(now, view.full_s)
+        if not view.stale:
+            self.lane.view.changed(view)
+        if ticket is not None:
+            self.lane.answer(ticket, frame, "standby" if view.standby else "instance", now)
+
+    def _told(self, frame: Frame) -> None:
+        now = time.monotonic()
+        match frame:
+            case State():
+                accepted = self.view.accepting
+                self.view.told(frame, max(0, self._sent - frame.seen), now)
+                self.lane.view.changed(self.view)
+                if self.view.accepting != accepted:
+                    self._changed()
+            case Bounced(id=id_):
+                ticket = self.in_flight.pop(id_, None)
+                if ticket is not None:
+                    self.lane.bounced(ticket, now)
+            case Goodbye():
+                self.view.accepting = False
+                self._changed()
+            case _:
+                raise FrameError(f"an agent sends no {type(frame).__name__}")
+
+    def _write(self, frame: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        out = self._out
+        self._out = []
+        if self._transport is not None:  # else connection_lost has given the tickets back
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+
+class AgentConnections:
+    """All agents of all lanes, connected while they are members or still answer."""
+
+    def __init__(self, lanes: dict[str, Lane]) -> None:
+        self._lanes = lanes
+        self._members: dict[str, Member] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.open: dict[str, AgentConnection] = {}
+
+    def set_members(self, members: dict[str, Member]) -> None:
+        """These are listed now. One that is no longer listed stays while its connection does."""
+        self._members = members
+        for instance, member in members.items():
+            if instance not in self._tasks and member.model in self._lanes:
+                task = asyncio.get_running_loop().create_task(self._keep_connected(instance))
+                self._tasks[instance] = task
+                task.add_done_callback(functools.partial(self._ended, instance))
+
+    def grow_older(self, passed_s: float, now: float) -> None:
+        """Look for what is overdue."""
+        for connection in tuple(self.open.values()):
+            connection.grow_older(passed_s, now)
+
+    async def close(self) -> None:
+        """Break all connections."""
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        connected = [connection for connection in self.open.values() if connection.abort()]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in connected:
+            await connection.closed.wait()
+
+    async def _keep_connected(self, instance: str) -> None:
+        failures = 0
+        while (member := self._members.get(instance)) is not None:
+            if await self._connected(member):
+                failures = 0
+            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+            failures += 1
+
+    def _ended(self, instance: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[instance]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a connection to an agent failed", exc_info=error, extra={"instance": instance})
+
+    async def _connected(self, member: Member) -> bool:
+        """Connect and stay until the connection ends; False where there was none."""
+        lane = self._lanes[member.model]
+        connection = AgentConnection(member, lane, lambda: self._list_accepting(lane))
+        loop = asyncio.get_running_loop()
+        self.open[member.instance] = connection
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await loop.create_connection(lambda: connection, member.host, member.port)
+            await connection.closed.wait()
+        except (OSError, TimeoutError):
+            return False
+        finally:
+            del self.open[member.instance]
+        return True
+
+    def _list_accepting(self, lane: Lane) -> None:
+        lane.set_agents([found for found in self.open.values() if found.lane is lane and found.is_accepting])

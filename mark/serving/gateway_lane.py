@@ -1,0 +1,188 @@
+"""One model in a gateway: which agent gets a request, and what becomes of it when that one bounces or is lost.
+
+Every ticket that is offered is answered exactly once: by an agent, by Lambda, or with an error. The decisions are
+those of `mark.dispatch`, the same that the simulator takes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mark.controller.service import ServedModel
+from mark.dispatch import routing as rules
+from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
+from mark.dispatch.policy import Bounced, Late, Routing
+from mark.dispatch.routing import NONE
+from mark.protocols.frames import Response
+from mark.serving.gateway_overflow import LambdaCalls
+from mark.serving.gateway_repeats import Answer, Repeats
+from mark.serving.gateway_tally import Server, Tally
+from mark.serving.gateway_ticket import Ticket
+from mark.serving.gateway_view import AgentView, ModelView
+
+log = logging.getLogger("mark.gateway")
+
+BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingRules:
+    """The rules of `mark.dispatch.routing`, as they are or compiled: same arguments, same results."""
+
+    least_finish: Callable[..., int] = rules.least_finish
+    weighted: Callable[..., int] = rules.weighted
+    least_outstanding: Callable[..., int] = rules.least_outstanding
+
+
+class Agent(Protocol):
+    """A connection to an agent, as a lane uses it."""
+
+    view: AgentView
+
+    def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
+        """Send a request there."""
+        ...
+
+
+class Lane:
+    """A model's agents, its calls to Lambda, and its counts."""
+
+    def __init__(
+        self, served: ServedModel, *, rules: RoutingRules, overflow: LambdaCalls | None, repeats: Repeats
+    ) -> None:
+        self.served = served
+        self.name = served.name
+        self.objective_s = served.slo.latency_s
+        self.tally = Tally()
+        self.view = ModelView()
+        self.overflow = overflow
+        self._agents: list[Agent] = []
+        self._policy = served.dispatch
+        self._rules = rules
+        self._repeats = repeats
+        self._only: Agent | None = None
+
+    def set_agents(self, agents: list[Agent]) -> None:
+        """These agents accept requests from now on."""
+        self._agents = sorted(agents, key=lambda agent: agent.view.instance)
+        self.view.set_agents(agent.view for agent in agents)
+        self._only = self._agents[0] if len(self._agents) == 1 else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request would be served by anyone."""
+        return bool(self._agents) or self._lambda_open(0)
+
+    @property
+    def agent_count(self) -> int:
+        """Agents that accept."""
+        return len(self._agents)
+
+    def offer(self, ticket: Ticket, now: float) -> None:
+        """Route a request that has come."""
+        only = self._only
+        if only is not None and only.view.gone_at == math.inf:
+            only.send(ticket, now, forced=False)
+            return
+        agent = self._route(now)
+        if agent is None:
+            self.bounced(ticket, now)
+        else:
+            agent.send(ticket, now, forced=False)
+
+    def bounced(self, ticket: Ticket, now: float, *, lambda_refused: bool = False) -> None:
+        """No agent admitted it: Lambda, the instance that finishes first, or nobody."""
+        agent, instance_at = self._first_to_finish(now)
+        calls, policy = self.overflow, self._policy
+        lambda_open = not lambda_refused and self._lambda_open(len(ticket.body))
+        choice = after_bounce(
+            lambda_open,
+            policy.bounced is Bounced.LAMBDA,
+            policy.late is Late.SHED,
+            calls.finish_at(now) if calls is not None and lambda_open else math.inf,
+            instance_at,
+            ticket.arrived_at,
+            ticket.deadline_at,
+            policy.give_up_s,
+        )
+        if choice == TO_LAMBDA and calls is not None:
+            calls.call(self, ticket)
+        elif choice == TO_INSTANCE and agent is not None:
+            agent.send(ticket, now, forced=True)
+        else:
+            self.tally.shed += 1
+            self.fail(ticket, 503, "nobody can answer this in time; come again")
+
+    def lost(self, ticket: Ticket) -> None:
+        """The agent that had it is gone: another one, or Lambda, while the model and the time allow it."""
+        now = time.monotonic()
+        if not self.served.model.redispatch:
+            self.tally.failed += 1
+            self.fail(ticket, 502, "the instance was lost, and the model forbids to run a request again")
+        elif now - ticket.arrived_at > self._policy.give_up_s:
+            self.expire(ticket)
+        else:
+            self.tally.redispatched += 1
+            if now > ticket.deadline_at:
+                self.bounced(ticket, now)
+            else:
+                self.offer(ticket, now)
+
+    def expire(self, ticket: Ticket) -> None:
+        """Nobody answered until the service's own time-out."""
+        self.tally.failed += 1
+        self.fail(ticket, 504, f"not answered within {self._policy.give_up_s:g} s")
+
+    @property
+    def give_up_s(self) -> float:
+        """The service's own time-out."""
+        return self._policy.give_up_s
+
+    def answer(self, ticket: Ticket, response: Response, by: Server, now: float) -> None:
+        """A model has answered."""
+        if response.status >= 500:
+            self.tally.failed += 1
+        else:
+            self.tally.answered(by, now - ticket.arrived_at, self.objective_s)
+        ticket.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
+        if ticket.repeat is not None:
+            answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])
+            self._repeats.answered(ticket.repeat, answer)
+
+    def fail(self, ticket: Ticket, status: int, text: str) -> None:
+        """Answer without a model's answer."""
+        ticket.fail(status, text)
+        if ticket.repeat is not None:
+            self._repeats.failed(ticket.repeat, status, text)
+
+    def _route(self, now: float) -> Agent | None:
+        view: Any = self.view
+        if not self._agents:
+            return None
+        if self._policy.routing is Routing.LEAST_FINISH:
+            row = self._rules.least_finish(now, view.rows, view.servers)
+        elif self._policy.routing is Routing.WEIGHTED:
+            row = self._rules.weighted(view.rows, view.servers)
+        else:
+            row = self._rules.least_outstanding(view.rows, view.servers)
+        if row == NONE:
+            return None
+        agent = self._agents[row]
+        return agent if agent.view.finish_at(now) <= agent.view.gone_at else None
+
+    def _first_to_finish(self, now: float) -> tuple[Agent | None, float]:
+        if not self._agents:
+            return None, math.inf
+        row = self._rules.least_finish(now, self.view.rows, self.view.servers)
+        if row == NONE:
+            return None, math.inf
+        return self._agents[row], self._agents[row].view.finish_at(now)
+
+    def _lambda_open(self, body_bytes: int) -> bool:
+        calls = self.overflow
+        return calls is not None and self._policy.bounced is not Bounced.NOWHERE and calls.takes(body_bytes)

@@ -1,0 +1,106 @@
+"""A model's calls to Lambda from a gateway: the cap on how many, and how many environments should be warm.
+
+A call is the one place on a request's way that has a task of its own: it takes milliseconds of somebody else's
+time, and there are at most as many as the cap allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, note_in_flight
+from mark.domain.errors import MarkError, RetryLater
+from mark.domain.offering import LambdaOffering
+from mark.ports import Overflow
+from mark.protocols.frames import Response
+from mark.serving.gateway_ticket import Ticket
+
+if TYPE_CHECKING:
+    from mark.serving.gateway_lane import Lane
+
+log = logging.getLogger("mark.gateway")
+BASE64 = 4 / 3
+ENVELOPE_BYTES = 4096
+"""Room for the payload's own fields."""
+
+
+class LambdaCalls:
+    """Calls of one function. `service_now` is the service's clock, which environments' idle lives follow."""
+
+    def __init__(
+        self, overflow: Overflow, offering: LambdaOffering, function: str, *, service_now: Callable[[], float]
+    ) -> None:
+        self._overflow, self._offering, self._function = overflow, offering, function
+        self._service_now = service_now
+        self._belief = np.zeros((2, BUCKETS), dtype=np.int64)
+        self._most_bytes = (offering.payload_mib * 2**20 - ENVELOPE_BYTES) / BASE64
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.in_flight = 0
+
+    @property
+    def warm(self) -> int:
+        """Environments believed warm now."""
+        return int(believed_warm(self._belief, self._service_now()))
+
+    def takes(self, body_bytes: int) -> bool:
+        """Whether one more call is allowed, with a body of that size."""
+        return self.in_flight < self._offering.concurrency and body_bytes <= self._most_bytes
+
+    def finish_at(self, now: float) -> float:
+        """When a call made now is predicted to answer."""
+        return lambda_finish_at(
+            now, self.in_flight, self.warm, self._offering.latency_s, self._offering.cold_start_s
+        )
+
+    def call(self, lane: Lane, ticket: Ticket) -> None:
+        """Have Lambda answer the ticket; where it refuses, the lane decides again without it."""
+        self.in_flight += 1
+        note_in_flight(self._belief, self._service_now(), self.in_flight)
+        task = asyncio.get_running_loop().create_task(self._call(lane, ticket))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._done(done, lane, ticket))
+
+    async def close(self) -> None:
+        """End what is under way; those tickets' clients are gone with the gateway."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _call(self, lane: Lane, ticket: Ticket) -> None:
+        left_s = max(0.001, ticket.arrived_at + lane.give_up_s - time.monotonic())
+        try:
+            answered = await self._overflow.invoke(self._function, ticket.request(), left_s)
+        except MarkError as error:
+            self.in_flight -= 1
+            if not isinstance(error, RetryLater):
+                log.warning("Lambda refused for good", extra={"function": self._function, "reason": str(error)})
+            now = time.monotonic()
+            if now - ticket.arrived_at >= lane.give_up_s:
+                lane.expire(ticket)
+            else:
+                lane.bounced(ticket, now, lambda_refused=True)
+            return
+        self.in_flight -= 1
+        tally, reply = lane.tally, answered.reply
+        tally.invocations += 1
+        tally.cold += answered.cold
+        tally.gib_s += answered.gib_s
+        response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
+        lane.answer(ticket, response, "lambda", time.monotonic())
+
+    def _done(self, task: asyncio.Task[None], lane: Lane, ticket: Ticket) -> None:
+        """A defect in the adapter must not leave a request without its answer."""
+        self._tasks.discard(task)
+        if task.cancelled():
+            self.in_flight -= 1
+        elif (error := task.exception()) is not None:
+            self.in_flight -= 1
+            log.error("a call to Lambda failed", exc_info=error)
+            lane.tally.failed += 1
+            lane.fail(ticket, 502, "Lambda could not be called")

@@ -1,0 +1,85 @@
+"""Which path asks for what: Open Inference Protocol v2, SageMaker's runtime, and Prometheus.
+
+Every path that needs no decoding is looked up in one dictionary; a query string is ignored, percent signs are
+decoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from mark.controller.service import ServedModel, ServiceSpec
+
+
+class Asks(Enum):
+    """What a path asks for."""
+
+    INFER = "infer"
+    LIVE = "live"
+    READY = "ready"
+    MODEL_READY = "model ready"
+    SERVER = "server"
+    MODEL = "model"
+    METRICS = "metrics"
+
+
+class Route(NamedTuple):
+    """A path's meaning. `forward` is the path that the model's server is asked; `shape` is oip or sagemaker."""
+
+    asks: Asks
+    model: str = ""
+    forward: bytes = b""
+    shape: str = "oip"
+    variant: bytes = b""
+
+
+class Routes:
+    """The paths of a service."""
+
+    def __init__(self, spec: ServiceSpec) -> None:
+        self._known: dict[bytes, Route] = {
+            b"/v2/health/live": Route(Asks.LIVE),
+            b"/v2/health/ready": Route(Asks.READY),
+            b"/ping": Route(Asks.READY),
+            b"/v2": Route(Asks.SERVER),
+            b"/v2/": Route(Asks.SERVER),
+            b"/metrics": Route(Asks.METRICS),
+        }
+        for served in spec.models:
+            self._add_model(served)
+        if len(spec.models) == 1:
+            only = spec.models[0].name
+            self._known[b"/invocations"] = Route(Asks.INFER, only, b"/invocations", "sagemaker")
+
+    def find(self, target: bytes) -> Route | None:
+        """What a request's target asks for; None where nothing is there."""
+        known = self._known.get(target)
+        if known is None:
+            path = target.partition(b"?")[0]
+            known = self._known.get(unquote_to_bytes(path) if b"%" in path else path)
+        return known
+
+    def _add_model(self, served: ServedModel) -> None:
+        name = served.name.encode()
+        infer = b"/v2/models/%b/infer" % name
+        self._add_paths(b"/v2/models/%b" % name, served.name, infer, b"")
+        for version in versions_of(served):
+            segment = version.encode()
+            variant = segment if served.variants else b""
+            forward = b"/v2/models/%b/versions/%b/infer" % (name, segment) if variant else infer
+            self._add_paths(b"/v2/models/%b/versions/%b" % (name, segment), served.name, forward, variant)
+        endpoint = b"/endpoints/%b/invocations" % name
+        self._known[endpoint] = Route(Asks.INFER, served.name, b"/invocations", "sagemaker")
+
+    def _add_paths(self, base: bytes, model: str, forward: bytes, variant: bytes) -> None:
+        self._known[base] = Route(Asks.MODEL, model, variant=variant)
+        self._known[base + b"/ready"] = Route(Asks.MODEL_READY, model, variant=variant)
+        self._known[base + b"/infer"] = Route(Asks.INFER, model, forward, variant=variant)
+
+
+def versions_of(served: ServedModel) -> Sequence[str]:
+    """A model's versions: its variants, or the one."""
+    return served.variants or ("1",)

@@ -1,0 +1,150 @@
+"""What a gateway asks of the store and tells it, beside the requests' way: members, the clock, reports.
+
+Where the store is away the gateway goes on with what it knew; a report that may or may not have arrived is sent
+again under its number, and what happened since goes into the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from mark.domain.clock import ClockAnchor
+from mark.domain.demand import WINDOW_S
+from mark.domain.errors import RetryLater
+from mark.domain.member import MemberState
+from mark.domain.traffic import GatewayReport
+from mark.ports import GatewayLink
+from mark.serving.gateway_agents import AgentConnections
+
+if TYPE_CHECKING:
+    from mark.serving.gateway_lane import Lane
+
+log = logging.getLogger("mark.gateway")
+
+MEMBERS_S = 0.05
+CLOCK_S = 0.1
+REPORT_S = 0.25
+AWAY_S = 0.5
+"""How often a store that is away is asked again."""
+
+
+class StoreSync:
+    """One gateway's view of the service's clock, and its reports."""
+
+    def __init__(self, gateway: str) -> None:
+        self.lanes: dict[str, Lane] = {}
+        self.window_ends_at = 0.0
+        self._gateway = gateway
+        self._anchor = ClockAnchor()
+        self._window: int | None = None
+        self._sequence = 0
+        self._unsent: GatewayReport | None = None
+        self._away = False
+
+    def service_now(self) -> float:
+        """What the service's clock shows."""
+        return self._anchor.service_time(time.time())
+
+    def roll_window(self) -> None:
+        """Close the window of arrivals and open the one that runs now. `window_ends_at`: the loop's clock."""
+        if self._window is not None:
+            for lane in self.lanes.values():
+                lane.tally.close_window(self._window)
+        wall = time.time()
+        self._window = int(self._anchor.service_time(wall) // WINDOW_S)
+        ends_at = self._anchor.wall_time((self._window + 1) * WINDOW_S)
+        self.window_ends_at = math.inf if math.isinf(ends_at) else time.monotonic() + ends_at - wall
+
+    async def begin(
+        self, link: GatewayLink, agents: AgentConnections, stop: asyncio.Event
+    ) -> tuple[asyncio.Task[None], ...]:
+        """Learn the clock, then follow members and clock, and report; the tasks to cancel in the end."""
+        while not stop.is_set() and not await self._asked(lambda: self._follow_clock(link)):
+            await asyncio.sleep(AWAY_S)
+        follow = _MembersFollower(link, agents)
+        await self._asked(follow.look)
+        loop = asyncio.get_running_loop()
+        return (
+            loop.create_task(self._repeat(follow.look, lambda: MEMBERS_S)),
+            loop.create_task(self._repeat(lambda: self._follow_clock(link), lambda: CLOCK_S)),
+            loop.create_task(self._repeat(lambda: self._report(link), self._until_report_s)),
+        )
+
+    async def report_last(self, link: GatewayLink) -> None:
+        """What has not been reported, before the gateway ends."""
+        await self._asked(lambda: self._report(link))
+
+    async def _repeat(self, ask: Callable[[], Awaitable[None]], pause_s: Callable[[], float]) -> None:
+        while True:
+            await asyncio.sleep(pause_s() if await self._asked(ask) else AWAY_S)
+
+    async def _asked(self, ask: Callable[[], Awaitable[None]]) -> bool:
+        """Ask; whether the store answered. That it is away, or back, is said once."""
+        try:
+            await ask()
+        except RetryLater as error:
+            if not self._away:
+                log.warning("the store is away; going on with the last view", extra={"reason": str(error)})
+            self._away = True
+            return False
+        if self._away:
+            log.info("the store is back")
+        self._away = False
+        return True
+
+    async def _follow_clock(self, link: GatewayLink) -> None:
+        anchor = await link.clock()
+        if anchor != self._anchor or self._window is None:
+            if self._window is not None:
+                self.roll_window()
+            self._anchor = anchor
+            self.roll_window()
+
+    async def _report(self, link: GatewayLink) -> None:
+        if self._unsent is not None:
+            await link.report(self._unsent)
+            self._unsent = None
+        self._unsent = self._next_report()
+        if self._unsent is not None:
+            await link.report(self._unsent)
+            self._unsent = None
+
+    def _next_report(self) -> GatewayReport | None:
+        self.roll_window()
+        models = []
+        for lane in self.lanes.values():
+            calls = lane.overflow
+            in_flight, warm = (calls.in_flight, calls.warm) if calls is not None else (0, 0)
+            traffic = lane.tally.traffic(lane.name, in_flight=in_flight, warm=warm)
+            if traffic is not None:
+                models.append(traffic)
+        if not models:
+            return None
+        self._sequence += 1
+        return GatewayReport(gateway=self._gateway, sequence=self._sequence, models=tuple(models))
+
+    def _until_report_s(self) -> float:
+        """At the end of each window, and now and then before."""
+        return max(0.005, min(REPORT_S, self.window_ends_at - time.monotonic() + 0.001))
+
+
+class _MembersFollower:
+    """Asks for the members when their version has changed."""
+
+    def __init__(self, link: GatewayLink, agents: AgentConnections) -> None:
+        self._link, self._agents = link, agents
+        self._version: int | None = None
+
+    async def look(self) -> None:
+        version = await self._link.members_version()
+        if version == self._version:
+            return
+        members = await self._link.members()
+        self._version = version
+        here = {m.instance: m for m in members if m.state is not MemberState.STARTING}
+        self._agents.set_members(here)

@@ -1,0 +1,70 @@
+"""One inference request in a gateway, from its arrival to its one answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mark.ports import InferRequest
+from mark.protocols import sagemaker
+from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_body
+from mark.serving.http_server import HttpExchange
+
+if TYPE_CHECKING:
+    from mark.serving.gateway_repeats import Repeat
+
+_JSON = JSON_TYPE.encode()
+_HEADER_LENGTH = HEADER_LENGTH.encode()
+
+
+class Ticket(HttpExchange):
+    """A client's request. `path` is what the model's server is asked; times are the loop's clock.
+
+    `shape` says whose errors the client reads, `variant` the model's variant that it asked for.
+    """
+
+    __slots__ = (
+        "arrived_at", "content_type", "deadline_at", "header_length", "path", "repeat", "request_id", "shape",
+        "traceparent", "variant",
+    )  # fmt: skip
+
+    arrived_at: float
+    deadline_at: float
+    path: bytes
+    content_type: bytes
+    header_length: int
+    request_id: bytes
+    traceparent: bytes
+    shape: str
+    variant: bytes
+    repeat: Repeat | None
+
+    def request(self) -> InferRequest:
+        """The request as Lambda is given it."""
+        return InferRequest(
+            path=self.path.decode(),
+            content_type=self.content_type.decode("latin-1"),
+            body=self.body,
+            header_length=self.header_length,
+        )
+
+    def answer(self, status: int, content_type: bytes, header_length: int, body: bytes, by: bytes) -> None:
+        """Send a model's answer on. by: instance, standby or lambda."""
+        extra = b"x-mark-served-by: %b\r\nx-mark-request-id: %b\r\n" % (by, self.request_id)
+        if header_length:
+            extra += b"%b: %d\r\n" % (_HEADER_LENGTH, header_length)
+        if self.shape == "sagemaker":
+            extra += b"x-amzn-invoked-production-variant: %b\r\n" % (self.variant or b"AllTraffic")
+            if status >= 400:
+                extra += b"x-amzn-errortype: %b\r\n" % sagemaker.error_name(status).encode()
+        self.reply(status, content_type, body, extra)
+
+    def fail(self, status: int, text: str) -> None:
+        """Answer that there is no model's answer; 503 says when to come again."""
+        extra = b"x-mark-request-id: %b\r\n" % self.request_id
+        if status == 503:
+            extra += b"retry-after: 1\r\n"
+        if self.shape == "sagemaker":
+            extra += b"x-amzn-errortype: %b\r\n" % sagemaker.error_name(status).encode()
+            self.reply(status, _JSON, sagemaker.error_body(text), extra)
+        else:
+            self.reply(status, _JSON, error_body(text), extra)
