@@ -68,8 +68,8 @@ class CompiledRouting(NamedTuple):
 def compiled_routing(cache_dir: Path) -> CompiledRouting:
     """The routing rules as machine code, ready for both kinds of `servers` when this returns.
 
-    A call takes less than a microsecond with a plain structured array, which numba recognises at once, and some 3 with
-    a record array; the plain rules take 10 for each server. Compiled on first use (some 3 s) and cached.
+    A call takes less than a microsecond with a plain structured array, which numba recognises at once, and some 3
+    with a record array; the plain rules take 10 for each server. Compiled on first use (some 3 s) and cached.
     """
     for function in _functions(bouncer):
         register_jitable(**_OPTIONS)(function)
