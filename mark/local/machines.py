@@ -112,7 +112,7 @@ class Machines:
         """A new instance: pending, or running and booted where the world is prewarmed."""
         now = self._clock.now()
         machine = Machine(
-            id=f"i-{secrets.token_hex(8)[:-1]}{len(self._machines) % 16:x}",
+            id=f"i-{secrets.token_hex(9)[:17]}",
             spec=spec,
             address=self._addresses.take(),
             launched_at=now,
