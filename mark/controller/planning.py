@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from mark.controller.paces import with_paces
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State
 from mark.controller.step import learn, running_counts
@@ -57,6 +58,7 @@ def plan_request(
 ) -> PlanRequest:
     """What the planner is asked at a tick that saw `seen` (still without forecast and plan)."""
     known = learn(state, seen, policy)
+    policy = with_paces(policy, known.paces)
     running = running_counts(known, seen.fleet)
     refused = {name for name, _ in known.unavailable}
     return PlanRequest(

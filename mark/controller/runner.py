@@ -7,11 +7,13 @@ sets the clock and calls `tick` at each period and whenever something happened.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
 from mark.controller.journal import Checkpoint
+from mark.controller.paces import Paces
 from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered, still_open
@@ -40,6 +42,7 @@ class Journal(Protocol):
 class Controller:
     """The controller of one model. `fallback` answers for a forecaster that fails.
 
+    `measure`, where there is one, says before each plan how fast the offerings were measured to be.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
     """
@@ -56,6 +59,7 @@ class Controller:
         journal: Journal,
         history: Demand,
         recovered: Recovered | None = None,
+        measure: Callable[[], Paces] | None = None,
     ) -> None:
         self.policy = policy
         self.state = recovered.state if recovered else State()
@@ -65,6 +69,7 @@ class Controller:
         self._forecaster = forecaster
         self._fallback = fallback
         self._journal = journal
+        self._measure = measure
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._latest: Forecast | None = None
@@ -140,7 +145,8 @@ class Controller:
 
     def _with_plan(self, seen: Observation) -> Observation:
         """What was seen, with forecast and plan; what fails becomes a fact and the last plan stays."""
-        seen = replace(seen, recent_rps=self._data_plane.recent_rps())
+        paces = self._measure() if self._measure else None
+        seen = replace(seen, recent_rps=self._data_plane.recent_rps(), paces=paces)
         forecast, failed = self._forecast(seen.now)
         self._latest, self._planned_at = forecast, seen.now
         seen = replace(seen, facts=(*seen.facts, *failed))

@@ -67,13 +67,15 @@ class State:
     woke_at: float = float("-inf")
     ready_history: tuple[int, ...] = ()
     last_unit: DemandUnit | None = None
+    paces: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """All that one tick saw. `forecast` and `plan` are None at a tick between two plans.
 
-    recent_rps: the last twelve 5 s windows, oldest first, where the planner looks at them.
+    recent_rps: the last twelve 5 s windows, oldest first, where the planner looks at them; paces: measured service
+    times, told with each plan (`paces.py`).
     """
 
     now: float
@@ -85,6 +87,7 @@ class Observation:
     slo: SloWindow | None = None
     lambda_warm: int = 0
     recent_rps: tuple[float, ...] = ()
+    paces: tuple[tuple[str, float], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+from mark.controller.paces import told_paces, with_paces
 from mark.controller.policy import ControllerPolicy
 from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, short_rps
@@ -26,6 +27,7 @@ READY_UNITS = 15
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
     state = learn(state, seen, policy)
+    policy = with_paces(policy, state.paces)
     tokens = Tokens(state.tick)
     state, watched = watch(state, seen, policy, tokens)
     if state.plan is None:
@@ -37,7 +39,8 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     state, standbys = keep_standbys(state, seen, policy, tokens, left=left)
     warm = _warm_ups(state, seen, policy, tokens)
     orders = (*watched, *launches, *drains, *standbys, *warm)
-    return Decision(state=_remember(state, seen, orders), orders=orders, notes=(*notes, *kept))
+    told = told_paces(state.paces) if seen.plan is not None else ()
+    return Decision(state=_remember(state, seen, orders), orders=orders, notes=(*notes, *kept, *told))
 
 
 def running_counts(state: State, fleet: FleetView) -> Counts:
@@ -64,6 +67,7 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
         requested=_still_requested(state, seen, policy),
         unavailable=tuple(sorted(unavailable.items())),
         extras=tuple(extra for extra in state.extras if extra.until > seen.now),
+        paces=state.paces if seen.paces is None else seen.paces,
     )
     if seen.demand is not None:
         ready = sum(1 for i in seen.fleet if i.role is Role.SERVING and i.state is InstanceState.READY)
