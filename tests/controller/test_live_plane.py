@@ -1,0 +1,66 @@
+"""What gateways counted, as units and as the SLO monitor's windows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.controller.live_plane import MonitorState, advance_monitor, live_unit, totals_of, unit_windows, window_of
+from mark.controller.policy import MonitorPolicy
+from mark.domain.traffic import ModelTraffic
+
+MONITOR = MonitorPolicy(offering="T", requests=100, seconds=60.0)
+OPENED = MonitorState(opened_at=0.0, finished=0, missed=0)
+
+
+def traffic(in_time: int, late: int = 0, shed: int = 0, failed: int = 0) -> ModelTraffic:
+    return ModelTraffic(model="m", instance=in_time + late, late=late, shed=shed, failed=failed)
+
+
+def test_what_was_late_shed_or_failed_missed_the_objective() -> None:
+    assert totals_of(traffic(90, late=5, shed=3, failed=2)) == (100, 10)
+
+
+@given(minute=st.integers(0, 10**7))
+def test_the_windows_of_a_unit_are_twelve_and_those_of_two_units_meet(minute: int) -> None:
+    first, last = unit_windows(60.0 * minute)
+    assert last - first == 11
+    assert window_of(60.0 * minute) == first
+    assert window_of(60.0 * minute + 59.999) == last
+    assert unit_windows(60.0 * (minute + 1))[0] == last + 1
+
+
+def test_a_fast_clock_collects_fewer_requests_at_the_same_rate() -> None:
+    plain, fast = live_unit(60.0, [200] * 11 + [300], 1.0), live_unit(60.0, [10] * 11 + [15], 20.0)
+    assert fast == plain
+    assert plain.max_rps == 60.0
+    assert plain.mean_rps == pytest.approx(2500 / 60)
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.floats(0.1, 30.0), st.integers(0, 80), st.integers(0, 40)), min_size=1, max_size=40
+    )
+)
+def test_each_request_is_in_one_window_and_windows_close_when_they_are_full(
+    steps: list[tuple[float, int, int]],
+) -> None:
+    state, now = OPENED, 0.0
+    answered = late = 0
+    windows = []
+    for after_s, more, more_late in steps:
+        now, answered, late = now + after_s, answered + more, late + min(more, more_late)
+        before = state
+        state, window = advance_monitor(state, traffic(answered - late, late=late), now, MONITOR)
+        if window is None:
+            held = answered - before.finished
+            assert held < MONITOR.requests
+            assert held == 0 or now - before.opened_at < MONITOR.seconds
+            continue
+        assert window.closed_at == state.opened_at == now
+        assert window.requests >= MONITOR.requests or now - before.opened_at >= MONITOR.seconds
+        windows.append(window)
+    assert np.sum([window.requests for window in windows]) == state.finished
+    assert np.sum([window.missed for window in windows]) == state.missed
