@@ -86,11 +86,13 @@ class Bounced(NamedTuple):
 
 
 class State(NamedTuple):
-    """How an agent is. `busy_s`: until the batch in service ends; `gone_in_s`: until it goes away, or infinite.
+    """How an agent is, after it took `seen` requests from this gateway: those sent later come on top of `waiting`.
 
-    `batch_s`: seconds that a batch of 1, 2, ... takes now.
+    `busy_s`: until the batch in service ends; `gone_in_s`: until it goes away, or infinite; `weight`: its capacity
+    in requests/s; `batch_s`: seconds that a batch of 1, 2, ... takes now.
     """
 
+    seen: int
     accepting: bool
     standby: bool
     waiting: int
@@ -138,7 +140,7 @@ def encode(frame: Frame) -> bytes:
 def _plain(frame: State | Bounced | Hello | Cancel | Goodbye) -> tuple[Kind, int, bytes]:
     match frame:
         case State():
-            return Kind.STATE, 0, _state_body(frame)
+            return Kind.STATE, frame.seen, _state_body(frame)
         case Bounced():
             return Kind.BOUNCED, frame.id, _BOUNCED.pack(frame.finish_in_us)
         case Hello():
@@ -220,7 +222,7 @@ def _decode(kind: int, id_: int, data: bytes, at: int, stop: int) -> Frame:
             _exactly(_BOUNCED.size, at, stop)
             return Bounced(id_, *_BOUNCED.unpack_from(data, at))
         if kind == Kind.STATE:
-            return _decode_state(data, at, stop)
+            return _decode_state(id_, data, at, stop)
         if kind == Kind.HELLO:
             _exactly(_HELLO.size, at, stop)
             return Hello(*_HELLO.unpack_from(data, at))
@@ -283,7 +285,7 @@ def _state_body(frame: State) -> bytes:
     return head + struct.pack(f"<{count}d", *frame.batch_s)
 
 
-def _decode_state(data: bytes, at: int, stop: int) -> State:
+def _decode_state(seen: int, data: bytes, at: int, stop: int) -> State:
     flags, waiting, in_service, busy_s, gone_in_s, count, weight = _STATE.unpack_from(data, at)
     _exactly(_STATE.size + 8 * count, at, stop)
     batch_s = struct.unpack_from(f"<{count}d", data, at + _STATE.size)
@@ -292,5 +294,13 @@ def _decode_state(data: bytes, at: int, stop: int) -> State:
     if not in_range or not 1 <= count <= MAX_BATCH_SIZES:
         raise FrameError("a state's numbers are out of range")
     return State(
-        bool(flags & _ACCEPTING), bool(flags & _STANDBY), waiting, in_service, busy_s, gone_in_s, weight, batch_s
+        seen,
+        bool(flags & _ACCEPTING),
+        bool(flags & _STANDBY),
+        waiting,
+        in_service,
+        busy_s,
+        gone_in_s,
+        weight,
+        batch_s,
     )

@@ -40,7 +40,7 @@ _JSON = oip.JSON_TYPE.encode()
 MAX_ID_BYTES = 128
 MAX_TRACE_BYTES = 127
 MAX_TYPE_BYTES = 255
-COMMON = frozenset({"accept", "authorization", "content-type"})
+COMMON = frozenset({"accept", "authorization", "content-length", "content-type"})
 """Headers that change nothing about an inference request."""
 OPEN_TO_ALL = frozenset({Asks.LIVE, Asks.READY})
 """What load balancers ask without a token."""

@@ -165,11 +165,11 @@ class Lane:
         if not self._agents:
             return None
         if self._policy.routing is Routing.LEAST_FINISH:
-            row = self._rules.least_finish(now, view.rows, view.servers)
+            row = self._rules.least_finish(now, view.rows, view.servers(now))
         elif self._policy.routing is Routing.WEIGHTED:
-            row = self._rules.weighted(view.rows, view.servers)
+            row = self._rules.weighted(view.rows, view.servers(now))
         else:
-            row = self._rules.least_outstanding(view.rows, view.servers)
+            row = self._rules.least_outstanding(view.rows, view.servers(now))
         if row == NONE:
             return None
         agent = self._agents[row]
@@ -178,7 +178,7 @@ class Lane:
     def _first_to_finish(self, now: float) -> tuple[Agent | None, float]:
         if not self._agents:
             return None, math.inf
-        row = self._rules.least_finish(now, self.view.rows, self.view.servers)
+        row = self._rules.least_finish(now, self.view.rows, self.view.servers(now))
         if row == NONE:
             return None, math.inf
         return self._agents[row], self._agents[row].view.finish_at(now)

@@ -58,6 +58,7 @@ class ModelView:
         self.rows: Ints = np.zeros(0, dtype=np.int64)
         self._servers: Servers = np.zeros(0, dtype=_DTYPE).view(np.recarray)
         self._stale: list[AgentView] = []
+        self._due_at = math.inf
 
     def set_agents(self, agents: Iterable[AgentView]) -> None:
         """These accept from now on; running credits of the weighted rule stay with those that stay."""
@@ -77,21 +78,29 @@ class ModelView:
             agent.stale = True
             self._stale.append(agent)
 
-    @property
-    def servers(self) -> Servers:
-        """The record array, up to date."""
+    def servers(self, now: float) -> Servers:
+        """The record array as it is now; a batch that is overdue ends any moment, its agent is not idle."""
+        if now >= self._due_at:
+            self._due_at = math.inf
+            for agent in self.agents:
+                if agent.in_service:
+                    self.changed(agent)
         if self._stale:
             for agent in self._stale:
                 agent.stale = False
-                self._copy(agent)
+                self._copy(agent, now)
             self._stale.clear()
         return self._servers
 
-    def _copy(self, agent: AgentView) -> None:
+    def _copy(self, agent: AgentView, now: float) -> None:
         servers = self._servers
+        free_at = agent.free_at
+        if agent.in_service:
+            free_at = max(free_at, now + OVERDUE_S)
+            self._due_at = min(self._due_at, free_at)
         current = servers[agent.row].current
         values = {
-            "free_at": agent.free_at,
+            "free_at": free_at,
             "gone_at": agent.gone_at,
             "alone_s": agent.alone_s,
             "full_s": agent.full_s,

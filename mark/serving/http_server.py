@@ -24,6 +24,7 @@ KNOWN_HEADERS = (
     "accept",
     "authorization",
     "content-encoding",
+    "content-length",
     "content-type",
     "expect",
     "inference-header-content-length",
@@ -44,6 +45,9 @@ _CLOSE = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SMALL_BYTES = 64 * 1024
 """Bodies up to it are joined to their head: one buffer to write instead of two."""
+
+LINGER_S = 2.0
+"""How long a client that was refused may go on sending before its connection is reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +188,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
+            self._pending.pop().connection = None  # the parser takes it for complete
             self._refusal = (400, "no other protocol is spoken here")
         except httptools.HttpParserError as error:
             self._refusal = self._refusal or (400, f"malformed HTTP: {error}")
@@ -223,6 +228,8 @@ class HttpConnection(asyncio.Protocol):
         limits = self._server.limits
         if self._headers > limits.headers or self._head_bytes + len(self._target) > limits.head_bytes:
             self._refusal = self._refusal or (431, "too many or too large headers")
+        if int(self._known.get("content-length", b"0")) > limits.body_bytes:
+            self._refusal = self._refusal or (413, f"the body exceeds {limits.body_bytes} bytes")
         if self._known.get("expect", b"").lower() == b"100-continue" and self._refusal is None:
             self._go_on()
 
@@ -275,7 +282,7 @@ class HttpConnection(asyncio.Protocol):
             transport.write(head)
             transport.write(body)
         if not keep:
-            self._close()
+            self._close(linger=self._refusal is not None)
         elif not self._dispatching and (self._pending or self._refusal is not None):
             self._next()
 
@@ -287,7 +294,7 @@ class HttpConnection(asyncio.Protocol):
         self._quiet_s += passed_s
         limits = self._server.limits
         if self._paused or self._closing:
-            if self._quiet_s > limits.slow_s:
+            if self._quiet_s > (LINGER_S if self._closing else limits.slow_s):
                 self.abort()
         elif self._in_message:
             if self._quiet_s > limits.slow_s:
@@ -326,10 +333,16 @@ class HttpConnection(asyncio.Protocol):
         if self._current is None and not self._pending and self._transport is not None:
             self._transport.write(_CONTINUE)
 
-    def _close(self) -> None:
+    def _close(self, *, linger: bool = False) -> None:
+        """Close; where we have not read all that was sent, only our side, or the client would lose our answer."""
         self._forget()
         self._closing = True
-        if self._transport is not None:
+        self._quiet_s = 0.0
+        if self._transport is None:
+            return
+        if linger and self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
             self._transport.close()
 
     def _forget(self) -> None:

@@ -53,6 +53,7 @@ def responses(draw: st.DrawFn) -> Response:
 
 states = st.builds(
     State,
+    ids,
     st.booleans(),
     st.booleans(),
     st.integers(0, 9999),

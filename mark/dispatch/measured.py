@@ -1,0 +1,62 @@
+"""How long batches take on this machine, as measured: the profile at first, then what was seen.
+
+The estimate of a batch size moves by a fifth towards each measurement, which counts as at most twice and at least
+half of what was expected: one hiccup says little, a machine that has become slow is believed after a few batches.
+Sizes that were never seen move with the mean of those that were. All stay within a factor of the profile, and what
+is read is the running maximum over the sizes: a larger batch is never promised sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+SHARE = 0.2
+HICCUP = 2.0
+BOUND = 20.0
+"""No machine is believed to be more than so many times slower or faster than its profile."""
+
+
+class MeasuredTimes:
+    """Seconds by batch size. profile_s: what a batch of 1, 2, ... should take."""
+
+    def __init__(self, profile_s: Sequence[float]) -> None:
+        self._profile = tuple(profile_s)
+        self._pace = [1.0] * len(self._profile)
+        self._seen = [False] * len(self._profile)
+        self._mean_pace = 1.0
+        self._batch_s = tuple(accumulate(self._profile, max))
+
+    def note(self, size: int, took_s: float) -> None:
+        """A batch of `size` took that long."""
+        place = size - 1
+        expected = self._pace[place] if self._seen[place] else self._mean_pace
+        pace = took_s / self._profile[place]
+        self._seen[place] = True
+        self._pace[place] = _moved(expected, pace)
+        self._mean_pace = _moved(self._mean_pace, pace)
+        times = (
+            profile * (own if seen else self._mean_pace)
+            for profile, own, seen in zip(self._profile, self._pace, self._seen, strict=True)
+        )
+        self._batch_s = tuple(accumulate(times, max))
+
+    @property
+    def batch_s(self) -> tuple[float, ...]:
+        """What a batch of 1, 2, ... takes now."""
+        return self._batch_s
+
+    @property
+    def alone_s(self) -> float:
+        """What a batch of one takes."""
+        return self._batch_s[0]
+
+    @property
+    def full_s(self) -> float:
+        """What the largest batch takes."""
+        return self._batch_s[-1]
+
+
+def _moved(expected: float, pace: float) -> float:
+    believed = min(max(pace, expected / HICCUP), expected * HICCUP)
+    return min(max(expected + SHARE * (believed - expected), 1.0 / BOUND), BOUND)

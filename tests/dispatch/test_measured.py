@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.dispatch.measured import BOUND, MeasuredTimes
+
+times = st.floats(1e-4, 10.0)
+profiles = st.lists(times, min_size=1, max_size=6)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[list[float], list[tuple[int, float]]]:
+    profile = draw(profiles)
+    seen = st.tuples(st.integers(1, len(profile)), st.floats(0.0, 1e4))
+    return profile, draw(st.lists(seen, max_size=40))
+
+
+@given(runs())
+def test_bounded_and_never_falling_with_the_size(run: tuple[list[float], list[tuple[int, float]]]) -> None:
+    profile, seen = run
+    measured = MeasuredTimes(profile)
+    for size, took_s in seen:
+        measured.note(size, took_s)
+        batch_s = measured.batch_s
+        assert list(batch_s) == sorted(batch_s)
+        assert batch_s[0] >= profile[0] / BOUND * 0.999
+        assert batch_s[-1] <= max(profile) * BOUND * 1.001
+
+
+@given(profiles)
+def test_the_profile_counts_before_anything_is_seen(profile: list[float]) -> None:
+    measured = MeasuredTimes(profile)
+
+    assert measured.alone_s == profile[0]
+    assert measured.full_s == max(profile)
+
+
+@given(profiles, st.floats(0.2, 5.0))
+def test_a_steady_pace_is_learnt(profile: list[float], pace: float) -> None:
+    measured = MeasuredTimes(profile)
+    for _ in range(60):
+        for size, took_s in enumerate(profile, 1):
+            measured.note(size, took_s * pace)
+
+    assert measured.alone_s == pytest.approx(profile[0] * pace, rel=0.01)
+
+
+def test_one_hiccup_moves_it_by_a_fifth() -> None:
+    measured = MeasuredTimes([0.1])
+    measured.note(1, 50.0)
+
+    assert measured.alone_s == pytest.approx(0.12)
+
+
+def test_sizes_never_seen_move_with_the_others() -> None:
+    measured = MeasuredTimes([0.1, 0.2, 0.3])
+    for _ in range(60):
+        measured.note(1, 0.2)
+
+    assert measured.batch_s == pytest.approx((0.2, 0.4, 0.6), rel=0.01)

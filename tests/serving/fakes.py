@@ -1,0 +1,129 @@
+"""Small stateful stand-ins for what gateways and agents ask of the world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from mark.domain.clock import ClockAnchor
+from mark.domain.errors import RetryLater
+from mark.domain.member import Member
+from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.ports import InferReply, InferRequest, OverflowReply
+from mark.protocols import oip
+
+
+class FakeStore:
+    """Both links in one: GatewayLink and AgentLink. `away`: every call raises RetryLater."""
+
+    def __init__(self) -> None:
+        self.listed: dict[str, Member] = {}
+        self.drained: set[str] = set()
+        self.anchor = ClockAnchor()
+        self.reports: dict[tuple[str, int], GatewayReport] = {}
+        self.away = False
+        self.lose_report_answers = 0
+        self._version = 0
+
+    async def members_version(self) -> int:
+        self._ask()
+        return self._version
+
+    async def members(self) -> Sequence[Member]:
+        self._ask()
+        return tuple(self.listed.values())
+
+    async def clock(self) -> ClockAnchor:
+        self._ask()
+        return self.anchor
+
+    async def report(self, report: GatewayReport) -> None:
+        self._ask()
+        self.reports[report.gateway, report.sequence] = report
+        if self.lose_report_answers:
+            self.lose_report_answers -= 1
+            raise RetryLater("the answer was lost")
+
+    async def announce(self, member: Member) -> bool:
+        self._ask()
+        if self.listed.get(member.instance) != member:
+            self.listed[member.instance] = member
+            self._version += 1
+        return member.instance in self.drained
+
+    async def leave(self, instance: str) -> None:
+        self._ask()
+        self.forget(instance)
+
+    def forget(self, instance: str) -> None:
+        self.listed.pop(instance, None)
+        self._version += 1
+
+    def total(self, field: str) -> float:
+        """Of all reports, each sequence number once."""
+        models: list[ModelTraffic] = [model for report in self.reports.values() for model in report.models]
+        return sum(getattr(model, field) for model in models)
+
+    def arrivals(self) -> int:
+        models = [model for report in self.reports.values() for model in report.models]
+        return sum(count for model in models for _, count in model.arrivals)
+
+    def _ask(self) -> None:
+        if self.away:
+            raise RetryLater("the store is away")
+
+
+class EchoBackend:
+    """Answers each Open Inference request with its inputs. It can be slow, held up, or broken."""
+
+    def __init__(self, takes_s: float = 0.0) -> None:
+        self.takes_s = takes_s
+        self.batches: list[int] = []
+        self.requests: list[InferRequest] = []
+        self.broken = False
+        self.free = asyncio.Event()
+        self.free.set()
+        self.started = self.closed = False
+
+    async def start(self) -> None:
+        self.started = True
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        self.batches.append(len(batch))
+        self.requests += batch
+        if self.takes_s:
+            await asyncio.sleep(self.takes_s)
+        await self.free.wait()
+        if self.broken:
+            raise RuntimeError("the model is broken")
+        return [self._answer(request) for request in batch]
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def _answer(self, request: InferRequest) -> InferReply:
+        if request.path.startswith("/invocations"):
+            return InferReply(status=200, content_type="application/json", body=request.body)
+        try:
+            call = oip.parse_infer(request.body, request.header_length)
+        except oip.BadRequest as error:
+            return oip.error_reply(error.status, str(error))
+        return oip.compose_infer_reply("echo", call.inputs, call)
+
+
+class FakeLambda:
+    """Answers at once, or refuses, or fails."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, InferRequest]] = []
+        self.refuses = self.fails = False
+
+    async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
+        self.calls.append((function, request))
+        if self.refuses:
+            raise RetryLater("throttled")
+        if self.fails:
+            raise RuntimeError("a defect")
+        await asyncio.sleep(0)
+        reply = InferReply(status=200, content_type="application/json", body=b'{"from": "lambda"}')
+        return OverflowReply(reply=reply, gib_s=0.5, cold=len(self.calls) == 1)

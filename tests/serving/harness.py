@@ -1,0 +1,253 @@
+"""A gateway and agents in one event loop, with fakes for all that lies beyond them, and a plain HTTP client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvloop
+
+from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.fleet import Role
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Market, Offering
+from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.tensor import TensorSpec
+from mark.protocols import oip
+from mark.serving.agent import AgentConfig, serve_agent
+from mark.serving.gateway import GatewayConfig, serve_gateway
+from mark.serving.http_server import HttpLimits
+from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
+
+ASSUMED = Provenance(evidence=Evidence.ASSUMED, source="a test", formula="as given")
+INPUTS = (TensorSpec(name="x", datatype="FP32", shape=(-1, 2)),)
+BODY = json.dumps(oip.example_body(INPUTS)).encode()
+INFER = "/v2/models/echo/infer"
+
+
+def offering(*, batch_s: tuple[float, ...] = (0.002, 0.003, 0.004, 0.005)) -> Offering:
+    points = tuple(LatencyPoint(batch=size, latency_s=took_s) for size, took_s in enumerate(batch_s, 1))
+    return Offering(
+        instance_type=InstanceType(
+            name="c5.large", vcpus=2, memory_gib=4, architecture="amd64", on_demand_usd_per_hour=0.085
+        ),
+        market=Market.ON_DEMAND,
+        usd_per_hour=0.085,
+        profile=Profile(model="echo", instance_type="c5.large", points=points, provenance=ASSUMED),
+        batch=BatchPolicy(max_batch=len(batch_s), max_wait_s=0.01),
+        capacity_rps=len(batch_s) / batch_s[-1],
+        boot_s=1.0,
+        launch_usd=0.0,
+    )
+
+
+def served(
+    *,
+    latency_s: float = 0.5,
+    dispatch: DispatchPolicy | None = None,
+    redispatch: bool = True,
+    overflow: LambdaOffering | None = None,
+    variants: tuple[str, ...] = (),
+    name: str = "echo",
+) -> ServedModel:
+    slo = Slo(latency_s=latency_s, target=0.98)
+    return ServedModel(
+        model=ModelSpec(name=name, slo=slo, redispatch=redispatch),
+        slo=slo,
+        dispatch=dispatch or DispatchPolicy(),
+        offerings=(offering(),),
+        backend=BackendSpec(kind="emulated"),
+        overflow=overflow,
+        function=f"mark-{name}" if overflow else "",
+        inputs=INPUTS,
+        outputs=INPUTS,
+        variants=variants,
+    )
+
+
+LAMBDA = LambdaOffering(latency_s=0.05, provenance=ASSUMED, cold_start_s=0.1)
+
+
+@dataclass
+class Reply:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """One connection; requests as bytes, replies as they come."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, path: str = INFER, body: bytes | None = BODY, method: str = "POST", **headers: str) -> None:
+        lines = [f"{method} {path} HTTP/1.1", "host: test"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        if body is not None:
+            lines.append(f"content-length: {len(body)}")
+        self.writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
+
+    async def read(self, *, head: bool = False) -> Reply:
+        text = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)
+        status_line, *lines = text.decode().split("\r\n")[:-2]
+        headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
+        length = 0 if head else int(headers.get("content-length", 0))
+        body = await asyncio.wait_for(self.reader.readexactly(length), 5)
+        return Reply(int(status_line.split()[1]), headers, body)
+
+    async def ask(
+        self, path: str = INFER, body: bytes | None = BODY, method: str = "POST", **headers: str
+    ) -> Reply:
+        self.send(path, body, method, **headers)
+        return await self.read(head=method == "HEAD")
+
+    async def is_closed(self) -> bool:
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 5) == b""
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+@dataclass
+class RunningAgent:
+    instance: str
+    backend: EchoBackend
+    stop: asyncio.Event
+    task: asyncio.Task[int]
+    taken_at: list[float] = field(default_factory=list)
+    http_port: int = 0
+
+
+@dataclass
+class Live:
+    """What runs. `agents` by instance."""
+
+    model: ServedModel
+    store: FakeStore
+    overflow: FakeLambda
+    port: int = 0
+    agents: dict[str, RunningAgent] = field(default_factory=dict)
+    gateway_stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def client(self) -> Client:
+        return Client(*await asyncio.open_connection("127.0.0.1", self.port))
+
+    async def ask(self, *args: Any, **kwargs: Any) -> Reply:
+        client = await self.client()
+        try:
+            return await client.ask(*args, **kwargs)
+        finally:
+            await client.close()
+
+    async def add_agent(
+        self, instance: str, *, takes_s: float = 0.0, role: Role = Role.SERVING, wait: bool = True
+    ) -> RunningAgent:
+        agent = RunningAgent(instance, EchoBackend(takes_s), asyncio.Event(), asyncio.Task(asyncio.sleep(0, 0)))
+        await agent.task
+        bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def interruption() -> float | None:
+            return agent.taken_at[-1] if agent.taken_at else None
+
+        agent.task = asyncio.ensure_future(
+            serve_agent(
+                AgentConfig(instance=instance, role=role, host="127.0.0.1", frame_port=0, http_port=0),
+                served=self.model,
+                offering=self.model.offerings[0],
+                link=self.store,
+                backend=agent.backend,
+                interruption=interruption,
+                stop=agent.stop,
+                on_bound=lambda _, http: bound.set_result(http),
+            )
+        )
+        agent.http_port = await bound
+        self.agents[instance] = agent
+        if wait:
+            await self.until_agents(len(self.agents))
+        return agent
+
+    async def until_agents(self, count: int) -> None:
+        await self.until_metric(f'mark_gateway_agents{{model="{self.model.name}"}}', count)
+
+    async def until_metric(self, name: str, value: float) -> None:
+        async def reached() -> bool:
+            return await self.metric(name) == value
+
+        await until(reached)
+
+    async def metric(self, name: str) -> float:
+        page = (await self.ask("/metrics", None, "GET")).body.decode()
+        return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name)), 0.0)
+
+
+async def until(condition: Callable[[], Coroutine[Any, Any, bool]], within_s: float = 5.0) -> None:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + within_s
+    while not await condition():
+        assert loop.time() < end, "it never came about"
+        await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def live(
+    model: ServedModel | None = None,
+    *,
+    agents: int = 1,
+    takes_s: float = 0.0,
+    overflow: FakeLambda | None = None,
+    limits: HttpLimits | None = None,
+    token: str | None = None,
+    **config: Any,
+) -> AsyncIterator[Live]:
+    model = model or served()
+    running = Live(model, FakeStore(), overflow or FakeLambda())
+    bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    gateway = asyncio.ensure_future(
+        serve_gateway(
+            GatewayConfig(name="g1", limits=limits or HttpLimits(), token=token, **config),
+            spec=ServiceSpec(name="test", models=(model,)),
+            link=running.store,
+            overflow=running.overflow,
+            stop=running.gateway_stop,
+            on_bound=bound.set_result,
+        )
+    )
+    try:
+        await asyncio.wait([gateway, bound], return_when=asyncio.FIRST_COMPLETED)
+        if gateway.done():
+            gateway.result()
+        running.port = bound.result()
+        for number in range(agents):
+            await running.add_agent(f"i-{number}", takes_s=takes_s, wait=token is None)
+        yield running
+    finally:
+        for agent in running.agents.values():
+            agent.backend.free.set()
+            agent.stop.set()
+        await asyncio.gather(*(agent.task for agent in running.agents.values()))
+        running.gateway_stop.set()
+        await gateway
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await test
+
+    uvloop.run(bounded())

@@ -1,0 +1,390 @@
+"""A gateway with real sockets: what clients get, and what becomes of requests that cannot go the usual way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
+from mark.domain.clock import ClockAnchor
+from mark.domain.fleet import Role
+from tests.serving.fakes import FakeLambda
+from tests.serving.harness import BODY, INFER, LAMBDA, live, run, served, until
+
+
+def test_a_request_is_answered_and_says_by_whom() -> None:
+    async def test() -> None:
+        async with live() as running:
+            reply = await running.ask(x_mark_request_id="abc", traceparent="00-1-2-01")
+
+            assert reply.status == 200
+            assert reply.headers["x-mark-served-by"] == "instance"
+            assert reply.headers["x-mark-request-id"] == "abc"
+            assert reply.document["outputs"][0]["data"] == [0.0, 0.0]
+
+    run(test())
+
+
+def test_an_id_is_made_where_there_is_none_and_standbys_are_named() -> None:
+    async def test() -> None:
+        async with live(agents=0) as running:
+            await running.add_agent("i-s", role=Role.STANDBY)
+            first, second = await running.ask(), await running.ask()
+
+            assert first.headers["x-mark-request-id"] != second.headers["x-mark-request-id"]
+            assert first.headers["x-mark-served-by"] == "standby"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "key"),
+    [
+        ("/v2/health/live", 200, "live"),
+        ("/v2/health/ready", 200, "ready"),
+        ("/ping", 200, "ready"),
+        ("/v2", 200, "extensions"),
+        ("/v2/models/echo", 200, "inputs"),
+        ("/v2/models/echo?a=b", 200, "inputs"),
+        ("/v2/models/%65cho", 200, "inputs"),
+        ("/v2/models/echo/versions/1/ready", 200, "ready"),
+        ("/v2/models/other", 404, "error"),
+        ("/v2/models/echo/infer", 405, "error"),
+    ],
+)
+def test_documents(path: str, status: int, key: str) -> None:
+    async def test() -> None:
+        async with live() as running:
+            reply = await running.ask(path, None, "GET")
+            assert reply.status == status
+            assert key in reply.document
+            assert (await running.ask(path, None, "HEAD")).body == b""
+
+    run(test())
+
+
+def test_without_anyone_to_serve_it_is_not_ready_and_sheds() -> None:
+    async def test() -> None:
+        async with live(agents=0) as running:
+            assert (await running.ask("/v2/health/ready", None, "GET")).status == 503
+            reply = await running.ask()
+
+            assert reply.status == 503
+            assert reply.headers["retry-after"] == "1"
+            assert "error" in reply.document
+
+    run(test())
+
+
+def test_a_request_that_is_wrong_gets_the_models_400() -> None:
+    async def test() -> None:
+        async with live() as running:
+            reply = await running.ask(body=b"{}")
+
+            assert reply.status == 400
+            assert "at least one tensor" in reply.document["error"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content_encoding": "gzip"}, 415),
+        ({"x_mark_deadline_ms": "soon"}, 400),
+        ({"inference_header_content_length": "9999"}, 400),
+        ({"inference_header_content_length": "-1"}, 400),
+        ({"x_mark_variant": "large"}, 404),
+        ({"x_mark_request_id": "x" * 129}, 400),
+        ({"content_type": "x" * 256}, 400),
+        ({"traceparent": "x" * 300}, 200),
+    ],
+)
+def test_headers_that_cannot_be_meant(headers: dict[str, str], status: int) -> None:
+    async def test() -> None:
+        async with live() as running:
+            assert (await running.ask(**headers)).status == status
+            assert (await running.ask()).status == 200
+
+    run(test())
+
+
+def test_a_variant_is_named_by_path_or_header() -> None:
+    async def test() -> None:
+        async with live(served(variants=("small", "large"))) as running:
+            assert (await running.ask("/v2/models/echo/versions/small/infer")).status == 200
+            assert (await running.ask(x_mark_variant="large")).status == 200
+            assert (
+                await running.ask("/v2/models/echo/versions/small/infer", x_mark_variant="large")
+            ).status == 400
+            assert (await running.ask("/v2/models/echo/versions/1/infer")).status == 404
+            paths = [request.path for request in running.agents["i-0"].backend.requests]
+
+            assert paths == ["/v2/models/echo/versions/small/infer", "/v2/models/echo/versions/large/infer"]
+
+    run(test())
+
+
+def test_a_token_is_required_but_for_health() -> None:
+    async def test() -> None:
+        async with live(token="secret") as running:
+            assert (await running.ask("/v2/health/live", None, "GET")).status == 200
+            assert (await running.ask()).status == 401
+            assert (await running.ask(authorization="Bearer wrong")).status == 401
+            assert (await running.ask("/metrics", None, "GET")).status == 401
+
+            async def served_() -> bool:
+                return (await running.ask(authorization="Bearer secret")).status == 200
+
+            await until(served_)
+
+    run(test())
+
+
+def test_a_repeated_id_gets_the_one_answer() -> None:
+    async def test() -> None:
+        async with live() as running:
+            backend = running.agents["i-0"].backend
+            backend.free.clear()
+            clients = [await running.client() for _ in range(2)]
+            for client in clients:
+                client.send(x_mark_request_id="same")
+            await running.until_metric('mark_gateway_repeated_total{model="echo"}', 1)
+            backend.free.set()
+            replies = [await client.read() for client in clients]
+            later = await running.ask(x_mark_request_id="same")
+            for client in clients:
+                await client.close()
+
+            assert {reply.body for reply in [*replies, later]} == {later.body}
+            assert len(backend.requests) == 1
+            assert (await running.ask(body=b"{}", x_mark_request_id="same")).status == 409
+
+    run(test())
+
+
+def test_a_client_that_hung_up_finds_its_answer() -> None:
+    async def test() -> None:
+        async with live(takes_s=0.05) as running:
+            client = await running.client()
+            client.send(x_mark_request_id="gone")
+            await running.until_metric('mark_gateway_in_flight{model="echo"}', 1)
+            await client.close()
+            reply = await running.ask(x_mark_request_id="gone")
+
+            assert reply.status == 200
+            assert len(running.agents["i-0"].backend.requests) == 1
+
+    run(test())
+
+
+def test_what_a_killed_agent_held_is_answered_by_another() -> None:
+    async def test() -> None:
+        async with live(agents=2) as running:
+            for agent in running.agents.values():
+                agent.backend.free.clear()
+            clients = [await running.client() for _ in range(6)]
+            for client in clients:
+                client.send()
+            await running.until_metric('mark_gateway_in_flight{model="echo"}', 6)
+            assert all(agent.backend.batches for agent in running.agents.values())
+            running.agents["i-0"].stop.set()
+            await running.agents["i-0"].task
+            running.agents["i-1"].backend.free.set()
+            replies = [await client.read() for client in clients]
+            for client in clients:
+                await client.close()
+
+            assert [reply.status for reply in replies] == [200] * 6
+            assert await running.metric('mark_gateway_redispatched_total{model="echo"}') >= 1
+
+    run(test())
+
+
+def test_a_model_may_forbid_to_run_a_request_again() -> None:
+    async def test() -> None:
+        async with live(served(redispatch=False)) as running:
+            running.agents["i-0"].backend.free.clear()
+            client = await running.client()
+            client.send()
+            await running.until_metric('mark_gateway_in_flight{model="echo"}', 1)
+            running.agents["i-0"].stop.set()
+
+            assert (await client.read()).status == 502
+            await client.close()
+
+    run(test())
+
+
+def test_what_nobody_answers_in_the_services_own_time_is_504() -> None:
+    async def test() -> None:
+        async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
+            running.agents["i-0"].backend.free.clear()
+            assert (await running.ask()).status == 504
+
+    run(test())
+
+
+def test_bounced_requests_go_to_lambda() -> None:
+    async def test() -> None:
+        overflow = FakeLambda()
+        policy = DispatchPolicy(bounced=Bounced.LAMBDA)
+        async with live(served(latency_s=0.05, dispatch=policy, overflow=LAMBDA), overflow=overflow) as running:
+            reply = await running.ask(x_mark_deadline_ms="1")
+
+            assert reply.headers["x-mark-served-by"] == "lambda"
+            assert reply.document == {"from": "lambda"}
+            assert overflow.calls[0][0] == "mark-echo"
+            assert overflow.calls[0][1].body == BODY
+            assert (await running.ask()).headers["x-mark-served-by"] == "instance"
+            assert running.agents["i-0"].backend.batches == [1]
+            await running.until_metric('mark_gateway_invocations_total{model="echo"}', 1)
+
+    run(test())
+
+
+def test_what_lambda_refuses_goes_where_it_finishes_first() -> None:
+    async def test() -> None:
+        overflow = FakeLambda()
+        overflow.refuses = True
+        policy = DispatchPolicy(bounced=Bounced.LAMBDA)
+        async with live(served(dispatch=policy, overflow=LAMBDA), overflow=overflow) as running:
+            reply = await running.ask(x_mark_deadline_ms="1")
+
+            assert reply.headers["x-mark-served-by"] == "instance"
+            assert len(overflow.calls) == 1
+
+    run(test())
+
+
+def test_what_is_late_everywhere_is_served_or_shed_as_the_policy_says() -> None:
+    async def test() -> None:
+        async with live() as running:
+            assert (await running.ask(x_mark_deadline_ms="1")).status == 200
+        async with live(served(dispatch=DispatchPolicy(late=Late.SHED))) as running:
+            assert (await running.ask(x_mark_deadline_ms="1")).status == 503
+
+    run(test())
+
+
+def test_a_defect_in_the_adapter_to_lambda_leaves_no_request_unanswered() -> None:
+    async def test() -> None:
+        overflow = FakeLambda()
+        overflow.fails = True
+        async with live(served(overflow=LAMBDA), overflow=overflow, agents=0) as running:
+            assert (await running.ask()).status == 502
+            overflow.fails = False
+            assert (await running.ask()).status == 200
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("routing", "shares"),
+    [
+        (Routing.WEIGHTED, [2, 2, 2]),
+        (Routing.LEAST_OUTSTANDING, [2, 2, 2]),
+        (Routing.LEAST_FINISH, [4, 1, 1]),  # the fourth opens a batch that the others join at no cost
+    ],
+)
+def test_requests_at_once_are_spread(routing: Routing, shares: list[int]) -> None:
+    async def test() -> None:
+        async with live(served(dispatch=DispatchPolicy(routing=routing)), agents=3) as running:
+            for agent in running.agents.values():
+                agent.backend.free.clear()
+            clients = [await running.client() for _ in range(6)]
+            for client in clients:
+                client.send()
+            await running.until_metric('mark_gateway_in_flight{model="echo"}', 6)
+            for agent in running.agents.values():
+                agent.backend.free.set()
+            replies = [await client.read() for client in clients]
+            for client in clients:
+                await client.close()
+            counts = [len(agent.backend.requests) for agent in running.agents.values()]
+
+            assert {reply.status for reply in replies} == {200}
+            assert counts == shares
+
+    run(test())
+
+
+def test_reports_count_every_request_once_though_the_store_goes_away() -> None:
+    async def test() -> None:
+        async with live() as running:
+            await running.ask()
+            running.store.lose_report_answers = 1
+
+            async def reported() -> bool:
+                return running.store.total("instance") == 1
+
+            await until(reported)
+            running.store.away = True
+            for _ in range(3):
+                assert (await running.ask()).status == 200
+            running.store.away = False
+
+            async def all_reported() -> bool:
+                return running.store.total("instance") == 4
+
+            await until(all_reported)
+            assert running.store.arrivals() == 4
+            assert running.store.total("latency_sum_s") > 0
+            assert sorted(number for _, number in running.store.reports) == list(
+                range(1, len(running.store.reports) + 1)
+            )
+
+    run(test())
+
+
+def test_arrivals_are_counted_by_the_services_clock() -> None:
+    async def test() -> None:
+        async with live() as running:
+            running.store.anchor = ClockAnchor(wall_at=time.time(), service_at=1000.0, speed=0.0)
+            await asyncio.sleep(0.25)
+            await running.ask()
+
+            async def reported() -> bool:
+                return running.store.arrivals() == 1
+
+            await until(reported)
+            windows = [
+                window
+                for report in running.store.reports.values()
+                for model in report.models
+                for window, _ in model.arrivals
+            ]
+
+            assert windows == [200]
+
+    run(test())
+
+
+def test_sagemakers_paths_and_errors() -> None:
+    async def test() -> None:
+        async with live() as running:
+            body = json.dumps({"instances": [[1, 2]]}).encode()
+            for path in ("/endpoints/echo/invocations", "/invocations"):
+                reply = await running.ask(path, body, content_type="application/json")
+                assert reply.status == 200
+                assert reply.headers["x-amzn-invoked-production-variant"] == "AllTraffic"
+            refused = await running.ask("/invocations", body, content_encoding="gzip")
+
+            assert refused.headers["x-amzn-errortype"] == "ValidationError"
+            assert "message" in refused.document
+
+    run(test())
+
+
+def test_a_gateway_goes_on_when_its_members_are_forgotten() -> None:
+    async def test() -> None:
+        async with live() as running:
+            running.store.away = True
+            running.store.listed.clear()
+            running.store._version += 1
+            assert (await running.ask(INFER)).status == 200
+
+    run(test())

@@ -1,0 +1,259 @@
+"""What hostile or broken clients get from a gateway, and that nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mark.serving.http_server import HttpExchange, HttpLimits, HttpServer
+from tests.serving.harness import BODY, INFER, Live, live, run
+
+HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n" % INFER.encode()
+
+
+async def raw(running: Live, data: bytes) -> tuple[bytes, bool]:
+    """What comes back, and whether the connection was closed."""
+    client = await running.client()
+    client.writer.write(data)
+    got = b""
+    closed = False
+    with suppress(TimeoutError, ConnectionResetError):
+        while chunk := await asyncio.wait_for(client.reader.read(65536), 1):
+            got += chunk
+        closed = True
+    await client.close()
+    return got, closed
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (HEAD + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (HEAD + b"transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n", 400),
+        (HEAD + b"content-length: 5\r\ncontent-length: 6\r\n\r\nhello", 400),
+        (HEAD + b"content-length: 5\r\ncontent-length: 5\r\n\r\nhello", 400),
+        (HEAD + b"content-length: +5\r\n\r\nhello", 400),
+        (HEAD + b"content-length : 5\r\n\r\nhello", 400),
+        (HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n", 400),
+        (HEAD + b"transfer-encoding: xchunked\r\n\r\n", 400),
+        (HEAD + b"transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n", 400),
+        (HEAD + b"content-type: a\r\ncontent-type: b\r\ncontent-length: 0\r\n\r\n", 400),
+        (HEAD + b"x: a\x00b\r\n\r\n", 400),
+        (HEAD + b"upgrade: h2c\r\nconnection: upgrade\r\n\r\n", 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"CONNECT other:443 HTTP/1.1\r\nhost: other\r\n\r\n", 400),
+        (HEAD + b"x: " + b"y" * 40_000 + b"\r\n\r\n", 431),
+        (HEAD + b"x: " + b"y" * 40_000, 431),
+        (b"GET /" + b"y" * 40_000 + b" HTTP/1.1\r\n\r\n", 431),
+        (HEAD + b"".join(b"x%d: y\r\n" % n for n in range(200)) + b"\r\n", 431),
+        (HEAD + b"content-length: 200000\r\n\r\n" + b"x" * 200_000, 413),
+        (HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"4000\r\n" + b"x" * 0x4000 + b"\r\n4000\r\n", 413),
+    ],
+)
+def test_what_is_malformed_smuggled_or_oversize_is_refused_and_closed(data: bytes, status: int) -> None:
+    async def test() -> None:
+        async with live(limits=HttpLimits(body_bytes=20_000)) as running:
+            got, closed = await raw(running, data + b"x" * 0x4000 if b"chunked\r\n\r\n4000" in data else data)
+
+            assert got.startswith(b"HTTP/1.1 %d " % status)
+            assert got.count(b"HTTP/1.1") == 1
+            assert closed
+            assert (await running.ask()).status == 200
+
+    run(test())
+
+
+def test_a_length_beyond_the_limit_is_refused_before_the_body_comes() -> None:
+    async def test() -> None:
+        async with live(limits=HttpLimits(body_bytes=1000)) as running:
+            got, closed = await raw(running, HEAD + b"expect: 100-continue\r\ncontent-length: 1001\r\n\r\n")
+
+            assert got.startswith(b"HTTP/1.1 413 ")
+            assert closed
+
+    run(test())
+
+
+def test_slow_heads_and_bodies_are_given_up_while_others_are_served() -> None:
+    async def test() -> None:
+        async with live(limits=HttpLimits(slow_s=0.15, sweep_s=0.05)) as running:
+            slow = asyncio.ensure_future(raw(running, HEAD + b"content-length: 5\r\n\r\nhe"))
+            head = asyncio.ensure_future(raw(running, HEAD))
+            assert (await running.ask()).status == 200
+            for got, closed in await asyncio.gather(slow, head):
+                assert got.startswith(b"HTTP/1.1 408 ")
+                assert closed
+
+    run(test())
+
+
+def test_a_connection_that_says_nothing_is_closed_in_the_end() -> None:
+    async def test() -> None:
+        async with live(limits=HttpLimits(idle_s=0.1, sweep_s=0.05)) as running:
+            assert await raw(running, b"") == (b"", True)
+
+    run(test())
+
+
+def test_pipelined_requests_are_answered_in_their_order() -> None:
+    async def test() -> None:
+        async with live(takes_s=0.01) as running:
+            client = await running.client()
+            for number in range(5):
+                client.send(x_mark_request_id=f"r{number}")
+            client.send("/v2/health/live", None, "GET")
+            replies = [await client.read() for _ in range(6)]
+            await client.close()
+
+            assert [reply.headers.get("x-mark-request-id") for reply in replies[:5]] == [f"r{n}" for n in range(5)]
+            assert replies[5].document == {"live": True}
+
+    run(test())
+
+
+def test_too_many_pipelined_requests_close_the_connection_after_the_answers() -> None:
+    async def test() -> None:
+        async with live(limits=HttpLimits(pipelined=3)) as running:
+            got, closed = await raw(running, b"GET /v2 HTTP/1.1\r\n\r\n" * 50)
+
+            assert got.count(b"HTTP/1.1 200") == 3
+            assert got.count(b"HTTP/1.1 400") == 1
+            assert closed
+
+    run(test())
+
+
+def test_what_follows_a_malformed_request_is_not_read() -> None:
+    async def test() -> None:
+        async with live() as running:
+            data = HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+            got, _ = await raw(running, data + b"GET /v2 HTTP/1.1\r\n\r\n")
+
+            assert got.count(b"HTTP/1.1") == 1
+
+    run(test())
+
+
+def test_a_client_that_waits_for_leave_gets_it() -> None:
+    async def test() -> None:
+        async with live() as running:
+            client = await running.client()
+            client.writer.write(HEAD + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(BODY))
+            assert (await client.read()).status == 100
+            client.writer.write(BODY)
+            assert (await client.read()).status == 200
+            await client.close()
+
+    run(test())
+
+
+def test_chunks_one_byte_at_a_time() -> None:
+    async def test() -> None:
+        async with live() as running:
+            client = await running.client()
+            data = HEAD + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+            for place in range(len(data)):
+                client.writer.write(data[place : place + 1])
+                if place % 20 == 0:
+                    await asyncio.sleep(0)
+            assert (await client.read()).status == 200
+            await client.close()
+
+    run(test())
+
+
+def test_clients_that_hang_up_in_mid_reply_harm_nobody() -> None:
+    async def test() -> None:
+        async with live(takes_s=0.02) as running:
+            big = (
+                b'{"inputs":[{"name":"x","datatype":"INT8","shape":[200000],"data":[' + b"1," * 199_999 + b"1]}]}"
+            )
+            steady = await running.client()
+            for _ in range(5):
+                clients = [await running.client() for _ in range(4)]
+                for client in clients:
+                    client.send(body=big)
+                steady.send()
+                await asyncio.sleep(0.01)
+                for client in clients:
+                    client.writer.transport.abort()
+                assert (await steady.read()).status == 200
+            await steady.close()
+
+    run(test())
+
+
+def test_http_1_0_is_answered_and_closed() -> None:
+    async def test() -> None:
+        async with live() as running:
+            got, closed = await raw(running, b"GET /v2/health/live HTTP/1.0\r\n\r\n")
+
+            assert got.startswith(b"HTTP/1.1 200 ")
+            assert b"connection: close" in got
+            assert closed
+
+    run(test())
+
+
+class Sink(asyncio.Transport):
+    """A transport that remembers; writing after the close raises, as uvloop's does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed, "written after the close"
+        self.written.append(bytes(data))
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = write_eof = close
+
+    def can_write_eof(self) -> bool:
+        return True
+
+
+messages = st.sampled_from(
+    [
+        b"GET /a HTTP/1.1\r\n\r\n",
+        b"POST /b HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc",
+        b"POST /c HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        b"POST /d HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"GET /e HTTP/1.0\r\n\r\n",
+        b"HEAD /f HTTP/1.1\r\nexpect: 100-continue\r\n\r\n",
+    ]
+)
+
+
+@given(st.lists(messages | st.binary(max_size=30), max_size=6), st.lists(st.integers(0, 400), max_size=8))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_comes_each_request_is_answered_once_and_nothing_is_written_late(
+    parts: list[bytes], cuts: list[int]
+) -> None:
+    seen: list[HttpExchange] = []
+    server = HttpServer(seen.append, limits=HttpLimits(head_bytes=200, body_bytes=50))
+    connection, sink = server.connection(), Sink()
+    connection.connection_made(sink)
+    data = b"".join(parts)
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    answered = 0
+    for start, stop in itertools.pairwise(edges):
+        connection.data_received(data[start:stop])
+        while answered < len(seen):
+            seen[answered].reply(200, b"text/plain", b"ok")
+            seen[answered].reply(200, b"text/plain", b"twice")
+            answered += 1
+    text = b"".join(sink.written)
+
+    assert text.count(b" 200 OK") == answered
+    assert b"twice" not in text
+    connection.connection_lost(None)
