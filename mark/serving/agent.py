@@ -112,6 +112,7 @@ class Agent:
             self.core.accepting = False
             self.core.settle()
             self.draining.set()
+            await self.link.announce(self.member())
 
     async def follow_clock(self) -> None:
         """Learn the service's clock; a notice's time is the loop's by it."""
