@@ -47,7 +47,6 @@ def settings(seed: int, folder: Path, duration_s: float) -> Settings:
     return Settings(
         model="inception-v3",
         market=Market.SPOT,
-        profiles=("assumed-lambda",),
         offerings=OfferingSettings(types=("c5.large", "c5.xlarge", "c5.2xlarge")),
         trace=TraceSettings(file=file, start_s=WARM_UP_S, duration_s=duration_s, speed=SPEED),
         faults=FaultSettings(stress=1.0),
@@ -64,6 +63,11 @@ def report(seed: int, rehearsed: Rehearsed) -> bool:
     orders = largest_difference(rehearsed.live_orders, rehearsed.replay_orders)
     cost = f"{usd[0]:.4f} / {usd[1]:.4f} ({usd[0] / usd[1]:.3f})"
     print(f"{seed:4d}  {attained[0]:.4f} / {attained[1]:.4f}        {cost}        {orders}", flush=True)
+    parts = ", ".join(
+        f"{part} {live['cost_usd'][part]:.4f} / {replay['cost_usd'][part]:.4f}"
+        for part in ("instances", "standby", "lambda")
+    )
+    print(f"      {parts}; by {live['by']} / {replay['served']}", flush=True)
     for key in sorted(rehearsed.live_orders.keys() | rehearsed.replay_orders.keys()):
         here, there = rehearsed.live_orders[key], rehearsed.replay_orders[key]
         if abs(here - there) > INSTANCES:

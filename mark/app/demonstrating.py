@@ -93,7 +93,6 @@ def demo_settings(settings: Settings, out: Path) -> Settings:
         update={
             "model": settings.model or MODEL,
             "market": Market.SPOT,
-            "profiles": settings.profiles or ("assumed-lambda",),
             "offerings": OfferingSettings(types=settings.offerings.types or TYPES),
             "policies": settings.policies,
             "trace": TraceSettings(

@@ -85,6 +85,10 @@ class Agent:
         speed = self.anchor.speed_at(time.time())
         return max(FASTEST_S, min(ANNOUNCE_S, ANNOUNCE_S / speed if speed > 0 else ANNOUNCE_S))
 
+    def is_ready(self) -> bool:
+        """Whether it takes requests."""
+        return self.state is MemberState.READY
+
     def member(self) -> Member:
         """What it says of itself."""
         core, config = self.core, self.config
@@ -172,11 +176,8 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     agent.credits = credits_left
     connections: set[GatewayConnection] = set()
     loop = asyncio.get_running_loop()
-    http = HttpServer(
-        AgentHttp(
-            agent.core, served, instance=config.instance, is_ready=lambda: agent.state is MemberState.READY
-        ).handle
-    )
+    answering = AgentHttp(agent.core, served, instance=config.instance, is_ready=agent.is_ready)
+    http = HttpServer(answering.handle)
     standby = config.role is Role.STANDBY
     frames = await loop.create_server(
         lambda: GatewayConnection(agent.core, standby=standby, connections=connections),

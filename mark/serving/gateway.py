@@ -75,7 +75,7 @@ class Gateway:
         for served in spec.models:
             calls = None
             if overflow is not None and served.overflow is not None and served.function:
-                calls = LambdaCalls(overflow, served.overflow, served.function, service_now=self.sync.service_now)
+                calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
             self.lanes[served.name] = Lane(served, rules=rules, overflow=calls, repeats=self._repeats)
         self.sync.lanes = self.lanes
         self.agents = AgentConnections(self.lanes)

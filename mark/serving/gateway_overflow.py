@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -30,14 +29,25 @@ ENVELOPE_BYTES = 4096
 """Room for the payload's own fields."""
 
 
-class LambdaCalls:
-    """Calls of one function. `service_now` is the service's clock, which environments' idle lives follow."""
+class ServiceTime(Protocol):
+    """The service's clock, which environments' idle lives and the bill follow."""
 
-    def __init__(
-        self, overflow: Overflow, offering: LambdaOffering, function: str, *, service_now: Callable[[], float]
-    ) -> None:
+    def service_now(self) -> float:
+        """What it shows."""
+        ...
+
+    def speed(self) -> float:
+        """How fast it goes."""
+        ...
+
+
+class LambdaCalls:
+    """Calls of one function."""
+
+    def __init__(self, overflow: Overflow, offering: LambdaOffering, function: str, *, clock: ServiceTime) -> None:
         self._overflow, self._offering, self._function = overflow, offering, function
-        self._service_now = service_now
+        self._clock = clock
+        self._cold_gib_s = offering.memory_gib * offering.cold_start_s
         self._belief = np.zeros((2, BUCKETS), dtype=np.int64)
         self._most_bytes = (offering.payload_mib * 2**20 - ENVELOPE_BYTES) / BASE64
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,7 +56,7 @@ class LambdaCalls:
     @property
     def warm(self) -> int:
         """Environments believed warm now."""
-        return int(believed_warm(self._belief, self._service_now()))
+        return int(believed_warm(self._belief, self._clock.service_now()))
 
     def takes(self, body_bytes: int) -> bool:
         """Whether one more call is allowed, with a body of that size."""
@@ -61,7 +71,7 @@ class LambdaCalls:
     def call(self, lane: Lane, ticket: Ticket) -> None:
         """Have Lambda answer the ticket; where it refuses, the lane decides again without it."""
         self.in_flight += 1
-        note_in_flight(self._belief, self._service_now(), self.in_flight)
+        note_in_flight(self._belief, self._clock.service_now(), self.in_flight)
         task = asyncio.get_running_loop().create_task(self._call(lane, ticket))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, lane, ticket))
@@ -90,7 +100,10 @@ class LambdaCalls:
         tally, reply = lane.tally, answered.reply
         tally.invocations += 1
         tally.cold += answered.cold
-        tally.gib_s += answered.gib_s
+        stands_for = self._clock.speed()
+        cold_gib_s = min(answered.gib_s, self._cold_gib_s) if answered.cold else 0.0
+        tally.billed += stands_for
+        tally.gib_s += stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
         response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
         lane.answer(ticket, response, "lambda", time.monotonic())
 

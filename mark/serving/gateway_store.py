@@ -50,6 +50,10 @@ class StoreSync:
         """What the service's clock shows."""
         return self._anchor.service_time(time.time())
 
+    def speed(self) -> float:
+        """How fast it goes: on the bill, each request stands for as many. Standing still, it is as the wall."""
+        return self._anchor.speed_at(time.time()) or 1.0
+
     def roll_window(self) -> None:
         """Close the window of arrivals and open the one that runs now. `window_ends_at`: the loop's clock."""
         if self._window is not None:

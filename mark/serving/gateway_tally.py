@@ -16,8 +16,8 @@ class Tally:
     """Counts of one model. `window_count` are the arrivals of the window of service time that runs."""
 
     __slots__ = (
-        "_since", "arrivals", "by", "cold", "failed", "gib_s", "invocations", "late", "latencies", "latency_sum_s",
-        "redispatched", "repeated", "shed", "window_count",
+        "_since", "arrivals", "billed", "by", "cold", "failed", "gib_s", "invocations", "late", "latencies",
+        "latency_sum_s", "redispatched", "repeated", "shed", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Tally:
         self.invocations = self.cold = 0
         self.window_count = 0
         self.latencies: dict[int, int] = {}
-        self.latency_sum_s = self.gib_s = 0.0
+        self.latency_sum_s = self.billed = self.gib_s = 0.0
         self._since: ModelTraffic | None = None
 
     def answered(self, by: Server, latency_s: float, objective_s: float) -> None:
@@ -72,6 +72,7 @@ class Tally:
             latency_sum_s=self.latency_sum_s,
             invocations=self.invocations,
             cold=self.cold,
+            billed=self.billed,
             gib_s=self.gib_s,
             lambda_in_flight=in_flight,
             lambda_warm=warm,
@@ -98,6 +99,7 @@ def _difference(
         latency_sum_s=now.latency_sum_s - old.latency_sum_s,
         invocations=now.invocations - old.invocations,
         cold=now.cold - old.cold,
+        billed=now.billed - old.billed,
         gib_s=now.gib_s - old.gib_s,
         lambda_in_flight=now.lambda_in_flight,
         lambda_warm=now.lambda_warm,

@@ -40,8 +40,6 @@ service:
     # A model whose latency is emulated by its published profile: dozens of instances fit on this machine.
     - model: inception-v3
       backend: {kind: emulated}
-      # Lambda takes what instances cannot serve in time; its profile is assumed, and reports say so.
-      profiles: [assumed-lambda]
       objective: {latency_ms: 600, target: 0.98}
       # The load to start with, requests/s, until there is a history.
       expected_rps: 40

@@ -28,6 +28,7 @@ from mark.aws.inbox import EventInbox
 from mark.aws.launching import FleetSetup
 from mark.aws.session import Aws
 from mark.controller.journal import Header, header_line, read_journal
+from mark.controller.paces import measured_paces
 from mark.controller.planning import KEEP_UNITS, tail
 from mark.controller.recovery import Recovered, recover
 from mark.controller.runner import KEEP_HISTORY, Controller
@@ -42,6 +43,8 @@ LEASE_S = 3.0
 """A controller that says nothing for so long has lost the lease."""
 RENEW_EACH_S = 0.75
 TRY_EACH_S = 0.25
+POLL_S = 2
+"""A long poll of the events queue: ending a term waits for it."""
 PAUSE_S = 0.5
 """Between two terms, after something did not answer."""
 
@@ -155,7 +158,7 @@ class _Term:
             for driver in drivers:
                 driver.wake()
 
-        inbox = EventInbox(self._aws.sqs, resources["events_url"], wake=wake)
+        inbox = EventInbox(self._aws.sqs, resources["events_url"], wake=wake, poll_s=POLL_S)
         offerings = {o.name: o for model in self._models for o in model.served.offerings}
         guard = Guard(_rails(self._settings), offerings)
         runs: list[Callable[[], None]] = []
@@ -177,6 +180,7 @@ class _Term:
         opened: ExitStack,
     ) -> tuple[ModelDriver, Callable[[], None]]:
         store, policy = self._store, model.bundle.controller
+        membership = store.membership(model.name)
         clock = ServiceClock(store)
         header, recovered = self._recovered(model, clock.now())
         journal = store.open_journal(model.name, header_line(header), self._lease)
@@ -193,7 +197,7 @@ class _Term:
             ),
             ec2=self._aws.ec2,
             clock=clock,
-            membership=store.membership(model.name),
+            membership=membership,
             ledger=store,
             inbox=inbox,
             guard=guard,
@@ -219,6 +223,7 @@ class _Term:
             journal=journal,
             history=history,
             recovered=recovered,
+            measure=lambda: measured_paces(membership.members(), policy),
         )
         began_at = recovered.first_at if recovered else before.end_at
         publisher = Publisher(model, store=store, clock=clock, began_at=began_at)

@@ -32,7 +32,6 @@ DEFAULT_SERVE = (
     ServedSettings(
         model="inception-v3",
         market=Market.SPOT,
-        profiles=("assumed-lambda",),
         offerings=OfferingSettings(types=("c5.large", "c5.xlarge", "c5.2xlarge")),
         expected_rps=40.0,
     ),

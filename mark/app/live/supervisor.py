@@ -32,6 +32,7 @@ from mark.app.settings import Settings
 from mark.aws.session import Aws
 from mark.aws.setting_up import ServiceResources
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import WINDOW_S
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
@@ -80,7 +81,8 @@ class Supervisor:
     def _bring_up(self) -> None:
         models = make_live_models(self._settings)
         store = self._open_store()
-        started = ClockAnchor(wall_at=time.time(), service_at=float(int(time.time())), speed=0.0)
+        wall = time.time()
+        started = ClockAnchor(wall_at=wall, service_at=wall // WINDOW_S * WINDOW_S, speed=0.0)
         store.put_spec(service_spec(self._settings, models))
         store.put_clock(started)
         controls = self._start_aws(started)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from mark.controller.service import ServedModel, ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
+from mark.domain.member import Member, MemberState
 from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.store.service import ServiceStore
 
@@ -71,7 +72,8 @@ class LiveView:
         traffic = store.traffic(name)
         speed = anchor.speed_at(time.time()) or 1.0
         cost, hourly = self._spend(served, traffic, told, now)
-        observed = [_observed(row, now) for row in told.get("observed", ())]
+        members = {member.instance: member for member in store.membership(name).members()}
+        observed = _observed(told.get("observed", ()), members, now)
         return {
             "name": name,
             "policy": told.get("policy"),
@@ -138,9 +140,21 @@ _NO_SERIES: Mapping[str, Any] = {
 }
 
 
-def _observed(row: dict[str, Any], now: float) -> dict[str, Any]:
-    taken_at = row.pop("interrupt_at", None)
-    return {**row, "gone_in_s": None if taken_at is None else max(0.0, taken_at - now)}
+def _observed(
+    told: Sequence[Mapping[str, Any]], members: Mapping[str, Member], now: float
+) -> list[dict[str, Any]]:
+    """The fleet as the last tick saw it, brought up to date by what agents say of themselves since."""
+    rows = {row["id"]: dict(row) for row in told}
+    for name, member in members.items():
+        known = rows.setdefault(
+            name, {"id": name, "offering": member.offering, "role": member.role.value, "interrupt_at": None}
+        )
+        state = "pending" if member.state is MemberState.STARTING else member.state.value
+        known.update(state=state, credits=member.credits, interrupt_at=member.gone_at or known["interrupt_at"])
+    for row in rows.values():
+        taken_at = row.pop("interrupt_at")
+        row["gone_in_s"] = None if taken_at is None else max(0.0, taken_at - now)
+    return [rows[name] for name in sorted(rows) if (rows[name]["gone_in_s"] != 0.0 or name in members)]
 
 
 def _objective(served: ServedModel, traffic: ModelTraffic) -> dict[str, Any]:

@@ -19,7 +19,7 @@ TIMEOUT_S = 30.0
 
 
 class Warmer:
-    """Pings the function and reports the bill as a gateway would."""
+    """Pings the function and reports the bill as a gateway would; a ping stands for itself at any speed."""
 
     def __init__(
         self, served: ServedModel, aws: Aws, store: ServiceStore, clock: ServiceClock, lease: Lease
@@ -37,15 +37,14 @@ class Warmer:
     def warm(self, concurrency: int) -> WarmedUp:
         """Have so many environments warm."""
         done = warm_up(self._client, self._served.function, concurrency)
-        speed = self._clock.anchor.speed_at(time.time()) or 1.0
         note_in_flight(self._belief, self._clock.now(), done.answered)
         self._sequence += 1
         traffic = ModelTraffic(
             model=self._served.name,
             invocations=done.answered,
             cold=done.cold,
-            billed=done.answered * speed,
-            gib_s=done.gib_s * speed,
+            billed=float(done.answered),
+            gib_s=done.gib_s,
         )
         report = GatewayReport(gateway=self._name, sequence=self._sequence, models=(traffic,))
         self._store.report(report)
