@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from mark.app.live.account import RESOURCES, aws_of, templates_of
@@ -33,6 +33,7 @@ from mark.controller.planning import KEEP_UNITS, tail
 from mark.controller.recovery import Recovered, recover
 from mark.controller.runner import KEEP_HISTORY, Controller
 from mark.domain.errors import RetryLater
+from mark.domain.offering import Offering
 from mark.ports import Forecaster
 from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore
@@ -160,7 +161,7 @@ class _Term:
 
         inbox = EventInbox(self._aws.sqs, resources["events_url"], wake=wake, poll_s=POLL_S)
         offerings = {o.name: o for model in self._models for o in model.served.offerings}
-        guard = Guard(_rails(self._settings), offerings)
+        guard = Guard(_rails(self._settings, offerings), offerings)
         runs: list[Callable[[], None]] = []
         for model in self._models:
             driver, run = self._driver(model, forecasters[model.name], inbox, guard, resources, opened)
@@ -264,12 +265,12 @@ def _new_header(model: LiveModel, settings: Settings, now: float) -> Header:
     )
 
 
-def _rails(settings: Settings) -> Guardrails:
+def _rails(settings: Settings, offerings: Mapping[str, Offering]) -> Guardrails:
     limit = settings.service.aws.max_usd_per_hour
     return Guardrails(
         max_instances=settings.policy.max_instances,
         max_usd_per_hour=float("inf") if limit is None else limit,
-        allowed_types=frozenset(),
+        allowed_types=frozenset(offering.instance_type.name for offering in offerings.values()),
     )
 
 

@@ -28,6 +28,7 @@ from mark.app.live.http import answers
 from mark.app.live.models import LiveModel, make_live_models, service_spec
 from mark.app.live.pace import set_clock
 from mark.app.live.ports import choose_port, is_loopback
+from mark.app.out_folder import JOURNAL_NAME
 from mark.app.settings import Settings
 from mark.aws.session import Aws
 from mark.aws.setting_up import ServiceResources
@@ -187,6 +188,7 @@ class Supervisor:
         names = tuple(self._children.pids())
         controllers = [name for name in names if name.startswith("controller")]
         self._children.stop(controllers)
+        self._keep_journals()
         if self._aws is not None:
             with suppress(RetryLater):  # the emulated AWS is gone, and all instances with it
                 remove_resources(self._aws, self._running.name)
@@ -197,6 +199,21 @@ class Supervisor:
             self._redis.stop()
         self._folder.remove_document()
         log.info("down")
+
+    def _keep_journals(self) -> None:
+        """Leave each model's journal in the folder, where `mark explain FOLDER/MODEL` reads it."""
+        if not self._running.store:
+            return
+        store = ServiceStore(connect(self._running.store), self._running.name)
+        with suppress(RetryLater, OSError):
+            for model in self._running.models:
+                name = model["name"]
+                if store.journal_segments(name):
+                    folder = self._folder.path / name
+                    folder.mkdir(exist_ok=True)
+                    (folder / JOURNAL_NAME).write_bytes(
+                        b"".join(line + b"\n" for line in store.journal_lines(name))
+                    )
 
 
 def supervise(path: Path, *, hold: bool) -> int:
