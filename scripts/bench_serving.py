@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import re
 import shutil
@@ -113,10 +114,19 @@ class InstantAgent(asyncio.Protocol):
     """Answers every request of a chunk at once, in one write."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say that it is there."""
+        """Say that it is there, now and four times a second."""
         self._transport: Any = transport
         self._parser = FrameParser()
-        transport.write(encode(State(0, True, False, 0, 0, 0.0, 1e8, 1e6, (1e-6,) * MAX_BATCH)))  # type: ignore[attr-defined]
+        self._say()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """A gateway has gone."""
+        self._saying.cancel()
+
+    def _say(self) -> None:
+        state = State(0, True, False, 0, 0, 0.0, math.inf, 1e6, (1e-6,) * MAX_BATCH)
+        self._transport.write(encode(state))
+        self._saying = asyncio.get_running_loop().call_later(0.25, self._say)
 
     def data_received(self, data: bytes) -> None:
         """Answer."""

@@ -90,8 +90,6 @@ class AgentConnection(asyncio.Protocol):
         self.in_flight[id_] = ticket
         view = self.view
         view.sent(now, view.alone_s)
-        if not view.stale:
-            self.lane.view.changed(view)
         frame = encode_request(
             Request(
                 id_,
@@ -147,8 +145,6 @@ class AgentConnection(asyncio.Protocol):
         now = time.monotonic()
         view = self.view
         view.answered(now, view.full_s)
-        if not view.stale:
-            self.lane.view.changed(view)
         if ticket is not None:
             self.lane.answer(ticket, frame, "standby" if view.standby else "instance", now)
 
@@ -158,7 +154,6 @@ class AgentConnection(asyncio.Protocol):
             case State():
                 accepted = self.view.accepting
                 self.view.told(frame, max(0, self._sent - frame.seen), now)
-                self.lane.view.changed(self.view)
                 if self.view.accepting != accepted:
                     self._changed()
             case Bounced(id=id_):
