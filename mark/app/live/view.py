@@ -78,24 +78,9 @@ class LiveView:
             "name": name,
             "policy": told.get("policy"),
             "market": told.get("market"),
-            "objective": _objective(served, traffic),
             "rates": self._rates(name, now, speed),
             "series": told.get("series", _NO_SERIES),
-            "latency_ms": _latency_ms(traffic),
-            "by": {
-                "instance": traffic.instance,
-                "standby": traffic.standby,
-                "lambda": traffic.lambda_,
-                "shed": traffic.shed,
-            },
-            "failed": traffic.failed,
-            "redispatched": traffic.redispatched,
-            "lambda": {
-                "in_flight": traffic.lambda_in_flight,
-                "warm": traffic.lambda_warm,
-                "invocations": traffic.invocations,
-                "cold": traffic.cold,
-            },
+            **_answers(served, traffic),
             "fleet": {
                 "planned": told.get("planned", {}),
                 "requested": told.get("requested", {}),
@@ -155,6 +140,28 @@ def _observed(
         taken_at = row.pop("interrupt_at")
         row["gone_in_s"] = None if taken_at is None else max(0.0, taken_at - now)
     return [rows[name] for name in sorted(rows) if (rows[name]["gone_in_s"] != 0.0 or name in members)]
+
+
+def _answers(served: ServedModel, traffic: ModelTraffic) -> dict[str, Any]:
+    """What became of requests, and who answered them."""
+    return {
+        "objective": _objective(served, traffic),
+        "latency_ms": _latency_ms(traffic),
+        "by": {
+            "instance": traffic.instance,
+            "standby": traffic.standby,
+            "lambda": traffic.lambda_,
+            "shed": traffic.shed,
+        },
+        "failed": traffic.failed,
+        "redispatched": traffic.redispatched,
+        "lambda": {
+            "in_flight": traffic.lambda_in_flight,
+            "warm": traffic.lambda_warm,
+            "invocations": traffic.invocations,
+            "cold": traffic.cold,
+        },
+    }
 
 
 def _objective(served: ServedModel, traffic: ModelTraffic) -> dict[str, Any]:

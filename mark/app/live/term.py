@@ -1,0 +1,240 @@
+"""One term of the acting controller: from recovering the journals to the first failure.
+
+One thread ticks each model, one keeps the lease. Whatever fails ends the term: the next one, here or in another
+process, recovers every model from its journal.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from mark.app.live.account import RESOURCES, templates_of
+from mark.app.live.clock import ServiceClock
+from mark.app.live.driver import ModelDriver
+from mark.app.live.folder import Running
+from mark.app.live.models import LiveModel
+from mark.app.live.plane import LivePlane
+from mark.app.live.publishing import Publisher
+from mark.app.live.warming import Warmer
+from mark.app.settings import Settings
+from mark.aws.fleet import Ec2Cloud
+from mark.aws.guard import Guard, Guardrails
+from mark.aws.inbox import EventInbox
+from mark.aws.launching import FleetSetup
+from mark.aws.session import Aws
+from mark.controller.journal import Header, header_line, read_journal
+from mark.controller.paces import measured_paces
+from mark.controller.planning import KEEP_UNITS, tail
+from mark.controller.recovery import Recovered, recover
+from mark.controller.runner import KEEP_HISTORY, Controller
+from mark.domain.demand import Demand
+from mark.domain.errors import RetryLater
+from mark.domain.fleet import Role
+from mark.domain.offering import Offering
+from mark.ports import Forecaster
+from mark.store.journal import StoreJournal
+from mark.store.lease import Lease
+from mark.store.service import ServiceStore
+
+RENEW_EACH_S = 0.75
+POLL_S = 2
+"""A long poll of the events queue: ending a term waits for it."""
+
+Forecasters = Mapping[str, tuple[Forecaster, Forecaster]]
+"""By model: the policy's forecaster, and the one that answers when it fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """What the models of a service share: events, guardrails, launch templates."""
+
+    inbox: EventInbox
+    guard: Guard
+    templates: Mapping[Role, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """A model's journal, and where the controller before us stopped."""
+
+    header: Header
+    journal: StoreJournal
+    recovered: Recovered | None
+    history: Demand
+    began_at: float
+
+
+class Term:
+    """Acts for all models of a service while its lease holds."""
+
+    def __init__(
+        self, settings: Settings, running: Running, *, store: ServiceStore, aws: Aws, lease: Lease
+    ) -> None:
+        self._settings, self._running = settings, running
+        self._store, self._aws, self._lease = store, aws, lease
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self, models: Sequence[LiveModel], forecasters: Forecasters, stop: threading.Event) -> None:
+        """Until `stop`, or until something fails, which is raised."""
+        with ExitStack() as opened:
+            runs = [*self._drivers(models, forecasters, opened), self._keep_lease]
+            threads = [threading.Thread(target=self._guarded, args=(run,), daemon=True) for run in runs]
+            for thread in threads:
+                thread.start()
+            while not (stop.is_set() or self._over.is_set()):
+                self._over.wait(0.05)
+            self._over.set()
+            for thread in threads:
+                thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _keep_lease(self) -> None:
+        while not self._over.wait(RENEW_EACH_S):
+            self._store.leases.renew(self._lease)
+
+    def _guarded(self, run: Callable[[], None]) -> None:
+        """Run one thread; its failure ends the term."""
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001 - it is raised again by the process's main thread
+            self._failure = self._failure or error
+        finally:
+            self._over.set()
+
+    def _drivers(
+        self, models: Sequence[LiveModel], forecasters: Forecasters, opened: ExitStack
+    ) -> list[Callable[[], None]]:
+        """What drives each model, recovered from its journal."""
+        resources = self._store.status(RESOURCES)
+        if resources is None:
+            raise RetryLater("nobody has said yet where the queues are")
+        drivers: list[ModelDriver] = []
+
+        def wake() -> None:
+            for driver in drivers:
+                driver.wake()
+
+        offerings = {offering.name: offering for model in models for offering in model.served.offerings}
+        shared = _Shared(
+            inbox=EventInbox(self._aws.sqs, resources["events_url"], wake=wake, poll_s=POLL_S),
+            guard=Guard(_rails(self._settings, offerings), offerings),
+            templates=templates_of(resources),
+        )
+        runs: list[Callable[[], None]] = []
+        for model in models:
+            driver, run = self._driver(model, forecasters[model.name], shared, opened)
+            drivers.append(driver)
+            runs.append(run)
+        shared.inbox.start()
+        opened.callback(shared.inbox.close)
+        return runs
+
+    def _driver(
+        self, model: LiveModel, forecasters: tuple[Forecaster, Forecaster], shared: _Shared, opened: ExitStack
+    ) -> tuple[ModelDriver, Callable[[], None]]:
+        store, policy, clock = self._store, model.bundle.controller, ServiceClock(self._store)
+        written = self._open(model, clock.now())
+        recovered = written.recovered
+        membership = store.membership(model.name)
+        warmer = Warmer(model.served, aws=self._aws, store=store, clock=clock, lease=self._lease)
+        cloud = self._cloud(model, written.header.run, clock, warmer, shared)
+        opened.callback(cloud.close)
+        plane = LivePlane(
+            store,
+            model.name,
+            clock=clock,
+            next_unit_at=written.history.end_at,
+            monitor=policy.monitor,
+            target=policy.slo.target,
+            warmed=warmer.believed,
+        )
+        controller = Controller(
+            policy=policy,
+            clock=clock,
+            cloud=cloud,
+            data_plane=plane,
+            forecaster=forecasters[0],
+            fallback=forecasters[1],
+            journal=written.journal,
+            history=written.history,
+            recovered=recovered,
+            measure=lambda: measured_paces(membership.members(), policy),
+        )
+        driver = ModelDriver(
+            controller,
+            clock=clock,
+            cloud=cloud,
+            plane=plane,
+            publisher=Publisher(model, store=store, clock=clock, began_at=written.began_at),
+            journal=written.journal,
+            header=written.header,
+        )
+        return driver, lambda: driver.run(self._over, recovered.unseen if recovered else ())
+
+    def _cloud(self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: _Shared) -> Ec2Cloud:
+        setup = FleetSetup(
+            service=self._running.name,
+            model=model.name,
+            run=run,
+            offerings={offering.name: offering for offering in model.served.offerings},
+            templates=shared.templates,
+        )
+        return Ec2Cloud(
+            setup,
+            ec2=self._aws.ec2,
+            clock=clock,
+            membership=self._store.membership(model.name),
+            ledger=self._store,
+            inbox=shared.inbox,
+            guard=shared.guard,
+            warm=warmer.warm if model.served.overflow else None,
+        )
+
+    def _open(self, model: LiveModel, now: float) -> _Opened:
+        """The model's journal, folded; a new one where there is none."""
+        store, name = self._store, model.name
+        header, recovered = _new_header(model, self._settings, now), None
+        if store.journal_segments(name):
+            header, ticks = read_journal(store.journal_lines(name))
+            recovered = recover(header, ticks)
+        journal = store.open_journal(name, header_line(header), self._lease)
+        before = header.history if header.checkpoint else model.history(header.history.end_at)
+        return _Opened(
+            header=header,
+            journal=journal,
+            recovered=recovered,
+            history=recovered.history(before, KEEP_HISTORY) if recovered else before,
+            began_at=recovered.first_at if recovered else before.end_at,
+        )
+
+
+def _new_header(model: LiveModel, settings: Settings, now: float) -> Header:
+    bundle = model.bundle
+    trace = settings.trace.file
+    return Header(
+        policy=bundle.controller,
+        catalogue=f"{model.prices.region} {model.prices.date}",
+        seed=settings.seed,
+        history=tail(model.history(now), KEEP_UNITS),
+        dispatch=bundle.dispatch,
+        forecaster=bundle.forecaster,
+        model=model.name,
+        trace="live" if trace is None else f"live after {trace.name}",
+        market=bundle.controller.offerings[0].market.value if bundle.controller.offerings else "",
+        run=uuid.uuid4().hex,
+    )
+
+
+def _rails(settings: Settings, offerings: Mapping[str, Offering]) -> Guardrails:
+    limit = settings.service.aws.max_usd_per_hour
+    return Guardrails(
+        max_instances=settings.policy.max_instances,
+        max_usd_per_hour=float("inf") if limit is None else limit,
+        allowed_types=frozenset(offering.instance_type.name for offering in offerings.values()),
+    )
