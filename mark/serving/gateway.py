@@ -26,6 +26,7 @@ from mark.serving.gateway_agents import AgentConnections
 from mark.serving.gateway_lane import Lane, RoutingRules
 from mark.serving.gateway_metrics import render_gateway
 from mark.serving.gateway_overflow import LambdaCalls
+from mark.serving.gateway_plan import MAX_ID_BYTES, Plan, read_plan
 from mark.serving.gateway_repeats import Repeats
 from mark.serving.gateway_routes import Asks, Route, Routes, versions_of
 from mark.serving.gateway_store import StoreSync
@@ -37,11 +38,6 @@ log = logging.getLogger("mark.gateway")
 
 SWEEP_S = 0.5
 _JSON = oip.JSON_TYPE.encode()
-MAX_ID_BYTES = 128
-MAX_TRACE_BYTES = 127
-MAX_TYPE_BYTES = 255
-COMMON = frozenset({"accept", "authorization", "content-length", "content-type"})
-"""Headers that change nothing about an inference request."""
 OPEN_TO_ALL = frozenset({Asks.LIVE, Asks.READY})
 """What load balancers ask without a token."""
 
@@ -85,17 +81,15 @@ class Gateway:
         self._count = 0
 
     def handle(self, ticket: Ticket) -> None:
-        """One request of a client."""
+        """One request of a client; one whose head came before goes the same way at once."""
+        head = ticket.head
+        if head is not None and head.plan is not None:
+            self._offer(ticket, head.plan)
+            return
         route = self._routes.find(ticket.target)
         ticket.shape = "oip" if route is None else route.shape
-        headers = ticket.headers
-        request_id = headers.get("x-mark-request-id")
-        if request_id is None:
-            self._count += 1
-            ticket.request_id = b"%b%x" % (self._ids, self._count)
-        else:
-            ticket.request_id = request_id[:MAX_ID_BYTES]
-        if self._bearer is not None and not self._is_allowed(headers, route):
+        ticket.request_id = ticket.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
+        if self._bearer is not None and not self._is_allowed(ticket.headers, route):
             ticket.fail(401, "a bearer token is required")
         elif route is None:
             known = ", ".join(self.lanes)
@@ -104,6 +98,10 @@ class Gateway:
             self._infer(ticket, route)
         else:
             self._tell(ticket, route)
+
+    def _next_id(self) -> bytes:
+        self._count += 1
+        return b"%b%x" % (self._ids, self._count)
 
     def _is_allowed(self, headers: dict[str, bytes], route: Route | None) -> bool:
         if hmac.compare_digest(headers.get("authorization", b""), self._bearer or b""):
@@ -114,18 +112,34 @@ class Gateway:
         if ticket.method != b"POST":
             ticket.fail(405, "inference is asked for with POST")
             return
-        lane = self.lanes[route.model]
-        now = time.monotonic()
-        ticket.arrived_at = now
-        if (wrong := _read(ticket, route, lane)) is not None:
-            ticket.fail(*wrong)
+        try:
+            plan = read_plan(ticket, route, self.lanes[route.model])
+        except oip.BadRequest as error:
+            ticket.fail(error.status, str(error))
             return
+        if ticket.head is not None:
+            ticket.head.plan = plan
+        self._offer(ticket, plan)
+
+    def _offer(self, ticket: Ticket, plan: Plan) -> None:
+        (
+            lane, ticket.shape, ticket.path, ticket.content_type, ticket.header_length, ticket.traceparent,
+            ticket.variant, allowed_s, request_id,
+        ) = plan  # fmt: skip
+        ticket.repeat = None
+        ticket.arrived_at = now = time.monotonic()
+        ticket.deadline_at = now + allowed_s
         sync = self.sync
         if now >= sync.window_ends_at:
             sync.roll_window()
-        if "x-mark-request-id" in ticket.headers and not self._repeats.is_first(ticket, now):
-            lane.tally.repeated += 1
-            return
+        if request_id is None:
+            self._count += 1
+            ticket.request_id = b"%b%x" % (self._ids, self._count)
+        else:
+            ticket.request_id = request_id
+            if not self._repeats.is_first(ticket, now):
+                lane.tally.repeated += 1
+                return
         lane.tally.window_count += 1
         lane.offer(ticket, now)
 
@@ -155,57 +169,6 @@ class Gateway:
             ticket.fail(503, "not ready: no instance accepts requests")
         else:
             ticket.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
-
-
-def _read(ticket: Ticket, route: Route, lane: Lane) -> tuple[int, str] | None:
-    """Take what the headers say into the ticket; status and text where they are wrong."""
-    headers = ticket.headers
-    ticket.path, ticket.variant, ticket.repeat = route.forward, route.variant, None
-    ticket.content_type = headers.get("content-type", b"")
-    ticket.traceparent = headers.get("traceparent", b"")
-    ticket.header_length = 0
-    ticket.deadline_at = ticket.arrived_at + lane.objective_s
-    if len(ticket.content_type) > MAX_TYPE_BYTES:
-        return 400, f"content-type is longer than {MAX_TYPE_BYTES} bytes"
-    if headers.keys() <= COMMON:
-        return None
-    return _read_rare(ticket, lane) or _read_variant(ticket, lane)
-
-
-def _read_rare(ticket: Ticket, lane: Lane) -> tuple[int, str] | None:
-    headers = ticket.headers
-    encoding = headers.get("content-encoding", b"identity")
-    if encoding.lower() != b"identity":
-        return 415, "compressed bodies are not taken; send the body as it is"
-    if len(ticket.traceparent) > MAX_TRACE_BYTES:
-        ticket.traceparent = b""  # W3C: what cannot be read is as if it were not there
-    if len(headers.get("x-mark-request-id", b"x")) not in range(1, MAX_ID_BYTES + 1):
-        return 400, f"x-mark-request-id must have 1 to {MAX_ID_BYTES} characters"
-    if (length := headers.get("inference-header-content-length")) is not None:
-        if not length.isdigit() or len(length) > 10 or int(length) > len(ticket.body):
-            return 400, "inference-header-content-length does not fit the body"
-        ticket.header_length = int(length)
-    if (deadline := headers.get("x-mark-deadline-ms")) is not None:
-        if not deadline.isdigit() or not 0 < len(deadline) <= 9:
-            return 400, "x-mark-deadline-ms must be a whole number of milliseconds"
-        ticket.deadline_at = ticket.arrived_at + min(lane.objective_s, int(deadline) / 1000)
-    return None
-
-
-def _read_variant(ticket: Ticket, lane: Lane) -> tuple[int, str] | None:
-    headers = ticket.headers
-    asked = headers.get("x-mark-variant") or headers.get("x-amzn-sagemaker-target-variant")
-    if not asked or asked == ticket.variant:
-        return None
-    if ticket.variant:
-        return 400, "path and header ask for different variants"
-    name = asked.decode("latin-1")
-    if name not in lane.served.variants:
-        return 404, f"no variant {name[:80]!r}; known: {', '.join(lane.served.variants) or 'none'}"
-    ticket.variant = asked
-    if ticket.shape == "oip":
-        ticket.path = b"/v2/models/%b/versions/%b/infer" % (lane.name.encode(), asked)
-    return None
 
 
 async def serve_gateway(

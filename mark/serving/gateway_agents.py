@@ -23,7 +23,6 @@ from mark.protocols.frames import (
     FrameParser,
     Goodbye,
     Hello,
-    Request,
     Response,
     State,
     encode,
@@ -91,28 +90,29 @@ class AgentConnection(asyncio.Protocol):
         view = self.view
         view.sent(now, view.alone_s)
         frame = encode_request(
-            Request(
-                id_,
-                int((now - ticket.arrived_at) * 1e6),
-                int((ticket.deadline_at - now) * 1e6),
-                ticket.path,
-                ticket.content_type,
-                ticket.header_length,
-                ticket.request_id,
-                ticket.traceparent,
-                ticket.body,
-                forced,
-            )
+            id_,
+            int((now - ticket.arrived_at) * 1e6),
+            int((ticket.deadline_at - now) * 1e6),
+            ticket.path,
+            ticket.content_type,
+            ticket.header_length,
+            ticket.request_id,
+            ticket.traceparent,
+            ticket.body,
+            forced,
         )
-        self._write(frame)
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         self._heard = True
+        now = time.monotonic()
         try:
             for frame in self._parser.feed(data):
                 if type(frame) is Response:
-                    self._answered(frame)
+                    self._answered(frame, now)
                 else:
                     self._told(frame)
         except FrameError as error:
@@ -140,11 +140,10 @@ class AgentConnection(asyncio.Protocol):
         self._transport.abort()
         return True
 
-    def _answered(self, frame: Response) -> None:
-        ticket = self.in_flight.pop(frame.id, None)
-        now = time.monotonic()
+    def _answered(self, frame: Response, now: float) -> None:
         view = self.view
         view.answered(now, view.full_s)
+        ticket = self.in_flight.pop(frame.id, None)
         if ticket is not None:
             self.lane.answer(ticket, frame, "standby" if view.standby else "instance", now)
 

@@ -10,6 +10,7 @@ they are written to after they closed, so a connection that is closing never wri
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,6 +47,12 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SMALL_BYTES = 64 * 1024
 """Bodies up to it are joined to their head: one buffer to write instead of two."""
 
+
+@functools.lru_cache(maxsize=256)
+def _first_lines(status: int, content_type: bytes) -> bytes:
+    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (_STATUS[status], content_type)
+
+
 LINGER_S = 2.0
 """How long a client that was refused may go on sending before its connection is reset."""
 
@@ -64,10 +71,29 @@ class HttpLimits:
     sweep_s: float = 1.0
 
 
-class HttpExchange:
-    """One request, and the way to answer it. headers: those of KNOWN_HEADERS, by name."""
+class Head:
+    """The head of a request as a client sent it, byte for byte: the same bytes again need no parsing.
 
-    __slots__ = ("body", "connection", "headers", "keep_alive", "method", "target")
+    `raw` ends where the body begins; with it the request has `whole` bytes. `plan` is for the handler, which may
+    keep there what it made of the head.
+    """
+
+    __slots__ = ("headers", "method", "plan", "raw", "target", "whole")
+
+    def __init__(self, raw: bytes, exchange: HttpExchange) -> None:
+        self.raw = raw
+        self.whole = len(raw) + len(exchange.body)
+        self.method, self.target, self.headers = exchange.method, exchange.target, exchange.headers
+        self.plan: Any = None
+
+
+class HttpExchange:
+    """One request, and the way to answer it. headers: those of KNOWN_HEADERS, by name.
+
+    `head` is set where the connection has seen the very head before, or expects to see it again.
+    """
+
+    __slots__ = ("body", "connection", "head", "headers", "keep_alive", "method", "target")
 
     def __init__(
         self,
@@ -77,8 +103,10 @@ class HttpExchange:
         headers: dict[str, bytes],
         body: bytes,
         keep_alive: bool,
+        head: Head | None = None,
     ) -> None:
         self.connection = connection
+        self.head = head
         self.method, self.target, self.headers, self.body = method, target, headers, body
         self.keep_alive = keep_alive
 
@@ -135,8 +163,8 @@ class HttpConnection(asyncio.Protocol):
     """One client. At most one of its requests is with the handler; those behind it wait in `_pending`."""
 
     __slots__ = (
-        "_body", "_closing", "_current", "_dispatching", "_finished", "_head_bytes", "_headers", "_in_body",
-        "_in_message", "_known", "_parser", "_paused", "_pending", "_quiet_s", "_refusal", "_seen", "_server",
+        "_body", "_closing", "_current", "_dispatching", "_finished", "_head", "_head_bytes", "_headers",
+        "_in_body", "_in_message", "_known", "_parser", "_paused", "_pending", "_quiet_s", "_refusal", "_seen", "_server",
         "_target", "_transport",
     )  # fmt: skip
 
@@ -148,6 +176,7 @@ class HttpConnection(asyncio.Protocol):
         self._current: HttpExchange | None = None
         self._closing = self._dispatching = self._in_message = self._in_body = self._paused = False
         self._refusal: tuple[int, str] | None = None
+        self._head: Head | None = None
         self._target = b""
         self._known: dict[str, bytes] = {}
         self._body: list[bytes] = []
@@ -185,6 +214,23 @@ class HttpConnection(asyncio.Protocol):
         """Called by the loop."""
         if self._closing or self._refusal is not None:
             return
+        head = self._head
+        if head is None or len(data) != head.whole or self._in_message or not data.startswith(head.raw):
+            self._parse(data)
+            return
+        exchange = self._server.make(
+            self, head.method, head.target, head.headers, data[len(head.raw) :], True, head
+        )
+        self._finished += 1
+        if self._current is None and not self._pending:
+            self._current = exchange
+            self._server.handler(exchange)
+        else:
+            self._pending.append(exchange)
+            self._bound_pending()
+
+    def _parse(self, data: bytes) -> None:
+        begins, finished = not self._in_message, self._finished
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -196,15 +242,32 @@ class HttpConnection(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > self._server.limits.head_bytes:
                 self._refusal = (431, "headers too large")
+        if begins and not self._in_message and self._finished == finished + 1 and self._refusal is None:
+            self._learn(data, self._pending[-1])
+        self._bound_pending()
+        self._next()
+
+    def _learn(self, data: bytes, exchange: HttpExchange) -> None:
+        """The chunk was one request, no more and no less: remember its head."""
+        cut = len(data) - len(exchange.body)
+        raw = data[:cut]
+        if not exchange.keep_alive or "expect" in exchange.headers or not raw.endswith(b"\r\n\r\n"):
+            return
+        if data[cut:] == exchange.body and len(exchange.body) == int(exchange.headers.get("content-length", b"0")):
+            self._head = exchange.head = Head(raw, exchange)
+
+    def _bound_pending(self) -> None:
         if len(self._pending) > self._server.limits.pipelined:
             self._refusal = (400, "too many requests at once on one connection")
             while len(self._pending) > self._server.limits.pipelined:
                 self._pending.pop().connection = None
-        self._next()
+
+    def on_message_begin(self) -> None:
+        """Called by the parser, at the first byte."""
+        self._in_message = True
 
     def on_url(self, url: bytes) -> None:
         """Called by the parser, with a part of it."""
-        self._in_message = True
         self._target = self._target + url if self._target else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -268,8 +331,8 @@ class HttpConnection(asyncio.Protocol):
     def send(self, exchange: HttpExchange, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
         """Write the answer of the exchange that is being handled, and turn to the next."""
         keep = exchange.keep_alive
-        head = b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b%b\r\n" % (
-            _STATUS[status], content_type, len(body), extra, b"" if keep else _CLOSE
+        head = b"%bcontent-length: %d\r\n%b%b\r\n" % (
+            _first_lines(status, content_type), len(body), extra, b"" if keep else _CLOSE
         )  # fmt: skip
         self._current = None
         transport = self._transport

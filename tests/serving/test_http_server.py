@@ -257,3 +257,48 @@ def test_whatever_comes_each_request_is_answered_once_and_nothing_is_written_lat
     assert text.count(b" 200 OK") == answered
     assert b"twice" not in text
     connection.connection_lost(None)
+
+
+heads = st.sampled_from(
+    [
+        b"POST /a HTTP/1.1\r\ncontent-length: %d\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nx-mark-variant: v\r\ncontent-length: %d\r\n\r\n",
+        b"\r\nPOST /b HTTP/1.1\r\ncontent-length: %d\r\n\r\n",
+    ]
+)
+bodies = st.sampled_from([b"", b"x", b"POST", b"\r\n\r\n", b"y" * 40]) | st.binary(max_size=8)
+whole = st.tuples(heads, bodies).map(lambda pair: (pair[0] % len(pair[1]) + pair[1], pair[1])) | bodies.map(
+    lambda body: (b"POST /c HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + chunked(body), body)
+)
+
+
+def chunked(body: bytes) -> bytes:
+    return (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
+
+
+@given(st.lists(whole, max_size=8), st.lists(st.integers(0, 900), max_size=6), st.booleans())
+def test_heads_that_come_again_are_read_as_the_parser_reads_them(
+    sent: list[tuple[bytes, bytes]], cuts: list[int], in_pieces: bool
+) -> None:
+    seen: list[HttpExchange] = []
+
+    def answer(exchange: HttpExchange) -> None:
+        seen.append(exchange)
+        exchange.reply(200, b"text/plain", b"ok")
+
+    server = HttpServer(answer)
+    connection = server.connection()
+    connection.connection_made(Sink())
+    data = b"".join(text for text, _ in sent)
+    ends = list(itertools.accumulate((len(text) for text, _ in sent), initial=0))
+    edges = sorted({*ends, *(cut % (len(data) + 1) for cut in cuts)}) if in_pieces else ends
+    for start, stop in itertools.pairwise(edges):
+        if stop > start:
+            connection.data_received(data[start:stop])
+
+    assert [exchange.body for exchange in seen] == [body for _, body in sent]
+    assert [exchange.target for exchange in seen] == [text.split()[1] for text, _ in sent]
+    assert [exchange.headers.get("x-mark-variant") for exchange in seen] == [
+        b"v" if b"variant" in text.partition(b"content-length")[0] else None for text, _ in sent
+    ]
+    connection.connection_lost(None)

@@ -1,0 +1,89 @@
+"""What a gateway makes of an inference request's head: the model, the server's path, the time allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mark.protocols.oip import BadRequest
+from mark.serving.gateway_lane import Lane
+from mark.serving.gateway_routes import Route
+from mark.serving.gateway_ticket import Ticket
+
+MAX_ID_BYTES = 128
+MAX_TRACE_BYTES = 127
+MAX_TYPE_BYTES = 255
+Headers = Mapping[str, bytes]
+
+
+class Plan(NamedTuple):
+    """All that requests with the same head share. `request_id`: the client's, None where it gave none."""
+
+    lane: Lane
+    shape: str
+    path: bytes
+    content_type: bytes
+    header_length: int
+    traceparent: bytes
+    variant: bytes
+    allowed_s: float
+    request_id: bytes | None
+
+
+def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
+    """Understand the head of an inference request. Errors: BadRequest."""
+    headers = ticket.headers
+    if headers.get("content-encoding", b"identity").lower() != b"identity":
+        raise BadRequest("compressed bodies are not taken; send the body as it is", 415)
+    content_type = headers.get("content-type", b"")
+    if len(content_type) > MAX_TYPE_BYTES:
+        raise BadRequest(f"content-type is longer than {MAX_TYPE_BYTES} bytes")
+    request_id = headers.get("x-mark-request-id")
+    if request_id is not None and not 0 < len(request_id) <= MAX_ID_BYTES:
+        raise BadRequest(f"x-mark-request-id must have 1 to {MAX_ID_BYTES} characters")
+    traceparent = headers.get("traceparent", b"")
+    variant = _variant(headers, route, lane)
+    path = route.forward
+    if variant != route.variant and route.shape == "oip":
+        path = b"/v2/models/%b/versions/%b/infer" % (lane.name.encode(), variant)
+    return Plan(
+        lane,
+        route.shape,
+        path,
+        content_type,
+        _header_length(headers, len(ticket.body)),
+        traceparent if len(traceparent) <= MAX_TRACE_BYTES else b"",  # W3C: one that cannot be read is none
+        variant,
+        _allowed_s(headers, lane.objective_s),
+        request_id,
+    )
+
+
+def _header_length(headers: Headers, body_bytes: int) -> int:
+    length = headers.get("inference-header-content-length", b"0")
+    if not length.isdigit() or len(length) > 10 or int(length) > body_bytes:
+        raise BadRequest("inference-header-content-length does not fit the body")
+    return int(length)
+
+
+def _allowed_s(headers: Headers, objective_s: float) -> float:
+    """A client's deadline only tightens the objective."""
+    deadline = headers.get("x-mark-deadline-ms")
+    if deadline is None:
+        return objective_s
+    if not deadline.isdigit() or len(deadline) > 9:
+        raise BadRequest("x-mark-deadline-ms must be a whole number of milliseconds")
+    return min(objective_s, int(deadline) / 1000)
+
+
+def _variant(headers: Headers, route: Route, lane: Lane) -> bytes:
+    asked = headers.get("x-mark-variant") or headers.get("x-amzn-sagemaker-target-variant")
+    if not asked or asked == route.variant:
+        return route.variant
+    if route.variant:
+        raise BadRequest("path and header ask for different variants")
+    name = asked.decode("latin-1")
+    if name not in lane.served.variants:
+        known = ", ".join(lane.served.variants) or "none"
+        raise BadRequest(f"no variant {name[:80]!r}; known: {known}", 404)
+    return asked
