@@ -1,4 +1,4 @@
-"""The engine and the routing rules, compiled: the one place where decisions meet numba.
+"""The engine, compiled: the one place where the simulator's kernel and the dispatch decisions meet numba.
 
 The decisions stay plain functions; `register_jitable`, called from here, lets compiled code call them as they
 are. Machine code is cached on disk under the hash of all sources that went into it, because numba by itself
@@ -10,14 +10,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 from numba.extending import register_jitable
 
 from mark.dispatch import batcher, bouncer, objective, overflow, routing
@@ -51,48 +49,11 @@ def compiled_kernel(cache_dir: Path) -> Kernel:
     for module in modules:
         for function in _functions(module):
             register_jitable(**_OPTIONS)(function)
-    with _cached_in(cache_dir / f"engine-{_fingerprint(modules)}"):
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_dir / f"engine-{_fingerprint(modules)}")
+    try:
         compiled: list[Any] = [numba.njit(cache=True, **_OPTIONS)(function) for function in plain_kernel()]
         return Kernel(*compiled)
-
-
-class CompiledRouting(NamedTuple):
-    """The rules of `mark.dispatch.routing` as a gateway calls them: their arguments, their results."""
-
-    least_finish: Callable[..., int]
-    weighted: Callable[..., int]
-    least_outstanding: Callable[..., int]
-
-
-@functools.cache
-def compiled_routing(cache_dir: Path) -> CompiledRouting:
-    """The routing rules as machine code, ready for both kinds of `servers` when this returns.
-
-    A call takes less than a microsecond with a plain structured array, which numba recognises at once, and some 3
-    with a record array; the plain rules take 10 for each server. Compiled on first use (some 3 s) and cached.
-    """
-    for function in _functions(bouncer):
-        register_jitable(**_OPTIONS)(function)
-    with _cached_in(cache_dir / f"routing-{_fingerprint((bouncer, routing))}"):
-        rules = (routing.least_finish, routing.weighted, routing.least_outstanding)
-        compiled: list[Any] = [numba.njit(cache=True, **_OPTIONS)(rule) for rule in rules]
-        made = CompiledRouting(*compiled)
-        plain = np.zeros(1, np.dtype(list(routing.SERVER_FIELDS.items())))
-        rows = np.zeros(1, np.int64)
-        for servers in (plain, plain.view(np.recarray)):
-            made.least_finish(0.0, rows, servers)
-            made.weighted(rows, servers)
-            made.least_outstanding(rows, servers)
-        return made
-
-
-@contextmanager
-def _cached_in(folder: Path) -> Iterator[None]:
-    """What is compiled meanwhile is kept in this folder."""
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(folder)
-    try:
-        yield
     finally:
         config.CACHE_DIR = before
 

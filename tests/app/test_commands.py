@@ -236,7 +236,7 @@ def test_the_demo_says_what_happens_and_where_the_report_is(mark, monkeypatch):
     workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
     monkeypatch.setattr(demonstrating.generators, "demo_workload", lambda _seed: workload)
 
-    answer = mark("demo", "--out", "demo")
+    answer = mark("demo", "--replay-only", "--out", "demo")
 
     assert answer.status == 0
     assert "are replayed under every policy" in answer.err

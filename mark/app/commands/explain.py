@@ -30,7 +30,9 @@ def explain(
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="A model of the service that runs; left out, its first.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="SERVICE", help="The service that runs.")] = "mark",
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
+    ] = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -39,11 +41,11 @@ def explain(
     The journal is folded again: if today's controller would have ordered anything else from the same observations,
     this says so. --at shows that minute and the ones beside it.
     """
-    given.settings_from(config)
+    service = given.settings_from(config, service__name=name).service.name
     if run_dir is None:
         from mark.app.live.explaining import explain_live
 
-        explain_live(name, model=model, minute=at, as_json=json)
+        explain_live(service, model=model, minute=at, as_json=json)
         return
     from mark.app.explaining import explain_run
 

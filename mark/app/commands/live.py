@@ -11,7 +11,7 @@ import typer
 from mark.app.commands import options as given
 
 Name = Annotated[
-    str, typer.Option("--name", metavar="SERVICE", help="The service, where several run on this machine.")
+    str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
 ]
 
 UP_EXAMPLES = ("mark up", "mark up --detach --json", "mark up --config mark.yaml --detach")
@@ -41,10 +41,7 @@ def up(
     hold: Annotated[
         bool, typer.Option("--hold", help="Let the service's clock stand still until a load comes.")
     ] = False,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="SERVICE", help="Name of the service; service.name in the file."),
-    ] = None,
+    name: Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -76,8 +73,9 @@ def load(
     mean_rps: given.MeanRps = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The model; the service's first.")] = None,
     seed: given.Seed = None,
-    name: Name = "mark",
+    name: Name = None,
     json: given.Json = False,
+    config: given.Config = None,
 ) -> None:
     """Send an open loop of requests; latency counts from the instant that each was due.
 
@@ -87,7 +85,7 @@ def load(
     from mark.app.live.loading import LoadAsked, load_service
 
     asked = LoadAsked(
-        service=name,
+        service=_service(config, name),
         model=model,
         trace=trace,
         rate_rps=rate,
@@ -103,13 +101,14 @@ def load(
 def status(
     *,
     watch: Annotated[bool, typer.Option("--watch", help="Show it anew each second until Ctrl-C.")] = False,
-    name: Name = "mark",
+    name: Name = None,
     json: given.Json = False,
+    config: given.Config = None,
 ) -> None:
     """Show the fleet as planned, requested and observed, rates, objective, spend per hour and so far."""
     from mark.app.live.watching import show_status
 
-    show_status(name, watch=watch, as_json=json)
+    show_status(_service(config, name), watch=watch, as_json=json)
 
 
 def interrupt(
@@ -118,13 +117,14 @@ def interrupt(
     offering: Annotated[
         str, typer.Option(metavar="OFFERING", help="Only of this one, such as c5.large:spot.")
     ] = "",
-    name: Name = "mark",
+    name: Name = None,
     json: given.Json = False,
+    config: given.Config = None,
 ) -> None:
     """Have the emulated AWS take spot instances away: each gets its notice first."""
     from mark.app.live.chaos import interrupt_spot
 
-    interrupt_spot(name, share=share, offering=offering, as_json=json)
+    interrupt_spot(_service(config, name), share=share, offering=offering, as_json=json)
 
 
 def chaos(
@@ -136,8 +136,9 @@ def chaos(
     seconds: Annotated[float, typer.Option(metavar="SECONDS", help="How long a fault of AWS lasts.")] = 30.0,
     offering: Annotated[str, typer.Option(metavar="OFFERING", help="Only for this offering.")] = "",
     share: Annotated[float, typer.Option(metavar="SHARE", help="Share of a partial fleet that comes.")] = 0.5,
-    name: Name = "mark",
+    name: Name = None,
     json: given.Json = False,
+    config: given.Config = None,
 ) -> None:
     """Break something: kill -9 a process of the service, or let the emulated AWS misbehave.
 
@@ -146,24 +147,27 @@ def chaos(
     """
     from mark.app.live.chaos import break_something
 
-    break_something(name, what, target, seconds=seconds, offering=offering, share=share, as_json=json)
+    service = _service(config, name)
+    break_something(service, what, target, seconds=seconds, offering=offering, share=share, as_json=json)
 
 
-def down(*, name: Name = "mark") -> None:
+def down(*, name: Name = None, config: given.Config = None) -> None:
     """End the service: its instances, processes and sockets; logs stay."""
     from mark.app.live.upping import bring_down
 
-    bring_down(name)
+    bring_down(_service(config, name))
 
 
 def init(
     *,
     to: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path("mark.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    config: given.Config = None,
 ) -> None:
     """Write a commented mark.yaml that `mark up --config` starts from."""
     from mark.app.live.initing import write_config
 
+    given.settings_from(config)
     write_config(to, force=force)
 
 
@@ -183,6 +187,7 @@ def profile(
     ] = None,
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="Profile file to write or to add to.")] = None,
     json: given.Json = False,
+    config: given.Config = None,
 ) -> None:
     """Measure a model's latency by batch size on this machine and write a profile that plans can use."""
     from mark.app.live.profiling import ProfileAsked, profile_backend
@@ -197,4 +202,10 @@ def profile(
         body=body,
         to=to,
     )
+    given.settings_from(config)
     profile_backend(asked, as_json=json)
+
+
+def _service(config: Path | None, name: str | None) -> str:
+    """The service that is meant: the flag's, the file's, or the usual one."""
+    return given.settings_from(config, service__name=name).service.name

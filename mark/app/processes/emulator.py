@@ -42,7 +42,8 @@ async def main(folder: RunFolder, port: int) -> None:
         anchor=ClockAnchor(speed=0.0),
         stress=settings.service.stress,
         port=port,
-        environment={"MARK_CACHE": str(cache_dir())},
+        environment={"MARK_CACHE": str(cache_dir()), "OMP_NUM_THREADS": "1"},
+        python_path=tuple(path for path in sys.path if path),  # where a user's own model may lie
     )
     serving = asyncio.ensure_future(EmulatedAws(config).serve(lambda url: log.info("answers", extra={"url": url})))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)

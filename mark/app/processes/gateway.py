@@ -15,12 +15,9 @@ from mark.app.live.account import aws_of
 from mark.app.live.folder import RunFolder
 from mark.app.processes.lifeline import begin
 from mark.app.settings import Settings
-from mark.app.wiring import usable_cache
 from mark.aws.overflow import LambdaOverflow
 from mark.domain.errors import Misconfigured
 from mark.serving.gateway import GatewayConfig, serve_gateway
-from mark.serving.gateway_lane import RoutingRules
-from mark.simulator.compiled import compiled_routing
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
 
@@ -44,15 +41,9 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
         token=running.token,
         tls=tls_context(settings),
     )
-    compiled = compiled_routing(usable_cache())
-    rules = RoutingRules(
-        least_finish=compiled.least_finish,
-        weighted=compiled.weighted,
-        least_outstanding=compiled.least_outstanding,
-    )
     try:
         spec = await store.spec()
-        await serve_gateway(config, spec=spec, link=store, overflow=overflow, stop=stop, rules=rules)
+        await serve_gateway(config, spec=spec, link=store, overflow=overflow, stop=stop)
     finally:
         overflow.close()
         aws.close()
