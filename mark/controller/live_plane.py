@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mark.controller.policy import MonitorPolicy
+from mark.domain.clock import ClockAnchor, pace_between
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
 from mark.domain.orders import SloWindow
 from mark.domain.traffic import ModelTraffic
@@ -30,9 +31,14 @@ def unit_windows(start_at: float) -> tuple[int, int]:
     return first, first + WINDOWS_A_UNIT - 1
 
 
-def live_unit(start_at: float, counts: Sequence[int], speed: float) -> DemandUnit:
+def window_speeds(anchors: Sequence[ClockAnchor], first: int, last: int) -> list[float]:
+    """How fast the clock went in each of these windows, both included."""
+    return [pace_between(anchors, at * WINDOW_S, (at + 1) * WINDOW_S) for at in range(first, last + 1)]
+
+
+def live_unit(start_at: float, counts: Sequence[int], speeds: Sequence[float]) -> DemandUnit:
     """The unit of these windows. counts: requests in each, oldest first; `count` is scaled as the rates are."""
-    return unit_of_windows(start_at, counts, stands_for=speed)
+    return unit_of_windows(start_at, [count * speed for count, speed in zip(counts, speeds, strict=True)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

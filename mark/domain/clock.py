@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -41,3 +42,25 @@ class ClockAnchor:
     def speed_at(self, wall: float) -> float:
         """How fast it moves at `wall`."""
         return self.speed if wall < self.until_wall else 1.0
+
+    def wall_between(self, start: float, end: float) -> float:
+        """Wall seconds that it moved to get from one of its instants to another, neither before `service_at`."""
+        fast_s = max(0.0, self.until_wall - self.wall_at)
+        fast_until = self.service_at + (fast_s * self.speed if self.speed else 0.0)
+        fast = max(0.0, min(end, fast_until) - start)
+        return (fast / self.speed if fast else 0.0) + max(0.0, end - max(start, fast_until))
+
+
+def pace_between(anchors: Sequence[ClockAnchor], start: float, end: float) -> float:
+    """How many times as fast as the wall a clock got from `start` to `end`; what it stood still is left out.
+
+    anchors: all that it had, oldest first; before the first one it was the wall's. What came in between, counted
+    so many times, is what came at real rates: also where the clock changed its speed on the way.
+    """
+    wall_s, left_until = 0.0, end
+    for anchor in reversed(anchors):
+        since = max(start, anchor.service_at)
+        if since < left_until:
+            wall_s += anchor.wall_between(since, left_until)
+            left_until = since
+    return (end - start) / (wall_s + left_until - start)

@@ -25,7 +25,7 @@ class DemandUnit:
     max_rps: float
 
 
-def unit_of_windows(start_at: float, counts: Sequence[int], *, stands_for: float = 1.0) -> DemandUnit:
+def unit_of_windows(start_at: float, counts: Sequence[float], *, stands_for: float = 1.0) -> DemandUnit:
     """The unit that these windows make up. counts: arrivals of each 5 s window of it, oldest first.
 
     `stands_for` is a rehearsal's speed: its windows hold so many times fewer requests than the rates say.

@@ -29,6 +29,8 @@ from mark.store.traffic import (
 
 MEMBER_TTL_S = 3.0
 """After how long a silent agent is gone, in wall seconds; they announce themselves each second."""
+KEEP_CLOCKS = 50
+"""Anchors of the clock that are kept: what came lately was counted at their speeds."""
 KEEP_DRAINS_S = 86400.0
 """For how long a request to drain that no agent heeds is kept, in wall seconds."""
 
@@ -57,10 +59,16 @@ class ServiceStore:
     def put_clock(self, anchor: ClockAnchor) -> None:
         """Set the service's clock."""
         self._link.call("SET", self._keys.of("clock"), CLOCK.encode(anchor))
+        self._link.call("RPUSH", self._keys.of("clocks"), CLOCK.encode(anchor))
+        self._link.call("LTRIM", self._keys.of("clocks"), -KEEP_CLOCKS, -1)
 
     def clock(self) -> ClockAnchor:
         """The service's clock; the wall's own where nobody set it."""
         return clock_of(self._link.call("GET", self._keys.of("clock")))
+
+    def clocks(self) -> tuple[ClockAnchor, ...]:
+        """The anchors that the clock had, the last KEEP_CLOCKS of them, oldest first."""
+        return tuple(map(CLOCK.decode, self._link.call("LRANGE", self._keys.of("clocks"), 0, -1)))
 
     def members(self) -> tuple[Member, ...]:
         """All agents that announced themselves lately, by instance id."""

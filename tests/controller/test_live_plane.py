@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.live_plane import MonitorState, advance_monitor, live_unit, totals_of, unit_windows, window_of
+from mark.controller.live_plane import (
+    MonitorState,
+    advance_monitor,
+    live_unit,
+    totals_of,
+    unit_windows,
+    window_of,
+    window_speeds,
+)
 from mark.controller.policy import MonitorPolicy
+from mark.domain.clock import ClockAnchor
 from mark.domain.traffic import ModelTraffic
 
 MONITOR = MonitorPolicy(offering="T", requests=100, seconds=60.0)
@@ -33,10 +42,35 @@ def test_the_windows_of_a_unit_are_twelve_and_those_of_two_units_meet(minute: in
 
 
 def test_a_fast_clock_collects_fewer_requests_at_the_same_rate() -> None:
-    plain, fast = live_unit(60.0, [200] * 11 + [300], 1.0), live_unit(60.0, [10] * 11 + [15], 20.0)
+    plain, fast = (
+        live_unit(60.0, [200] * 11 + [300], [1.0] * 12),
+        live_unit(60.0, [10] * 11 + [15], [20.0] * 12),
+    )
     assert fast == plain
     assert plain.max_rps == 60.0
     assert plain.mean_rps == pytest.approx(2500 / 60)
+
+
+def test_windows_count_at_the_speed_that_the_clock_had_in_them() -> None:
+    """The clock stands, goes at the wall's pace, then 20 times as fast for 10 s of the wall, then as before."""
+    anchors = (
+        ClockAnchor(wall_at=900.0, service_at=1000.0, speed=0.0),
+        ClockAnchor(wall_at=950.0, service_at=1000.0),
+        ClockAnchor(wall_at=952.5, service_at=1002.5, speed=20.0, until_wall=962.5),
+    )
+    assert window_speeds((), 200, 202) == [1.0] * 3
+    assert window_speeds(anchors[:1], 200, 200) == [1.0]
+    speeds = window_speeds(anchors, 199, 242)
+    assert speeds[0] == 1.0
+    assert speeds[1] == pytest.approx(5 / (2.5 + 2.5 / 20))  # it changed in the middle
+    assert speeds[2:41] == [20.0] * 39
+    assert speeds[41] == pytest.approx(5 / (2.5 / 20 + 2.5))
+    assert speeds[42:] == [1.0] * 2
+    rate = 40.0
+    walls = [5.0, 2.625, *[0.25] * 39, 2.625, 5.0, 5.0]
+    assert [count * speed / 5 for count, speed in zip([rate * s for s in walls], speeds, strict=True)] == (
+        pytest.approx([rate] * 44)
+    )
 
 
 @given(

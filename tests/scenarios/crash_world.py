@@ -240,7 +240,7 @@ class Life:
             return None
         self._next_unit_at += UNIT_S
         rate = self.world.rates[round(start_at / UNIT_S) % len(self.world.rates)]
-        return live_unit(start_at, [round(5 * rate)] * 12, 1.0)
+        return live_unit(start_at, [round(5 * rate)] * 12, [1.0] * 12)
 
     def _fleet(self) -> FleetView:
         return FleetView(

@@ -9,6 +9,7 @@ import pytest
 
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
@@ -212,3 +213,13 @@ def test_services_on_one_server_do_not_meet(link: Link, store: ServiceStore) -> 
     store.note(a_transition())
     assert other.status("x") is None
     assert other.transitions("digits") == ()
+
+
+def test_the_clocks_anchors_are_kept(store: ServiceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mark.store.service.KEEP_CLOCKS", 2)
+    assert store.clocks() == ()
+    anchors = [ClockAnchor(wall_at=1e9 + place, service_at=5.0 + place, speed=20.0) for place in range(3)]
+    for anchor in anchors:
+        store.put_clock(anchor)
+    assert store.clocks() == tuple(anchors[1:])
+    assert store.clock() == anchors[2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 from mark.app.live.clock import ServiceClock
@@ -14,6 +13,7 @@ from mark.controller.live_plane import (
     totals_of,
     unit_windows,
     window_of,
+    window_speeds,
 )
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
@@ -54,7 +54,7 @@ class LivePlane:
         start_at = self._next_unit_at
         counts = self._store.arrivals(self._model, *unit_windows(start_at))
         self._next_unit_at += UNIT_S
-        return live_unit(start_at, counts, self._speed())
+        return live_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
 
     def is_behind(self) -> bool:
         """Whether a unit has closed that was not given yet."""
@@ -82,8 +82,9 @@ class LivePlane:
         first = max(after - RECENT_WINDOWS, math.ceil(self._since / WINDOW_S))
         if first >= after:
             return ()
-        speed = self._speed()
-        return tuple(count * speed / WINDOW_S for count in self._store.arrivals(self._model, first, after - 1))
+        counts = self._store.arrivals(self._model, first, after - 1)
+        speeds = window_speeds(self._store.clocks(), first, after - 1)
+        return tuple(count * speed / WINDOW_S for count, speed in zip(counts, speeds, strict=True))
 
     def _look(self) -> None:
         if self._monitor_policy is None:
@@ -91,7 +92,3 @@ class LivePlane:
         traffic = self._store.traffic(self._model)
         self._monitor, window = advance_monitor(self._monitor, traffic, self._clock.now(), self._monitor_policy)
         self._closed = window or self._closed
-
-    def _speed(self) -> float:
-        """How fast the clock goes; what was counted while it stood still came in real time."""
-        return self._clock.anchor.speed_at(time.time()) or 1.0

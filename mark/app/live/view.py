@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mark.controller.ledger import cost_words, fleet_usage, live_bill, running_now, usd_per_hour
+from mark.controller.live_plane import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
-from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.member import Member, MemberState
@@ -56,7 +56,7 @@ class LiveView:
             "clock_stands": anchor.speed_at(wall) == 0.0,
             "controller": {"holder": store.leases.held_by(), "silent_s": self._silent_s(now)},
             "store": {"reachable": True},
-            "models": [self._model(served, anchor, now) for served in self._spec.models],
+            "models": [self._model(served, now) for served in self._spec.models],
         }
 
     def _silent_s(self, now: float) -> float | None:
@@ -66,11 +66,10 @@ class LiveView:
         at = [document["at"] for document in told if document]
         return max(0.0, now - max(at)) if at else None
 
-    def _model(self, served: ServedModel, anchor: ClockAnchor, now: float) -> dict[str, Any]:
+    def _model(self, served: ServedModel, now: float) -> dict[str, Any]:
         store, name = self._store, served.name
         told = store.status(f"model:{name}") or {}
         traffic = store.traffic(name)
-        speed = anchor.speed_at(time.time()) or 1.0
         cost, hourly = self._spend(served, traffic, told, now)
         members = {member.instance: member for member in store.membership(name).members()}
         observed = _observed(told.get("observed", ()), members, now)
@@ -78,7 +77,7 @@ class LiveView:
             "name": name,
             "policy": told.get("policy"),
             "market": told.get("market"),
-            "rates": self._rates(name, now, speed),
+            "rates": self._rates(name, now),
             "series": told.get("series", _NO_SERIES),
             **_answers(served, traffic),
             "fleet": {
@@ -105,11 +104,12 @@ class LiveView:
         cost = cost_words(bill)
         return cost, usd_per_hour(served, running_now(transitions, now), cost, duration_s)
 
-    def _rates(self, name: str, now: float, speed: float) -> dict[str, float]:
+    def _rates(self, name: str, now: float) -> dict[str, float]:
         """Requests/s of the last whole window, and mean and maximum of the last twelve."""
         last = math.floor(now / WINDOW_S)
         counts = self._store.arrivals(name, last - RATE_WINDOWS, last - 1)
-        rates = [count * speed / WINDOW_S for count in counts]
+        speeds = window_speeds(self._store.clocks(), last - RATE_WINDOWS, last - 1)
+        rates = [count * speed / WINDOW_S for count, speed in zip(counts, speeds, strict=True)]
         return {"now_rps": rates[-1], "last_minute_rps": sum(rates) / len(rates), "max_rps": max(rates)}
 
 
