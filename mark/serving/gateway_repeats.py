@@ -5,6 +5,7 @@ Only ids that clients chose are remembered: for a minute, a bounded number of th
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import NamedTuple
 
 from mark.serving.gateway_ticket import Ticket
@@ -39,7 +40,7 @@ class Repeats:
     """The ids that were seen lately, oldest first."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, bytes], Repeat] = {}
+        self._known: OrderedDict[tuple[bytes, bytes], Repeat] = OrderedDict()  # a dict's front is slow to find
         self._bytes = 0
 
     def is_first(self, ticket: Ticket, now: float) -> bool:

@@ -164,14 +164,14 @@ class HttpConnection(asyncio.Protocol):
 
     __slots__ = (
         "_body", "_closing", "_current", "_dispatching", "_finished", "_head", "_head_bytes", "_headers",
-        "_in_body", "_in_message", "_known", "_parser", "_paused", "_pending", "_quiet_s", "_refusal", "_seen", "_server",
-        "_target", "_transport",
+        "_in_body", "_in_message", "_known", "_parser", "_paused", "_pending", "_quiet_s", "_refusal", "_seen",
+        "_server", "_target", "_transport",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._pending: deque[HttpExchange] = deque()
         self._current: HttpExchange | None = None
         self._closing = self._dispatching = self._in_message = self._in_body = self._paused = False
@@ -196,6 +196,7 @@ class HttpConnection(asyncio.Protocol):
         """Called by the loop: whatever is answered from now on goes nowhere."""
         self._forget()
         self._transport = None
+        self._parser = None  # it holds us: a cycle would wait for the collector
         self._server.connections.discard(self)
 
     def pause_writing(self) -> None:
