@@ -13,7 +13,7 @@ from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
 from mark.serving.agent_core import AgentCore, Job
 from mark.serving.gateway_routes import Asks, Route, Routes, versions_of
-from mark.serving.http_server import HttpExchange
+from mark.serving.http_exchange import HttpExchange
 from mark.serving.metrics import CONTENT_TYPE, render_metric
 
 _JSON = oip.JSON_TYPE.encode()

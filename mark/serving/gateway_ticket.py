@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mark.ports import InferRequest
 from mark.protocols import sagemaker
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_body
-from mark.serving.http_server import HttpExchange
+from mark.serving.http_exchange import HttpExchange
 
 if TYPE_CHECKING:
     from mark.serving.gateway_repeats import Repeat

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import httptools
 
-from mark.protocols.oip import JSON_TYPE, error_body
+from mark.serving.http_exchange import Head, HttpExchange
 
 KNOWN_HEADERS = (
     "accept",
@@ -69,56 +69,6 @@ class HttpLimits:
     slow_s: float = 20.0
     idle_s: float = 75.0
     sweep_s: float = 1.0
-
-
-class Head:
-    """The head of a request as a client sent it, byte for byte: the same bytes again need no parsing.
-
-    `raw` ends where the body begins; with it the request has `whole` bytes. `plan` is for the handler, which may
-    keep there what it made of the head.
-    """
-
-    __slots__ = ("headers", "method", "plan", "raw", "target", "whole")
-
-    def __init__(self, raw: bytes, exchange: HttpExchange) -> None:
-        self.raw = raw
-        self.whole = len(raw) + len(exchange.body)
-        self.method, self.target, self.headers = exchange.method, exchange.target, exchange.headers
-        self.plan: Any = None
-
-
-class HttpExchange:
-    """One request, and the way to answer it. headers: those of KNOWN_HEADERS, by name.
-
-    `head` is set where the connection has seen the very head before, or expects to see it again.
-    """
-
-    __slots__ = ("body", "connection", "head", "headers", "keep_alive", "method", "target")
-
-    def __init__(
-        self,
-        connection: HttpConnection | None,
-        method: bytes,
-        target: bytes,
-        headers: dict[str, bytes],
-        body: bytes,
-        keep_alive: bool,
-        head: Head | None = None,
-    ) -> None:
-        self.connection = connection
-        self.head = head
-        self.method, self.target, self.headers, self.body = method, target, headers, body
-        self.keep_alive = keep_alive
-
-    def reply(self, status: int, content_type: bytes, body: bytes, extra: bytes = b"") -> None:
-        """Answer, once; nothing happens where the client has gone. extra: header lines with their line ends."""
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.send(self, status, content_type, body, extra)
-
-    def refuse(self, status: int, text: str, extra: bytes = b"") -> None:
-        """Answer with OIP's error document."""
-        self.reply(status, JSON_TYPE.encode(), error_body(text), extra)
 
 
 Handler = Callable[[Any], None]

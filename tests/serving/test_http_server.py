@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mark.serving.http_server import HttpExchange, HttpLimits, HttpServer
+from mark.serving.http_exchange import HttpExchange
+from mark.serving.http_server import HttpLimits, HttpServer
 from tests.serving.harness import BODY, INFER, Live, live, run
 
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n" % INFER.encode()
