@@ -1,12 +1,14 @@
 """Dispatch rules: which instance gets a request.
 
-Each picks a row of `servers`, an array of records of dtype SERVER that the caller owns (the gateway's view of the
-fleet, or the simulator's truth). `rows` lists the instances that accept requests in the order of their ids, so
-that ties go to the first. NONE says that nobody can take the request.
+Each picks a row of `servers`: records with SERVER_FIELDS that the caller owns, an array of them where compiled code
+asks (the simulator's truth), a list of objects where plain Python does (a gateway's view), which it reads faster.
+`rows` lists the instances that accept requests in the order of their ids, so that ties go to the first. NONE says
+that nobody can take the request.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,9 @@ from numpy.typing import NDArray
 from mark.dispatch.bouncer import predicted_finish_at
 
 Ints = NDArray[np.int64]
+Rows = Ints | Sequence[int]
 Servers = Any
-"""A record array of dtype SERVER; numpy's stubs cannot name its fields."""
+"""A record array or a list of objects; numpy's stubs cannot name a record's fields."""
 
 SERVER_FIELDS = {
     "free_at": "f8",  # end of the batch in service, s
@@ -33,7 +36,7 @@ NONE = -1
 """No row: a constant of its own, because compiled code has no optional integers."""
 
 
-def least_finish(now: float, rows: Ints, servers: Servers) -> int:
+def least_finish(now: float, rows: Rows, servers: Servers) -> int:
     """The instance with the least predicted finish that is still there by then. rows: shape (accepting,)."""
     best, best_at = NONE, np.inf
     for row in rows:
@@ -46,7 +49,7 @@ def least_finish(now: float, rows: Ints, servers: Servers) -> int:
     return best
 
 
-def weighted(rows: Ints, servers: Servers) -> int:
+def weighted(rows: Rows, servers: Servers) -> int:
     """Smooth weighted round robin by capacity, as in MArk's front end; `current` is moved on.
 
     Every row gains its weight, the largest is taken and loses the sum (nginx's algorithm): over any stretch each
@@ -64,7 +67,7 @@ def weighted(rows: Ints, servers: Servers) -> int:
     return best
 
 
-def least_outstanding(rows: Ints, servers: Servers) -> int:
+def least_outstanding(rows: Rows, servers: Servers) -> int:
     """The instance with the fewest requests unanswered."""
     best, fewest = NONE, 2**62
     for row in rows:

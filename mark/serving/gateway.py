@@ -23,7 +23,7 @@ from mark.controller.service import ServiceSpec
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
 from mark.serving.gateway_agents import AgentConnections
-from mark.serving.gateway_lane import Lane, RoutingRules
+from mark.serving.gateway_lane import Lane
 from mark.serving.gateway_metrics import render_gateway
 from mark.serving.gateway_overflow import LambdaCalls
 from mark.serving.gateway_plan import MAX_ID_BYTES, Plan, read_plan
@@ -60,9 +60,7 @@ class GatewayConfig:
 class Gateway:
     """The requests of one process. Made and used in one event loop."""
 
-    def __init__(
-        self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None, rules: RoutingRules
-    ) -> None:
+    def __init__(self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None) -> None:
         self.config, self.spec = config, spec
         self._routes = Routes(spec)
         self._repeats = Repeats()
@@ -72,7 +70,7 @@ class Gateway:
             calls = None
             if overflow is not None and served.overflow is not None and served.function:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
-            self.lanes[served.name] = Lane(served, rules=rules, overflow=calls, repeats=self._repeats)
+            self.lanes[served.name] = Lane(served, overflow=calls, repeats=self._repeats)
         self.sync.lanes = self.lanes
         self.agents = AgentConnections(self.lanes)
         self.http = HttpServer(self.handle, make=Ticket, limits=config.limits)
@@ -178,11 +176,10 @@ async def serve_gateway(
     link: GatewayLink,
     overflow: Overflow | None,
     stop: asyncio.Event,
-    rules: RoutingRules | None = None,
     on_bound: Callable[[int], None] | None = None,
 ) -> None:
     """Serve until `stop`. on_bound: called with the port once requests are taken."""
-    gateway = Gateway(config, spec, overflow=overflow, rules=rules or RoutingRules())
+    gateway = Gateway(config, spec, overflow=overflow)
     loop = asyncio.get_running_loop()
     listening = listen(config.host, config.port)
     try:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from mark.controller.service import ServedModel
-from mark.dispatch import routing as rules
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
-from mark.dispatch.routing import NONE
+from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
 from mark.protocols.frames import Response
 from mark.serving.gateway_overflow import LambdaCalls
 from mark.serving.gateway_repeats import Answer, Repeats
@@ -28,15 +25,6 @@ from mark.serving.gateway_view import AgentView, ModelView
 log = logging.getLogger("mark.gateway")
 
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingRules:
-    """The rules of `mark.dispatch.routing`, or others with the same arguments: now, rows, servers."""
-
-    least_finish: Callable[..., int] = rules.least_finish
-    weighted: Callable[..., int] = rules.weighted
-    least_outstanding: Callable[..., int] = rules.least_outstanding
 
 
 class Agent(Protocol):
@@ -52,9 +40,7 @@ class Agent(Protocol):
 class Lane:
     """A model's agents, its calls to Lambda, and its counts."""
 
-    def __init__(
-        self, served: ServedModel, *, rules: RoutingRules, overflow: LambdaCalls | None, repeats: Repeats
-    ) -> None:
+    def __init__(self, served: ServedModel, *, overflow: LambdaCalls | None, repeats: Repeats) -> None:
         self.served = served
         self.name = served.name
         self.objective_s = served.slo.latency_s
@@ -63,11 +49,6 @@ class Lane:
         self.overflow = overflow
         self._agents: list[Agent] = []
         self._policy = served.dispatch
-        self._rules = RoutingRules(
-            least_finish=_plain(rules.least_finish),
-            weighted=_plain(rules.weighted),
-            least_outstanding=_plain(rules.least_outstanding),
-        )
         self._repeats = repeats
         self._only: Agent | None = None
 
@@ -169,11 +150,11 @@ class Lane:
         if not self._agents:
             return None
         if self._policy.routing is Routing.LEAST_FINISH:
-            row = self._rules.least_finish(now, view.rows, view.servers(now))
+            row = least_finish(now, view.rows, view.servers(now))
         elif self._policy.routing is Routing.WEIGHTED:
-            row = self._rules.weighted(view.rows, view.servers(now))
+            row = weighted(view.rows, view.servers(now))
         else:
-            row = self._rules.least_outstanding(view.rows, view.servers(now))
+            row = least_outstanding(view.rows, view.servers(now))
         if row == NONE:
             return None
         agent = self._agents[row]
@@ -182,7 +163,7 @@ class Lane:
     def _first_to_finish(self, now: float) -> tuple[Agent | None, float]:
         if not self._agents:
             return None, math.inf
-        row = self._rules.least_finish(now, self.view.rows, self.view.servers(now))
+        row = least_finish(now, self.view.rows, self.view.servers(now))
         if row == NONE:
             return None, math.inf
         return self._agents[row], self._agents[row].view.finish_at(now)
@@ -190,9 +171,3 @@ class Lane:
     def _lambda_open(self, body_bytes: int) -> bool:
         calls = self.overflow
         return calls is not None and self._policy.bounced is not Bounced.NOWHERE and calls.takes(body_bytes)
-
-
-def _plain(rule: Callable[..., int]) -> Callable[..., int]:
-    """A compiled rule's Python: it is the faster one on plain objects, up to some thirty agents."""
-    plain: Callable[..., int] = getattr(rule, "py_func", rule)
-    return plain
