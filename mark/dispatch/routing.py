@@ -1,6 +1,6 @@
 """Dispatch rules: which instance gets a request.
 
-Each picks a row of `servers`: records with SERVER_FIELDS that the caller owns, an array of them where compiled code
+Each picks a row of `servers`: records with SERVER_FIELDS that the caller owns, an array where compiled code
 asks (the simulator's truth), a list of objects where plain Python does (a gateway's view), which it reads faster.
 `rows` lists the instances that accept requests in the order of their ids, so that ties go to the first. NONE says
 that nobody can take the request.
