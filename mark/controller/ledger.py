@@ -53,9 +53,18 @@ def running_now(transitions: Iterable[Transition], now: float) -> list[str]:
 
 
 def live_bill(
-    usage: FleetUsage, traffic: ModelTraffic, served: ServedModel, *, peak_rps: float, duration_s: float
+    usage: FleetUsage,
+    traffic: ModelTraffic,
+    served: ServedModel,
+    *,
+    requests: int,
+    peak_rps: float,
+    duration_s: float,
 ) -> tuple[BillLine, ...]:
-    """The lines of a bill, in the words of a replay's. Lambda's GiB seconds are on the service's clock."""
+    """The lines of a bill, in the words of a replay's.
+
+    Lambda's GiB seconds and `requests` are on the service's clock: each counts for as many as it is fast.
+    """
     prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
     surplus = {
         offering.name: offering.instance_type.credits.surplus_usd_per_vcpu_hour
@@ -69,9 +78,7 @@ def live_bill(
     return (
         *lines,
         *bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s),
-        *bill_overhead(
-            peak_rps, duration_s, requests=traffic.answered + traffic.shed, payload_mib=served.model.payload_mib
-        ),
+        *bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=served.model.payload_mib),
     )
 
 

@@ -35,8 +35,10 @@ EXIT_STOPPED = 143
 """128 + SIGTERM, as shells say it."""
 HEARTBEAT_S = 0.25
 ANNOUNCE_S = 1.0
-FASTEST_S = 0.1
-"""What follows a fast clock is still not asked more often."""
+FASTEST_S, FASTEST_LOOK_S = 0.25, 0.5
+"""What follows a fast clock is still not said more often, and a spot notice not looked for more often: with dozens
+of agents on one machine, asking would be most of its work."""
+NOTICEABLE_S = 0.1
 CLOCK_S = 1.0
 GRACE_S = 0.1
 """Requests that were on their way when gateways were told of a drain bounce within it."""
@@ -89,6 +91,11 @@ class Agent:
         """Whether it takes requests."""
         return self.state is MemberState.READY
 
+    @property
+    def look_period_s(self) -> float:
+        """Between two looks for a spot notice, real seconds."""
+        return max(FASTEST_LOOK_S, self.period_s)
+
     def member(self) -> Member:
         """What it says of itself."""
         core, config = self.core, self.config
@@ -138,7 +145,7 @@ class Agent:
         wall_at = math.inf if gone_at is None else self.anchor.wall_time(gone_at)
         now = time.monotonic() - time.time()
         moved = wall_at + now
-        if abs(moved - self.core.gone_at) > FASTEST_S or math.isinf(moved):
+        if abs(moved - self.core.gone_at) > NOTICEABLE_S or math.isinf(moved):
             self.core.gone_at = moved
 
     async def asked(self, ask: Callable[[], Awaitable[None]]) -> None:
@@ -192,7 +199,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     tasks = [
         loop.create_task(agent.repeat(agent.follow_clock, lambda: CLOCK_S)),
         loop.create_task(agent.repeat(agent.announce, lambda: agent.period_s)),
-        loop.create_task(agent.repeat(partial(agent.watch, interruption), lambda: agent.period_s)),
+        loop.create_task(agent.repeat(partial(agent.watch, interruption), lambda: agent.look_period_s)),
         loop.create_task(_heartbeat(connections)),
     ]
     try:

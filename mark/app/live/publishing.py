@@ -10,6 +10,7 @@ from mark.app.live.clock import ServiceClock
 from mark.app.live.models import LiveModel
 from mark.controller.runner import Controller
 from mark.controller.state import Decision
+from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.store.service import ServiceStore
@@ -27,7 +28,6 @@ class Publisher:
         self._store, self._clock = store, clock
         self._decisions: deque[dict[str, Any]] = deque(maxlen=DECISIONS)
         self._capacity: deque[tuple[float, float]] = deque(maxlen=MINUTES)
-        self._peak_rps = 0.0
 
     @property
     def model(self) -> str:
@@ -49,8 +49,6 @@ class Publisher:
         )
         if not self._capacity or self._capacity[-1][0] != history.end_at:
             self._capacity.append((history.end_at, capacity))
-        if decision.state.last_unit is not None:
-            self._peak_rps = max(self._peak_rps, decision.state.last_unit.max_rps)
 
     def _document(self, controller: Controller, decision: Decision) -> dict[str, Any]:
         state, plan = decision.state, decision.state.plan
@@ -77,7 +75,7 @@ class Publisher:
                 for i in controller.fleet
             ],
             "series": self._series(controller),
-            "peak_rps": self._peak_rps,
+            **self._asked(controller.history),
             "began_at": self._began_at,
             "plan": plan
             and {
@@ -90,6 +88,14 @@ class Publisher:
             "decisions": list(self._decisions),
             "notes": [*self._notes, *decision.notes],
         }
+
+    def _asked(self, history: Demand) -> dict[str, float]:
+        """Requests since it began, and their largest rate."""
+        units = min(len(history), round((history.end_at - self._began_at) / history.unit_s))
+        if units <= 0:
+            return {"requests": 0, "peak_rps": 0.0}
+        requests = round(sum(history.mean_rps[-units:]) * history.unit_s)
+        return {"requests": requests, "peak_rps": max(history.max_rps[-units:])}
 
     def _series(self, controller: Controller) -> dict[str, Any]:
         history, forecast = controller.history, controller.forecast

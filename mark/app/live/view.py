@@ -100,7 +100,14 @@ class LiveView:
         transitions = self._store.transitions(served.name)
         usage = fleet_usage(transitions, now)
         duration_s = max(0.0, now - told.get("began_at", now))
-        bill = live_bill(usage, traffic, served, peak_rps=told.get("peak_rps", 0.0), duration_s=duration_s)
+        bill = live_bill(
+            usage,
+            traffic,
+            served,
+            requests=told.get("requests", 0),
+            peak_rps=told.get("peak_rps", 0.0),
+            duration_s=duration_s,
+        )
         cost = cost_words(bill)
         return cost, usd_per_hour(served, running_now(transitions, now), cost, duration_s)
 
