@@ -8,7 +8,7 @@ import signal
 from typing import Any
 
 from mark.app.live.emulated import EmulatedControls
-from mark.app.live.folder import Running, find_running
+from mark.app.live.folder import Running, find_running, process_of
 from mark.app.terminal import show, show_json
 from mark.domain.errors import Misconfigured, unknown
 from mark.store.connect import connect
@@ -76,7 +76,7 @@ def _victim(running: Running, target: str) -> int:
     elif target == "gateway":
         pids = [pid for name, pid in running.processes.items() if name.startswith("gateway")]
     else:
-        holder = ServiceStore(connect(running.store), running.name).leases.held_by()
+        holder = process_of(ServiceStore(connect(running.store), running.name).leases.held_by())
         pids = [running.processes[holder]] if holder in running.processes else []
     if not pids:
         raise Misconfigured(f"no {target} runs just now")

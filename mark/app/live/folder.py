@@ -110,6 +110,16 @@ def find_running(service: str) -> Running:
     return running
 
 
+def holder_of(process: str) -> str:
+    """The name under which this life of a controller's process holds the lease: its next life has another."""
+    return f"{process}.{os.getpid()}"
+
+
+def process_of(holder: str | None) -> str | None:
+    """The process that holds the lease under that name."""
+    return None if holder is None else holder.partition(".")[0]
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process of that number runs (a zombie does not)."""
     try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mark.app.live.folder import process_of
 from mark.controller.ledger import cost_words, fleet_usage, live_bill, running_now, usd_per_hour
 from mark.controller.live_plane import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
@@ -54,7 +55,7 @@ class LiveView:
             "now": now,
             "speed": anchor.speed_at(wall),
             "clock_stands": anchor.speed_at(wall) == 0.0,
-            "controller": {"holder": store.leases.held_by(), "silent_s": self._silent_s(now)},
+            "controller": {"holder": process_of(store.leases.held_by()), "silent_s": self._silent_s(now)},
             "store": {"reachable": True},
             "models": [self._model(served, now) for served in self._spec.models],
         }

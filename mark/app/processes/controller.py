@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from mark.app.live.folder import RunFolder
+from mark.app.live.folder import RunFolder, holder_of
 from mark.app.live.leading import Leader
 from mark.app.live.models import make_live_models
 from mark.app.processes.lifeline import begin
@@ -21,7 +21,7 @@ def main(folder: RunFolder, name: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings, running = folder.settings(), folder.expected()
     store = ServiceStore(connect(running.store), running.name)
-    Leader(settings, running, make_live_models(settings), store=store, holder=name).run(stop)
+    Leader(settings, running, make_live_models(settings), store=store, holder=holder_of(name)).run(stop)
 
 
 if __name__ == "__main__":
