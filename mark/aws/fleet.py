@@ -92,6 +92,7 @@ class Ec2Cloud:
         self._warned: dict[str, float] = {}
         self._unsent: list[tuple[float, Order]] = []
         self._facts: list[Fact] = []
+        self._taken: list[Arrived] = []
         self._given: list[Arrived] = []
 
     # The Cloud port.
@@ -112,17 +113,22 @@ class Ec2Cloud:
     def facts(self) -> Sequence[Fact]:
         """What happened since the last call; the messages behind what was given then are deleted now."""
         self._delete_given()
+        self.hear()
         facts, self._facts = self._facts, []
+        self._given += self._taken
+        self._taken = []
+        return facts
+
+    def hear(self) -> None:
+        """Write down the states that the queue has told of; what else it told waits for `facts`."""
         taken = self._inbox.take(self._transitions.knows)
         try:
             for arrived in taken:
-                facts.extend(self._heard(arrived))
+                self._facts.extend(self._heard(arrived))
         except RetryLater:  # the ledger is away: the queue gives the messages again, nothing is lost
             self._inbox.put_back(taken)
-            self._facts = facts
             raise
-        self._given += taken
-        return facts
+        self._taken += taken
 
     def submit(self, order: Order) -> None:
         """Ask; the result is seen by a later `observe` or `facts`."""

@@ -324,6 +324,22 @@ def test_state_changes_go_to_the_ledger(there: Scene) -> None:
     ]
 
 
+def test_states_are_written_down_between_ticks_and_notices_wait_for_one(there: Scene) -> None:
+    there.cloud.submit(launch(1, kind=SPOT.name))
+    [name] = there.ids()
+    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    there.send(notice)
+    there.send(StateChanged(instance=name, at=1015.0, state="running"))
+    there.cloud.hear()
+    assert [t.state for t in there.ledger.noted] == ["running"]
+
+    crashed = scene(again=there)  # the notice was heard, but no tick has seen it: it is the next one's
+    crashed.cloud.observe()
+    crashed.inbox.receive(0)
+    assert crashed.cloud.facts() == [notice]
+    crashed.cloud.close()
+
+
 def test_a_ledger_that_is_away_loses_no_transition_and_no_fact(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()

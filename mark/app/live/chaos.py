@@ -15,7 +15,6 @@ from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
 KILLABLE = ("agent", "gateway", "controller", "store")
-THROTTLED = "RequestLimitExceeded"
 NO_CAPACITY = "InsufficientInstanceCapacity"
 SLOW_S = 3.0
 """What a slow call takes."""
@@ -25,7 +24,9 @@ def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) 
     """Send notices to a share of the ready spot instances."""
     if not 0 < share <= 1:
         raise Misconfigured(f"--share must be above 0 and at most 1, not {share:g}")
-    taken = EmulatedControls(find_running(service).aws_endpoint).interrupt(share, offering)
+    running = find_running(service)
+    _check_offering(running, offering)
+    taken = EmulatedControls(running.aws_endpoint).interrupt(share, offering)
     if as_json:
         show_json({"instances": taken})
     elif taken:
@@ -86,18 +87,26 @@ def _victim(running: Running, target: str) -> int:
 def _fault(running: Running, what: str, *, seconds: float, offering: str, share: float) -> dict[str, Any]:
     """Tell the emulated AWS to misbehave; docs/emulated-aws.md has the words."""
     controls = EmulatedControls(running.aws_endpoint)
+    _check_offering(running, offering)
     if what == "clear":
         controls.clear_faults()
         return {"said": "the emulated AWS behaves again"}
-    instance_type = offering.partition(":")[0]
     faults: dict[str, dict[str, Any]] = {
-        "throttle": {"action": "*", "kind": "throttle", "code": THROTTLED},
-        "refuse": {"action": "CreateFleet", "kind": "capacity", "code": NO_CAPACITY, "match": instance_type},
-        "partial": {"action": "CreateFleet", "kind": "partial", "share": share, "match": instance_type},
-        "slow": {"action": "*", "kind": "slow", "delay_s": SLOW_S},
+        "throttle": {"kind": "throttle"},
+        "refuse": {"action": "CreateFleet", "kind": "capacity", "code": NO_CAPACITY, "match": offering},
+        "partial": {"action": "CreateFleet", "kind": "partial", "share": share, "match": offering},
+        "slow": {"kind": "slow", "delay_s": SLOW_S},
     }
     if what not in faults:
         raise unknown("way to break it", what, ("kill", *faults, "clear"))
     fault = {**faults[what], "seconds": seconds}
     controls.fault(fault)
     return {"said": f"the emulated AWS: {what} for {seconds:g} s", "fault": fault}
+
+
+def _check_offering(running: Running, offering: str) -> None:
+    """Misconfigured where the service rents no such thing: nothing would happen."""
+    spec = ServiceStore(connect(running.store), running.name).spec()
+    known = {one.name for served in spec.models for one in served.offerings}
+    if offering and offering not in known:
+        raise unknown("offering", offering, sorted(known))

@@ -89,6 +89,7 @@ class ModelDriver:
             left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
             if left_s <= 0 or self._plane.has_missed():
                 return
+            self._cloud.hear()  # what is spent is known before the next tick
             if self._wake.wait(min(left_s, LOOK_EACH_S)):
                 self._wake.clear()
                 return
