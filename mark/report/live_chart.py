@@ -198,7 +198,9 @@ def _grid(frame: Frame, rates: Sequence[float]) -> str:
     for rate in rates:
         y = frame.y(rate)
         parts.append(f'<path class="grid" d="M{LEFT} {y:g}H{right}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{rate:,.4g}</text>')
+        parts.append(
+            f'<text class="tick" x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{_rate_words(rate)}</text>'
+        )
     for at in time_ticks(frame.start_at, frame.end_at, most=max(3, frame.width // 58)):
         x = frame.x(at)
         if LEFT + 14 <= x <= right - 14:
@@ -238,3 +240,8 @@ def _now_line(frame: Frame, now: float) -> str:
         f'<path class="now" d="M{x:g} {TOP}V{frame.height - BOTTOM}"/>'
         f'<text class="now-word" x="{side:g}" y="{TOP + 10}" text-anchor="{anchor}">now</text>'
     )
+
+
+def _rate_words(rate: float) -> str:
+    """A label that fits left of the axis: 60, 2.5, 13k."""
+    return f"{rate / 1000:,.4g}k" if rate >= 10_000 else f"{rate:,.4g}"
