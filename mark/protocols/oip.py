@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from mark.domain.errors import MarkError
@@ -34,6 +35,7 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
     "BYTES": np.dtype("O"),
 }
 """OIP's names of the element types. BF16 has no numpy type and is refused."""
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _JSON_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "O": "U"}
 """What JSON values may fill an array of that kind: whole numbers do for floats, not the other way round."""
 MAX_DIMENSIONS = 32
@@ -162,10 +164,10 @@ def example_body(inputs: Sequence[TensorSpec]) -> dict[str, Any]:
 
 def datatype_of(array: NDArray[Any]) -> str:
     """OIP's name of an array's element type. Errors: BadRequest where it has none."""
-    for name, dtype in DTYPES.items():
-        if array.dtype == dtype or (dtype.kind == "O" and array.dtype.kind in "SU"):
-            return name
-    raise BadRequest(f"no Open Inference datatype for arrays of {array.dtype}")
+    name = "BYTES" if array.dtype.kind in "SU" else _NAMES.get(array.dtype)
+    if name is None:
+        raise BadRequest(f"no Open Inference datatype for arrays of {array.dtype}")
+    return name
 
 
 class _Tail:
@@ -194,11 +196,18 @@ def _split(body: bytes, header_length: int) -> tuple[dict[str, Any], bytes]:
     if header_length < 0 or header_length > len(body):
         raise BadRequest(f"{HEADER_LENGTH} {header_length} does not fit a body of {len(body)} bytes")
     text, rest = (body[:header_length], body[header_length:]) if header_length else (body, b"")
+    return _mapping(_loaded(text), "the body"), rest
+
+
+def _loaded(text: bytes) -> object:
+    """What JSON says. The quick parser knows no NaN, no infinity, little nesting: then the other is asked."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error
-    return _mapping(document, "the body"), rest
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadRequest(f"the body is not JSON: {error}") from error
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:
@@ -320,7 +329,7 @@ def _described(tensors: Tensors, binary: Mapping[str, bool]) -> tuple[list[dict[
         elif datatype == "BYTES":
             entry["data"] = [_text(value) for value in array.reshape(-1).tolist()]
         else:
-            entry["data"] = array.reshape(-1).tolist()
+            entry["data"] = np.ascontiguousarray(array).reshape(-1)
         entries.append(entry)
     return entries, tail
 
@@ -330,8 +339,24 @@ def _text(value: object) -> str:
 
 
 def _joined(document: dict[str, Any], tail: list[bytes]) -> tuple[bytes, int]:
-    text = json.dumps(document).encode()
+    text = _dumped(document)
     return (b"".join([text, *tail]), len(text)) if tail else (text, 0)
+
+
+def _dumped(document: dict[str, Any]) -> bytes:
+    """JSON; arrays as lists, each number in the fewest digits that say it.
+
+    The quick writer says null for NaN and infinities, and refuses half characters; the other one writes both.
+    """
+    try:
+        text = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError:
+        text = b"null"
+    return json.dumps(document, default=_listed).encode() if b"null" in text else text
+
+
+def _listed(array: NDArray[Any]) -> list[Any]:
+    return list(array.tolist())
 
 
 def _spec(spec: TensorSpec) -> dict[str, Any]:
