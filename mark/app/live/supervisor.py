@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import shutil
 import signal
 import threading
@@ -27,7 +26,8 @@ from mark.app.live.folder import RunFolder, Running
 from mark.app.live.http import answers
 from mark.app.live.models import LiveModel, make_live_models, service_spec
 from mark.app.live.pace import set_clock
-from mark.app.live.ports import choose_port, is_loopback
+from mark.app.live.ports import choose_port
+from mark.app.live.safety import bearer_token
 from mark.app.out_folder import JOURNAL_NAME
 from mark.app.settings import Settings
 from mark.aws.session import Aws
@@ -127,7 +127,7 @@ class Supervisor:
 
     def _start_gateways(self) -> None:
         asked = self._settings.service
-        token = _token(asked.token_file, asked.host)
+        token = bearer_token(asked)
         port = choose_port(asked.host, 8080 if asked.port is None else asked.port, fall_back=asked.port is None)
         scheme = "https" if asked.tls_certificate else "http"
         self._note(gateway=f"{scheme}://{asked.host}:{port}", token=token)
@@ -258,16 +258,3 @@ def _succeeds(call: Callable[[], None]) -> bool:
     except RetryLater:
         return False
     return True
-
-
-def _token(file: Path | None, host: str) -> str | None:
-    """The bearer token: the file's; made up where the gateway is seen from beyond this machine; else none."""
-    if file is not None:
-        try:
-            text = file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise Misconfigured(f"cannot read service.token_file {file}: {error.strerror}") from error
-        if len(text) < 16 or not text.isascii() or not text.isprintable():
-            raise Misconfigured(f"the token in {file} must be 16 printable ASCII characters or more")
-        return text
-    return None if is_loopback(host) else secrets.token_urlsafe(32)

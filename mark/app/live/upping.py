@@ -12,6 +12,7 @@ from typing import Any
 from mark.app.live.folder import RunFolder, Running, is_alive
 from mark.app.live.models import make_live_models
 from mark.app.live.ports import is_loopback
+from mark.app.live.safety import bearer_token, server_tls
 from mark.app.live.supervisor import FAILURE, START_S
 from mark.app.live.watching import watch_service
 from mark.app.plugins import build_forecaster
@@ -26,6 +27,9 @@ DOWN_S = 40.0
 
 def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False) -> None:
     """Start the service and say where it is; attached, watch it until Ctrl-C, which ends it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal ends what Ctrl-C would
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup says that it shall not
+            signal.signal(number, signal.default_int_handler)
     running = start(settings, hold=hold)
     _say(running, as_json=as_json)
     if detach:
@@ -38,9 +42,11 @@ def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = Fa
 
 def start(settings: Settings, *, hold: bool = False) -> Running:
     """Start the service and wait until it is ready; Ctrl-C meanwhile ends what was started."""
-    asked = settings.service
+    asked = settings.service  # what can be known to be wrong is said before anything starts
     if not is_loopback(asked.host) and asked.tls_certificate is None:
         note(f"the gateway on {asked.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
+    bearer_token(asked)
+    server_tls(asked)
     folder = RunFolder.of(asked.name)
     folder.create(settings)
     _prepare(settings)

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from rich.console import Console, Group
 from rich.live import Live
 
-from mark.app.live.folder import Running, find_running
+from mark.app.live.folder import Running, find_running, is_alive
 from mark.app.live.view import LiveView
-from mark.app.terminal import show, show_json
+from mark.app.terminal import note, show, show_json
 from mark.report.live_table import status_table
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
@@ -50,8 +50,9 @@ def view_of(running: Running) -> LiveView:
 
 
 def watch_service(running: Running) -> None:
-    """Show the state anew each second until Ctrl-C."""
+    """Show the state anew each second until Ctrl-C, or until it is down."""
     with live_table(running) as refresh:
-        while True:
+        while is_alive(running.pid):
             time.sleep(EACH_S)
             refresh()
+    note(f"the service {running.name} is down")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-import ssl
 import sys
 from pathlib import Path
 
@@ -13,10 +12,9 @@ import uvloop
 
 from mark.app.live.account import aws_of
 from mark.app.live.folder import RunFolder
+from mark.app.live.safety import server_tls
 from mark.app.processes.lifeline import begin
-from mark.app.settings import Settings
 from mark.aws.overflow import LambdaOverflow
-from mark.domain.errors import Misconfigured
 from mark.serving.gateway import GatewayConfig, serve_gateway
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
@@ -39,7 +37,7 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
         host=settings.service.host,
         port=port,
         token=running.token,
-        tls=tls_context(settings),
+        tls=server_tls(settings.service),
     )
     try:
         spec = await store.spec()
@@ -48,20 +46,6 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
         overflow.close()
         aws.close()
         await link.aclose()
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """The server's side of TLS, where certificate and key are named."""
-    certificate, key = settings.service.tls_certificate, settings.service.tls_key
-    if certificate is None or key is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise Misconfigured(f"cannot use the certificate {certificate} with the key {key}: {error}") from error
-    return context
 
 
 if __name__ == "__main__":
