@@ -6,16 +6,26 @@ The path says which: SageMaker's `/invocations` and `/endpoints/...`, or else Op
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols.oip import DTYPES, BadRequest, Tensors, check_inputs, compose_infer_reply, parse_infer
+from mark.protocols.oip import (
+    DTYPES,
+    BadRequest,
+    Tensors,
+    check_inputs,
+    compose_infer_reply,
+    error_reply,
+    parse_infer,
+)
 from mark.protocols.sagemaker import compose_predictions, parse_invocation
 
 SAGEMAKER_PATHS = ("/invocations", "/endpoints/")
+WITHOUT_BODY = (204, 205, 304)
+MAX_TYPE_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +72,15 @@ def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:
         )
         for spec in outputs
     }
+
+
+def sound_reply(reply: InferReply) -> InferReply:
+    """The model's answer, if HTTP and frames can carry it; else a bad gateway's 502."""
+    kind = reply.content_type
+    if not 200 <= reply.status <= 599:
+        return error_reply(502, f"the model answered with status {reply.status}")
+    if len(kind) > MAX_TYPE_BYTES or not (kind.isascii() and kind.isprintable()):
+        return error_reply(502, "the model answered with a content type that is none")
+    if not 0 <= reply.header_length <= len(reply.body):
+        return error_reply(502, "the model answered with less than its header's length")
+    return replace(reply, body=b"", header_length=0) if reply.status in WITHOUT_BODY else reply

@@ -19,6 +19,7 @@ from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import admits, predicted_finish_at
 from mark.dispatch.measured import MeasuredTimes
 from mark.ports import Backend, InferReply, InferRequest
+from mark.protocols.exchange import sound_reply
 from mark.protocols.oip import error_reply
 from mark.serving.reckoning import OVERDUE_S
 
@@ -141,7 +142,7 @@ class AgentCore:
         else:
             replies = self._failed(error, len(batch))
         for job, reply in zip(batch, replies, strict=True):
-            job.client.answered(job, reply)
+            job.client.answered(job, sound_reply(reply))
         self.answered += len(batch)
         self.start()
         self.settle()

@@ -17,6 +17,7 @@ from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, not
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow
+from mark.protocols.exchange import sound_reply
 from mark.protocols.frames import Response
 from mark.serving.gateway_ticket import Ticket
 
@@ -87,17 +88,11 @@ class LambdaCalls:
         try:
             answered = await self._overflow.invoke(self._function, ticket.request(), left_s)
         except MarkError as error:
-            self.in_flight -= 1
-            if not isinstance(error, RetryLater):
-                log.warning("Lambda refused for good", extra={"function": self._function, "reason": str(error)})
-            now = time.monotonic()
-            if now - ticket.arrived_at >= lane.give_up_s:
-                lane.expire(ticket)
-            else:
-                lane.bounced(ticket, now, lambda_refused=True)
+            self._refused(lane, ticket, error)
             return
-        self.in_flight -= 1
-        tally, reply = lane.tally, answered.reply
+        finally:
+            self.in_flight -= 1
+        tally, reply = lane.tally, sound_reply(answered.reply)
         tally.invocations += 1
         tally.cold += answered.cold
         stands_for = self._clock.speed()
@@ -107,13 +102,20 @@ class LambdaCalls:
         response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
         lane.answer(ticket, response, "lambda", time.monotonic())
 
+    def _refused(self, lane: Lane, ticket: Ticket, error: MarkError) -> None:
+        """Another place, while there is time; the lane does not ask Lambda again."""
+        if not isinstance(error, RetryLater):
+            log.warning("Lambda refused for good", extra={"function": self._function, "reason": str(error)})
+        now = time.monotonic()
+        if now - ticket.arrived_at >= lane.give_up_s:
+            lane.expire(ticket)
+        else:
+            lane.bounced(ticket, now, lambda_refused=True)
+
     def _done(self, task: asyncio.Task[None], lane: Lane, ticket: Ticket) -> None:
         """A defect in the adapter must not leave a request without its answer."""
         self._tasks.discard(task)
-        if task.cancelled():
-            self.in_flight -= 1
-        elif (error := task.exception()) is not None:
-            self.in_flight -= 1
+        if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a call to Lambda failed", exc_info=error)
             lane.tally.failed += 1
             lane.fail(ticket, 502, "Lambda could not be called")

@@ -50,7 +50,8 @@ SMALL_BYTES = 64 * 1024
 
 @functools.lru_cache(maxsize=256)
 def _first_lines(status: int, content_type: bytes) -> bytes:
-    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (_STATUS[status], content_type)
+    said = _STATUS.get(status) or b"%d Unknown" % status
+    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (said, content_type)
 
 
 LINGER_S = 2.0

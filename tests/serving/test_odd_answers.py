@@ -1,0 +1,66 @@
+"""A model's server that answers what HTTP does not know harms nobody but the one who asked it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from mark.ports import InferReply, InferRequest, OverflowReply
+from tests.serving.harness import LAMBDA, live, run, served
+
+PLAIN = InferReply(status=200, content_type="text/plain", body=b"ok")
+NONSENSE = [
+    replace(PLAIN, status=999),
+    replace(PLAIN, status=70_000),
+    replace(PLAIN, status=101),
+    replace(PLAIN, header_length=3),
+    replace(PLAIN, content_type="x" * 256),
+    replace(PLAIN, content_type="text/\u0416"),
+    replace(PLAIN, content_type="text/plain\r\nset-cookie: a=b"),
+]
+UNUSUAL = [replace(PLAIN, status=299), replace(PLAIN, status=499), replace(PLAIN, status=529)]
+
+
+@pytest.mark.parametrize("odd", [*UNUSUAL, *NONSENSE], ids=repr)
+def test_an_agents_answers(odd: InferReply) -> None:
+    async def test() -> None:
+        async with live() as running:
+            running.agents["i-0"].backend._answer = lambda _: odd  # type: ignore[method-assign]
+            replies = await asyncio.gather(*(running.ask() for _ in range(4)))
+
+            expected = odd.status if odd in UNUSUAL else 502
+            assert [reply.status for reply in replies] == [expected] * 4
+            assert await running.metric("mark_gateway_redispatched_total") == 0  # its connection was kept
+
+    run(test())
+
+
+@pytest.mark.parametrize("odd", [*UNUSUAL, *NONSENSE], ids=repr)
+def test_a_functions_answers(odd: InferReply) -> None:
+    async def test() -> None:
+        async with live(served(overflow=LAMBDA), agents=0) as running:
+
+            async def invoke(_function: str, _request: InferRequest, _timeout_s: float) -> OverflowReply:
+                return OverflowReply(reply=odd, gib_s=0.5, cold=False)
+
+            running.overflow.invoke = invoke  # type: ignore[method-assign]
+
+            assert (await running.ask()).status == (odd.status if odd in UNUSUAL else 502)
+            assert await running.metric("mark_gateway_lambda_in_flight") == 0
+
+    run(test())
+
+
+def test_an_answer_that_has_no_body_leaves_the_connection_in_step() -> None:
+    async def test() -> None:
+        async with live() as running:
+            running.agents["i-0"].backend._answer = lambda _: replace(PLAIN, status=204)  # type: ignore[method-assign]
+            client = await running.client()
+            for _ in range(2):
+                reply = await client.ask()
+                assert (reply.status, reply.body) == (204, b"")
+            await client.close()
+
+    run(test())
