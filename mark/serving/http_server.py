@@ -153,6 +153,7 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Called by the loop: the client does not read, so neither do we."""
         self._paused = True
+        self._quiet_s = 0.0
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -190,8 +191,8 @@ class HttpConnection(asyncio.Protocol):
             self._refusal = (400, "no other protocol is spoken here")
         except httptools.HttpParserError as error:
             self._refusal = self._refusal or (400, f"malformed HTTP: {error}")
-        if self._in_message and not self._in_body:
-            self._head_bytes += len(data)
+        if self._in_message and not self._in_body and self._finished == finished:
+            self._head_bytes += len(data)  # else part of it belongs to the request before
             if self._head_bytes > self._server.limits.head_bytes:
                 self._refusal = (431, "headers too large")
         if begins and not self._in_message and self._finished == finished + 1 and self._refusal is None:
@@ -215,8 +216,9 @@ class HttpConnection(asyncio.Protocol):
                 self._pending.pop().connection = None
 
     def on_message_begin(self) -> None:
-        """Called by the parser, at the first byte."""
+        """Called by the parser, at the first byte: from now on the request must not be slow."""
         self._in_message = True
+        self._quiet_s = 0.0
 
     def on_url(self, url: bytes) -> None:
         """Called by the parser, with a part of it."""

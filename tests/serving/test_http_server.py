@@ -202,6 +202,45 @@ def test_http_1_0_is_answered_and_closed() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("way", ["a body that comes slowly", "an answer that goes out slowly"])
+def test_idle_time_before_a_request_is_not_held_against_it(way: str) -> None:
+    seen: list[HttpExchange] = []
+    connection, sink = HttpServer(seen.append, limits=HttpLimits(slow_s=20, idle_s=75)).connection(), Sink()
+    connection.connection_made(sink)
+    for _ in range(30):
+        connection.grow_older(1.0)
+    data = b"POST /a HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc"
+    if way.startswith("a body"):
+        connection.data_received(data[:-1])
+        connection.grow_older(1.0)
+        connection.data_received(data[-1:])
+    else:
+        connection.data_received(data)
+        for _ in range(30):  # the model thinks
+            connection.grow_older(1.0)
+        connection.pause_writing()
+        connection.grow_older(1.0)
+    assert not sink.closed
+    seen[0].reply(200, b"text/plain", b"ok")
+
+    assert b"".join(sink.written).startswith(b"HTTP/1.1 200 ")
+    connection.connection_lost(None)
+
+
+def test_a_head_that_follows_a_large_body_in_one_chunk_is_not_large() -> None:
+    seen: list[HttpExchange] = []
+    connection = HttpServer(seen.append, limits=HttpLimits(head_bytes=200)).connection()
+    connection.connection_made(Sink())
+    data = b"POST /a HTTP/1.1\r\ncontent-length: 1000\r\n\r\n" + b"x" * 1000
+    connection.data_received(data + data[:20])
+    connection.data_received(data[20:])
+    for exchange in seen:
+        exchange.reply(200, b"text/plain", b"ok")
+
+    assert [len(exchange.body) for exchange in seen] == [1000, 1000]
+    connection.connection_lost(None)
+
+
 class Sink(asyncio.Transport):
     """A transport that remembers; writing after the close raises, as uvloop's does."""
 
@@ -218,6 +257,9 @@ class Sink(asyncio.Transport):
         self.closed = True
 
     abort = write_eof = close
+
+    def pause_reading(self) -> None:
+        """The client reads slowly."""
 
     def can_write_eof(self) -> bool:
         return True
