@@ -24,10 +24,10 @@ UNUSUAL = [replace(PLAIN, status=299), replace(PLAIN, status=499), replace(PLAIN
 
 
 @pytest.mark.parametrize("odd", [*UNUSUAL, *NONSENSE], ids=repr)
-def test_an_agents_answers(odd: InferReply) -> None:
+def test_an_agents_answers(odd: InferReply, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live() as running:
-            running.agents["i-0"].backend._answer = lambda _: odd  # type: ignore[method-assign]
+            monkeypatch.setattr(running.agents["i-0"].backend, "_answer", lambda _: odd)
             replies = await asyncio.gather(*(running.ask() for _ in range(4)))
 
             expected = odd.status if odd in UNUSUAL else 502
@@ -38,14 +38,14 @@ def test_an_agents_answers(odd: InferReply) -> None:
 
 
 @pytest.mark.parametrize("odd", [*UNUSUAL, *NONSENSE], ids=repr)
-def test_a_functions_answers(odd: InferReply) -> None:
+def test_a_functions_answers(odd: InferReply, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live(served(overflow=LAMBDA), agents=0) as running:
 
             async def invoke(_function: str, _request: InferRequest, _timeout_s: float) -> OverflowReply:
                 return OverflowReply(reply=odd, gib_s=0.5, cold=False)
 
-            running.overflow.invoke = invoke  # type: ignore[method-assign]
+            monkeypatch.setattr(running.overflow, "invoke", invoke)
 
             assert (await running.ask()).status == (odd.status if odd in UNUSUAL else 502)
             assert await running.metric("mark_gateway_lambda_in_flight") == 0
@@ -53,10 +53,10 @@ def test_a_functions_answers(odd: InferReply) -> None:
     run(test())
 
 
-def test_an_answer_that_has_no_body_leaves_the_connection_in_step() -> None:
+def test_an_answer_that_has_no_body_leaves_the_connection_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live() as running:
-            running.agents["i-0"].backend._answer = lambda _: replace(PLAIN, status=204)  # type: ignore[method-assign]
+            monkeypatch.setattr(running.agents["i-0"].backend, "_answer", lambda _: replace(PLAIN, status=204))
             client = await running.client()
             for _ in range(2):
                 reply = await client.ask()
