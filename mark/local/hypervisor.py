@@ -23,10 +23,14 @@ START_WITHIN_S = 120.0
 
 @dataclass(slots=True)
 class _Process:
-    """What is known of one instance's process; `going`: it was told to end. `pid` 0 until it is forked."""
+    """What is known of one instance's process; `going`: it was told to end. `pid` 0 until it is forked.
+
+    `forking`: the fork server was asked for it and has not answered yet.
+    """
 
     environment: Mapping[str, str]
     pid: int = 0
+    forking: bool = False
     going: bool = False
     starts: int = 1
 
@@ -117,7 +121,7 @@ class Hypervisor:
         if process.pid:
             self._signal(name, signal.SIGTERM)
             asyncio.get_running_loop().call_later(self._kill_after_s, self._kill, name, process)
-        else:  # between a crash and the restart: nothing to wait for
+        elif not process.forking:  # between a crash and the restart: nothing to wait for
             asyncio.get_running_loop().call_soon(self._gone, name, process)
 
     def _kill(self, name: str, process: _Process) -> None:
@@ -126,7 +130,9 @@ class Hypervisor:
 
     def _spawn(self, name: str) -> None:
         log = str(self._folder / f"{name}.log")
-        environment = dict(self._processes[name].environment)
+        process = self._processes[name]
+        process.forking = True
+        environment = dict(process.environment)
         self._say({"do": "spawn", "name": name, "environment": environment, "log": log})
 
     def _signal(self, name: str, number: signal.Signals) -> None:
@@ -164,7 +170,7 @@ class Hypervisor:
         if process is None:
             return
         if line["is"] == "started":
-            process.pid = line["pid"]
+            process.pid, process.forking = line["pid"], False
             if process.going:
                 self._signal(line["name"], signal.SIGTERM)
                 asyncio.get_running_loop().call_later(self._kill_after_s, self._kill, line["name"], process)
