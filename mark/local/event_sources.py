@@ -112,4 +112,4 @@ def _failures(mapping: Any, payload: bytes, records: list[dict[str, Any]]) -> se
     if not isinstance(answer, dict):
         return set()
     named = {entry.get("itemIdentifier", "") for entry in answer.get("batchItemFailures") or ()}
-    return min(named, everything)
+    return everything if named - everything else named
