@@ -101,6 +101,10 @@ class Membership(Protocol):
         """Ask these to take no new requests and to leave when their last one is answered."""
         ...
 
+    def undrain(self, instances: Sequence[str]) -> None:
+        """Forget that they were asked."""
+        ...
+
 
 class Ledger(Protocol):
     """Where the fleet's transitions are written down, for the bill."""

@@ -262,6 +262,12 @@ class Ec2Cloud:
             self._facts.append(refused(order, f"guardrail: {why}", now))
             return
         try:
+            self._ask_fleet(order, now)
+        finally:
+            self._guard.settled(self._setup.model, order)
+
+    def _ask_fleet(self, order: Launch, now: float) -> None:
+        try:
             with translated():
                 reply = self._ec2.create_fleet(**fleet_request(self._setup, order))
         except (NoCapacity, Misconfigured) as error:
@@ -315,6 +321,8 @@ class Ec2Cloud:
         self._each(names, lambda some: self._ec2.stop_instances(InstanceIds=some))
 
     def _start(self, names: Sequence[str]) -> None:
+        """Wake standbys; a drain that one of them never heeded is no longer meant."""
+        self._membership.undrain(names)
         self._each(names, lambda some: self._ec2.start_instances(InstanceIds=some))
 
     def _each(self, names: Sequence[str], call: Callable[[list[str]], object]) -> None:

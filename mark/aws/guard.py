@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -39,6 +39,7 @@ class Guard:
         self._dearest = max((item.usd_per_hour for item in offerings.values()), default=0.0)
         self._lock = Lock()
         self._there: dict[str, Ec2Row] = {}
+        self._asked: dict[tuple[str, str], Launch] = {}
 
     def saw(self, model: str, rows: Mapping[str, Ec2Row]) -> None:
         """The instances of a model, as its last pass listed them."""
@@ -52,7 +53,10 @@ class Guard:
             self._there |= rows
 
     def refusal(self, model: str, order: Launch) -> str | None:
-        """Why the order may not be sent, or None. What its own token launched before does not count twice."""
+        """Why the order may not be sent, or None: then it counts as launched until it is `settled`.
+
+        What its own token launched before does not count twice.
+        """
         offering = self._offerings.get(order.offering)
         if offering is None:
             return f"offering {order.offering} is unknown"
@@ -60,15 +64,33 @@ class Guard:
         if self._rails.allowed_types and kind not in self._rails.allowed_types:
             return f"type {kind} is not allowed"
         with self._lock:
-            there = [row for row in self._there.values() if (row.model, row.token) != (model, order.token)]
-        if len(there) + order.count > self._rails.max_instances:
-            return f"{len(there)} instances and {order.count} more exceed {self._rails.max_instances}"
+            own = (model, order.token)
+            there = [row for row in self._there.values() if (row.model, row.token) != own]
+            asked = [launch for key, launch in self._asked.items() if key != own]
+            why = self._excess(there, asked, order)
+            if why is None:
+                self._asked[own] = order
+        return why
+
+    def settled(self, model: str, order: Launch) -> None:
+        """AWS has answered, or has not: what it gave was told by `launched`."""
+        with self._lock:
+            self._asked.pop((model, order.token), None)
+
+    def _excess(self, there: Sequence[Ec2Row], asked: Sequence[Launch], order: Launch) -> str | None:
+        count = len(there) + sum(launch.count for launch in asked)
+        if count + order.count > self._rails.max_instances:
+            return f"{count} instances and {order.count} more exceed {self._rails.max_instances}"
         running = sum(self._usd_per_hour(row) for row in there if row.state in AWAKE)
-        asked = order.count * offering.usd_per_hour
-        if running + asked > self._rails.max_usd_per_hour:
+        running += sum(self._asked_usd_per_hour(launch) for launch in asked)
+        more = self._asked_usd_per_hour(order)
+        if running + more > self._rails.max_usd_per_hour:
             limit = self._rails.max_usd_per_hour
-            return f"{running:.4f} USD an hour and {asked:.4f} more exceed {limit:g}"
+            return f"{running:.4f} USD an hour and {more:.4f} more exceed {limit:g}"
         return None
+
+    def _asked_usd_per_hour(self, order: Launch) -> float:
+        return order.count * self._offerings[order.offering].usd_per_hour
 
     def _usd_per_hour(self, row: Ec2Row) -> float:
         offering = self._offerings.get(row.offering)

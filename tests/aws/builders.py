@@ -78,6 +78,9 @@ class FakeAgents(Membership):
     def drain(self, instances: Sequence[str]) -> None:
         self.drained.extend(instances)
 
+    def undrain(self, instances: Sequence[str]) -> None:
+        self.drained = [name for name in self.drained if name not in instances]
+
     def say(self, instance: str, state: MemberState = MemberState.READY, **differs: Any) -> None:
         self.agents[instance] = replace(member(instance, state), **differs)
 

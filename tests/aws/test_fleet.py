@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mark.aws.guard import Guardrails
+from mark.aws.guard import Guard, Guardrails
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.member import MemberState
@@ -20,7 +20,18 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.protocols.events import RebalanceAdvised, StateChanged
-from tests.aws.builders import ON_DEMAND, SLEEPER, SPOT, Scene, asked_for, fail, fall_short, launch, scene
+from tests.aws.builders import (
+    OFFERINGS,
+    ON_DEMAND,
+    SLEEPER,
+    SPOT,
+    Scene,
+    asked_for,
+    fail,
+    fall_short,
+    launch,
+    scene,
+)
 
 
 def test_a_launch_is_seen_with_what_it_was_told(there: Scene) -> None:
@@ -218,6 +229,7 @@ def test_standbys_sleep_and_wake(there: Scene) -> None:
     there.aws.ec2.stop_instances(InstanceIds=[first])  # as its systemd does when the agent has left
     assert {i.state for i in there.cloud.observe()} == {InstanceState.STOPPED}
     there.cloud.submit(StartStandby(token="t3-1", reason="r", instances=(first, second)))
+    assert there.agents.drained == []  # or it would leave again at once
     there.agents.say(first)
     states = {i.id: i.state for i in there.cloud.observe()}
     assert states == {first: InstanceState.READY, second: InstanceState.PENDING}
@@ -273,6 +285,17 @@ def test_guardrails_count_what_was_launched_in_the_same_tick(moto: None) -> None
     there.cloud.submit(launch(2))  # the same order again asks for no more than it has
     assert [fact.token for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == ["t1-2"]
     there.close()
+
+
+def test_guardrails_count_what_another_model_is_asking_for() -> None:
+    guard = Guard(Guardrails(max_instances=3, max_usd_per_hour=9.0), OFFERINGS)
+    first, second = launch(2), launch(2, token="t1-2")
+
+    assert guard.refusal("m", first) is None
+    assert guard.refusal("m", first) is None  # the same order again
+    assert guard.refusal("other", second) is not None
+    guard.settled("m", first)  # it was refused
+    assert guard.refusal("other", second) is None
 
 
 def test_a_spot_notice_is_a_fact_until_it_is_written_down(there: Scene) -> None:
