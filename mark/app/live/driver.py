@@ -54,6 +54,10 @@ class ModelDriver:
         """Look at once: something happened."""
         self._wake.set()
 
+    def look(self) -> None:
+        """See what is there, before anything is asked for."""
+        self._cloud.observe()
+
     def run(self, stop: threading.Event, unseen: Sequence[Order]) -> None:
         """Submit what a controller before this one left, then tick until `stop` is set.
 

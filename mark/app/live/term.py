@@ -83,6 +83,9 @@ class Term:
         """Until `stop`, or until something fails, which is raised."""
         with ExitStack() as opened:
             runs = [*self._drivers(models, forecasters, opened), self._keep_lease]
+            self._store.leases.renew(
+                self._lease
+            )  # what is sent first was written by others: it has no other fence
             threads = [threading.Thread(target=self._guarded, args=(run,), daemon=True) for run in runs]
             for thread in threads:
                 thread.start()
@@ -131,6 +134,8 @@ class Term:
             driver, run = self._driver(model, forecasters[model.name], shared, opened)
             drivers.append(driver)
             runs.append(run)
+        for driver in drivers:  # guardrails count the instances of all models before the first launch of any
+            driver.look()
         shared.inbox.start()
         opened.callback(shared.inbox.close)
         return runs

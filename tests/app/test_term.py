@@ -1,0 +1,71 @@
+"""What a controller makes sure of before it acts in its predecessor's place."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mark.app.live.term import Term
+from mark.app.settings import Settings
+from mark.store.lease import LeaseLost
+
+
+class Acts:
+    """A service with two models, whose drivers say what they do."""
+
+    def __init__(self, *, lease_lost: bool = False) -> None:
+        self.said: list[str] = []
+        self._lost = lease_lost
+        self.leases = self
+
+    def status(self, _name: str) -> dict[str, Any]:
+        return {"events_url": "https://queue", "templates": {}}
+
+    def renew(self, _lease: object) -> None:
+        self.said.append("renew")
+        if self._lost:
+            raise LeaseLost("another one acts")
+
+    def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        over = threading.Event()
+
+        def driver(_term: Term, model: Any, *_: Any) -> Any:
+            def run() -> None:
+                self.said.append(f"{model.name} submits")
+                over.set()
+
+            def look() -> None:
+                self.said.append(f"{model.name} looks")
+
+            return SimpleNamespace(look=look), run
+
+        monkeypatch.setattr(Term, "_driver", driver)
+        monkeypatch.setattr(
+            "mark.app.live.term.EventInbox",
+            lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
+        )
+        anything: Any = SimpleNamespace(sqs=None, epoch=1)
+        models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
+        term = Term(Settings(), anything, store=self, aws=anything, lease=anything)  # type: ignore[arg-type]
+        term.run(models, {"a": anything, "b": anything}, over)
+
+
+def test_all_models_are_looked_at_and_the_lease_is_renewed_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    acts = Acts()
+    acts.run(monkeypatch)
+
+    assert acts.said[:3] == ["a looks", "b looks", "renew"]
+    assert set(acts.said[3:]) == {"a submits", "b submits"}
+
+
+def test_who_has_lost_the_lease_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    acts = Acts(lease_lost=True)
+    with pytest.raises(LeaseLost):
+        acts.run(monkeypatch)
+
+    assert not [word for word in acts.said if word.endswith("submits")]
