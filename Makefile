@@ -30,6 +30,7 @@ test-all: setup
 
 bench: setup
 	$(BIN)/python -m scripts.bench
+	$(BIN)/python -m scripts.bench_serving
 
 # The figures on real traces; MARK_DATA names the folder that holds them.
 acceptance: setup

@@ -1,20 +1,16 @@
-"""The gateway beside HAProxy, and gateway with agent: requests a core, added latency, memory. `--help` says how.
+"""The live service beside its peers: `make bench`. `--help` says how; docs/speed.md says what for.
 
-Server on core 0, load generator and a trivial backend on core 1; wrk with 64 keep-alive connections posts 2 kB of
-JSON and gets 11 bytes back. Rounds alternate and medians count. What is compared is CPU microseconds a request of
-the server's process (`/proc/PID/stat`), because core 1 may be the one that is full; requests/s stand beside it.
-HAProxy keeps its connections to a second HAProxy that answers at once; the gateway keeps one to an agent that
-does. Needs `haproxy` and `wrk` (Debian packages).
+The server is on core 0, load generator and a trivial backend on core 1; wrk with 64 keep-alive connections posts
+2 kB of JSON and gets 11 bytes back, or posts a digit and gets its label. Rounds alternate and medians count. What
+is compared is CPU microseconds a request of the server's processes, because core 1 may be the one that is full;
+requests/s stand beside it. HAProxy keeps its connections to a second HAProxy that answers at once; the gateway
+keeps one to an agent that does. What is missing here (haproxy, wrk, the peers) is said and left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import math
-import os
-import re
 import shutil
 import socket
 import statistics
@@ -22,357 +18,65 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import uvloop
 
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
-from mark.dispatch.policy import DispatchPolicy
-from mark.domain.clock import ClockAnchor
-from mark.domain.fleet import Role
-from mark.domain.member import Member, MemberState
-from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
-from mark.domain.traffic import GatewayReport
-from mark.ports import InferReply, InferRequest
-from mark.protocols.frames import FrameParser, Request, Response, State, encode, encode_response
-from mark.serving.agent import AgentConfig, serve_agent
-from mark.serving.gateway import GatewayConfig, serve_gateway
+from mark.protocols.oip import compose_infer
+from scripts.bench import cache_dir, say
+from scripts.bench_load import (
+    LOAD_CORE,
+    SERVER_CORE,
+    Ask,
+    Measured,
+    Server,
+    drive,
+    on_core,
+    paced,
+    rss_mib,
+)
+from scripts.bench_peers import LITSERVE, MLSERVER, NoPeers, peers_python, start_peer
 
 TOKEN = "bench-token"  # noqa: S105
-PATH = "/v2/models/bench/infer"
-BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 250], "data": [0.12345] * 250}]})
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
-MAX_BATCH = 32
+DATA = [0.12345] * 250
+INSTANT = Ask(
+    path="/v2/models/bench/infer",
+    body=json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 250], "data": DATA}]}).encode(),
+)
+ZERO = (
+    "0 0 5 13 9 1 0 0 0 0 13 15 10 15 5 0 0 3 15 2 0 11 8 0 0 4 12 0 0 8 8 0 "
+    "0 5 8 0 0 9 8 0 0 4 11 0 1 12 7 0 0 2 14 5 10 12 0 0 0 0 6 13 10 0 0 0"
+)
+"""The first of scikit-learn's digits."""
+STARTS_WITHIN_S = 60.0
+PACED_ROUNDS, PACED_S = 3, 1.5
+MEMORY_PARTS = 5
 
-
-def served() -> ServedModel:
-    """A model whose batches take a third of a millisecond and more."""
-    slo = Slo(latency_s=0.5, target=0.98)
-    assumed = Provenance(evidence=Evidence.ASSUMED, source="bench", formula="constant")
-    points = (LatencyPoint(batch=1, latency_s=0.0003), LatencyPoint(batch=MAX_BATCH, latency_s=0.001))
-    offering = Offering(
-        instance_type=InstanceType(
-            name="bench", vcpus=1, memory_gib=1, architecture="amd64", on_demand_usd_per_hour=1
-        ),
-        market=Market.ON_DEMAND,
-        usd_per_hour=1,
-        profile=Profile(model="bench", instance_type="bench", points=points, provenance=assumed),
-        batch=BatchPolicy(max_batch=MAX_BATCH, max_wait_s=0.0),
-        capacity_rps=MAX_BATCH / 0.001,
-        boot_s=0,
-        launch_usd=0,
-    )
-    return ServedModel(
-        model=ModelSpec(name="bench", slo=slo),
-        slo=slo,
-        dispatch=DispatchPolicy(),
-        offerings=(offering,),
-        backend=BackendSpec(kind="emulated"),
-    )
-
-
-class Link:
-    """The store, as far as the bench needs one."""
-
-    def __init__(self, agents: Sequence[int]) -> None:
-        self._members = [_member(number, port) for number, port in enumerate(agents)]
-        self.ready = asyncio.Event()
-
-    async def members_version(self) -> int:
-        """Never changes."""
-        return 1
-
-    async def members(self) -> Sequence[Member]:
-        """The agents."""
-        return self._members
-
-    async def clock(self) -> ClockAnchor:
-        """The wall's."""
-        return ClockAnchor()
-
-    async def report(self, report: GatewayReport) -> None:
-        """Nobody reads it."""
-
-    async def announce(self, member: Member) -> bool:
-        """Nobody drains."""
-        if member.state is MemberState.READY:
-            self.ready.set()
-        return False
-
-    async def leave(self, instance: str) -> None:
-        """Nobody counts."""
-
-
-class InstantAgent(asyncio.Protocol):
-    """Answers every request of a chunk at once, in one write."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say that it is there, now and four times a second."""
-        self._transport: Any = transport
-        self._parser = FrameParser()
-        self._say()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        """A gateway has gone."""
-        self._saying.cancel()
-
-    def _say(self) -> None:
-        state = State(0, True, False, 0, 0, 0.0, math.inf, 1e6, (1e-6,) * MAX_BATCH)
-        self._transport.write(encode(state))
-        self._saying = asyncio.get_running_loop().call_later(0.25, self._say)
-
-    def data_received(self, data: bytes) -> None:
-        """Answer."""
-        out = [
-            encode_response(Response(frame.id, 200, b"application/json", 0, b'{"ok":true}'))
-            for frame in self._parser.feed(data)
-            if type(frame) is Request
-        ]
-        if out:
-            self._transport.write(b"".join(out))
-
-
-class InstantBackend:
-    """Behind a real agent: the parts that are ours, and no model."""
-
-    async def start(self) -> None:
-        """Nothing to load."""
-
-    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
-        """All the same."""
-        reply = InferReply(status=200, content_type="application/json", body=b'{"ok":true}')
-        return [reply] * len(batch)
-
-    async def close(self) -> None:
-        """Nothing to end."""
-
-
-async def run_gateway(agents: Sequence[int], token: str | None) -> None:
-    """A gateway's process; its port is the line that it prints."""
-    config = GatewayConfig(name="bench", token=token)
-    spec = ServiceSpec(name="bench", models=(served(),))
-    await serve_gateway(
-        config, spec=spec, link=Link(agents), overflow=None, stop=asyncio.Event(), on_bound=_print_port
-    )
-
-
-async def run_instant_agent() -> None:
-    """An instant agent's process."""
-    server = await asyncio.get_running_loop().create_server(InstantAgent, "127.0.0.1", 0)
-    _print_port(server.sockets[0].getsockname()[1])
-    await asyncio.Event().wait()
-
-
-async def run_whole() -> None:
-    """Gateway and real agent in one process, with batching and admission."""
-    agent = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1", frame_port=0, http_port=0)
-    model, link, stop = served(), Link(()), asyncio.Event()
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    async def no_notice() -> float | None:
-        return None
-
-    running = asyncio.ensure_future(
-        serve_agent(
-            agent,
-            served=model,
-            offering=model.offerings[0],
-            link=link,
-            backend=InstantBackend(),
-            interruption=no_notice,
-            stop=stop,
-            on_bound=lambda frames, _: port.set_result(frames),
-        )
-    )
-    await asyncio.gather(running, run_gateway([await port], None))
-
-
-def run_haproxy(folder: Path, name: str, port: int, body: str, core: int) -> subprocess.Popen[bytes]:
-    """HAProxy on one core, one thread."""
-    config = folder / f"{name}.cfg"
-    config.write_text(
-        "global\n  nbthread 1\n  maxconn 4096\ndefaults\n  mode http\n  timeout client 30s\n  timeout server 30s\n"
-        f"  timeout connect 5s\n  http-reuse always\nfrontend f\n  bind 127.0.0.1:{port}\n{body}"
-    )
-    return subprocess.Popen([*_on(core), "haproxy", "-db", "-f", str(config)], stderr=subprocess.DEVNULL)  # noqa: S603
+Rounds = dict[str, list[Measured]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """Something that serves, by its port and process."""
+class Length:
+    """How long to measure."""
 
-    port: int
-    pid: int
-    token: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One round."""
-
-    rps: float
-    cpu_us: float
-    p50_ms: float
-    errors: int
+    rounds: int
+    seconds: float
+    requests: int
 
 
-def drive(server: Server, folder: Path, *, seconds: float, connections: int = 64) -> Measured:
-    """One round of wrk at full speed."""
-    script = folder / "post.lua"
-    bearer = f'wrk.headers["Authorization"] = "Bearer {server.token}"\n' if server.token else ""
-    script.write_text(
-        f'wrk.method = "POST"\nwrk.body = \'{BODY}\'\nwrk.headers["Content-Type"] = "application/json"\n{bearer}'
-    )
-    before = cpu_s(server.pid)
-    command = [*_on(1), "wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency", "-s", str(script)]
-    done = subprocess.run(  # noqa: S603
-        [*command, f"http://127.0.0.1:{server.port}{PATH}"], capture_output=True, text=True, check=True
-    )
-    used_s = cpu_s(server.pid) - before
-    count = int(_found(r"(\d+) requests in", done.stdout))
-    errors = re.findall(r"(?:Non-2xx or 3xx responses|connect|read|write|timeout):? (\d+)", done.stdout)
-    return Measured(
-        rps=float(_found(r"Requests/sec:\s+([\d.]+)", done.stdout)),
-        cpu_us=used_s / max(1, count) * 1e6,
-        p50_ms=_ms(_found(r" 50%\s+([\d.]+[mu]?s)", done.stdout)),
-        errors=sum(map(int, errors)),
-    )
-
-
-async def paced(port: int, *, rps: float, seconds: float, connections: int = 32) -> float:
-    """Open loop at a fixed rate; the median latency in ms from the intended send time."""
-    head = (
-        f"POST {PATH} HTTP/1.1\r\nhost: b\r\ncontent-type: application/json\r\ncontent-length: {len(BODY)}\r\n\r\n"
-    )
-    message, latencies = (head + BODY).encode(), []
-    idle: asyncio.Queue[Any] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    class One(asyncio.Protocol):
-        sent_at = 0.0
-
-        def connection_made(self, transport: Any) -> None:
-            self.transport = transport
-            idle.put_nowait(self)
-
-        def data_received(self, _: bytes) -> None:
-            latencies.append(time.perf_counter() - self.sent_at)
-            idle.put_nowait(self)
-
-    for _ in range(connections):
-        await loop.create_connection(One, "127.0.0.1", port)
-    start = time.perf_counter()
-    for number in range(int(rps * seconds)):
-        due = start + number / rps
-        while time.perf_counter() < due:
-            await asyncio.sleep(0)
-        one = await idle.get()
-        one.sent_at = due
-        one.transport.write(message)
-    while idle.qsize() < connections:
-        await asyncio.sleep(0.001)
-    while not idle.empty():
-        idle.get_nowait().transport.close()
-    return statistics.median(latencies) * 1000
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds of a process, its kernel time included."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def rss_mib(pid: int) -> float:
-    """Resident memory."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_MIB
-
-
-@contextmanager
-def started(command: Sequence[str], core: int) -> Iterator[tuple[int, int]]:
-    """A process of this script on a core: its pid and port."""
-    process = subprocess.Popen(  # noqa: S603
-        [*_on(core), sys.executable, "-m", "scripts.bench_serving", *command], stdout=subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        yield process.pid, int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@contextmanager
-def haproxies(folder: Path) -> Iterator[tuple[int, Server]]:
-    """HAProxy as the proxy on core 0 and as the trivial server on core 1; the server's port, and the proxy."""
-    behind, front = free_port(), free_port()
-    answer = '  http-request return status 200 content-type application/json string "{\\"ok\\":true}"\n'
-    proxy = f"  default_backend b\nbackend b\n  server s 127.0.0.1:{behind} maxconn 1024\n"
-    processes = [
-        run_haproxy(folder, "behind", behind, answer, 1),
-        run_haproxy(folder, "front", front, proxy, 0),
-    ]
-    try:
-        time.sleep(0.5)
-        yield behind, Server(port=front, pid=processes[1].pid)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def bench(rounds: int, seconds: float) -> dict[str, Any]:
-    """Everything, as one document."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        behind, haproxy = stack.enter_context(haproxies(folder))
-        _, agent = stack.enter_context(started(["--instant-agent"], 1))
-        servers = {"haproxy": haproxy}
-        for name, token in (("gateway", None), ("gateway with token", TOKEN)):
-            pid, port = stack.enter_context(started(["--gateway", str(agent), *([token] if token else [])], 0))
-            servers[name] = Server(port=port, pid=pid, token=token)
-        pid, port = stack.enter_context(started(["--whole"], 0))
-        servers["gateway + agent"] = Server(port=port, pid=pid)
-        time.sleep(0.5)
-        return _measure(servers, behind, folder, rounds, seconds)
-
-
-def _measure(servers: dict[str, Server], behind: int, folder: Path, rounds: int, seconds: float) -> dict[str, Any]:
-    found: dict[str, list[Measured]] = {name: [] for name in servers}
-    memory: dict[str, list[float]] = {name: [] for name in servers}
-    for server in servers.values():
-        drive(server, folder, seconds=1)
-    for _ in range(rounds):
-        for name, server in servers.items():
-            found[name].append(drive(server, folder, seconds=seconds))
-            memory[name].append(rss_mib(server.pid))
-    rows = {name: _row(found[name], memory[name], found["haproxy"]) for name in servers}
-    for rps in (1000, 10_000):
-        direct = uvloop.run(paced(behind, rps=rps, seconds=2))
-        for name in ("haproxy", "gateway", "gateway + agent"):
-            through = uvloop.run(paced(servers[name].port, rps=rps, seconds=2))
-            rows[name][f"added_p50_ms_at_{rps}"] = round(through - direct, 3)
-    return rows
-
-
-def _row(rounds: list[Measured], memory: list[float], peer: list[Measured]) -> dict[str, Any]:
-    def median(of: Callable[[Measured], float], measured: list[Measured] = rounds) -> float:
-        return statistics.median(map(of, measured))
-
-    return {
-        "requests_per_s": round(median(lambda m: m.rps)),
-        "cpu_us_per_request": round(median(lambda m: m.cpu_us), 2),
-        "requests_per_s_and_core": round(1e6 / median(lambda m: m.cpu_us)),
-        "x_haproxy": round(median(lambda m: m.cpu_us, peer) / median(lambda m: m.cpu_us), 3),
-        "errors": sum(m.errors for m in rounds),
-        "rss_mib": [round(mib, 1) for mib in memory],
-    }
+def digit(*, binary: bool) -> Ask:
+    """A handwritten nought."""
+    image = np.array(ZERO.split(), dtype=np.float32).reshape(1, 8, 8)
+    request = compose_infer({"image": image}, path="/v2/models/digits/infer", binary=binary)
+    return Ask(path=request.path, body=request.body, header_length=request.header_length)
 
 
 def free_port() -> int:
@@ -382,62 +86,213 @@ def free_port() -> int:
         return int(trial.getsockname()[1])
 
 
-def _member(number: int, port: int) -> Member:
-    return Member(
-        instance=f"i-{number}",
-        model="bench",
-        offering="bench:on-demand",
-        role=Role.SERVING,
-        host="127.0.0.1",
-        port=port,
-        state=MemberState.READY,
-        max_batch=MAX_BATCH,
-        batch_s=(0.001,) * MAX_BATCH,
-        capacity_rps=1e4,
-    )
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that leads a session of its own; all of that ends."""
+    try:
+        yield process
+    finally:
+        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)  # noqa: S603, S607
+        process.communicate()
 
 
-def _on(core: int) -> list[str]:
-    return ["taskset", "-c", str(core)]
+@contextmanager
+def ours(*role: str, core: int = SERVER_CORE) -> Iterator[Server]:
+    """A process of `scripts.bench_servers`."""
+    command = [*on_core(core), sys.executable, "-m", "scripts.bench_servers", *role]
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)) as process:  # noqa: S603
+        assert process.stdout is not None
+        yield Server(port=int(process.stdout.readline()), pid=process.pid)
 
 
-def _print_port(port: int) -> None:
-    print(port, flush=True)
+@contextmanager
+def haproxy(folder: Path, name: str, lines: Sequence[str], core: int) -> Iterator[Server]:
+    """HAProxy on one core, one thread."""
+    port, config = free_port(), folder / f"{name}.cfg"
+    front = [
+        *("global", "  nbthread 1", "  maxconn 4096", "defaults", "  mode http", "  timeout client 30s"),
+        *("  timeout server 30s", "  timeout connect 5s", "  http-reuse always", "frontend f"),
+        f"  bind 127.0.0.1:{port}",
+    ]
+    config.write_text("\n".join([*front, *lines, ""]))
+    command = [*on_core(core), "haproxy", "-db", "-f", str(config)]
+    with ended(subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)) as process:  # noqa: S603
+        yield Server(port=port, pid=process.pid)
 
 
-def _found(pattern: str, text: str) -> str:
-    found = re.search(pattern, text)
-    assert found is not None, text
-    return found.group(1)
+@contextmanager
+def haproxies(folder: Path) -> Iterator[tuple[Server, Server]]:
+    """HAProxy as the trivial server on core 1, and as the proxy before it on core 0."""
+    answer = '  http-request return status 200 content-type application/json string "{\\"ok\\":true}"'
+    with haproxy(folder, "behind", [answer], LOAD_CORE) as behind:
+        lines = ["  default_backend b", "backend b", f"  server s 127.0.0.1:{behind.port} maxconn 1024"]
+        with haproxy(folder, "front", lines, SERVER_CORE) as front:
+            yield behind, front
 
 
-def _ms(text: str) -> float:
-    for unit, factor in (("us", 1e-3), ("ms", 1.0), ("s", 1e3)):
-        if text.endswith(unit):
-            return float(text.removesuffix(unit)) * factor
-    raise ValueError(text)
+def wait_until_answered(server: Server, ask: Ask, token: str | None = None) -> Any:
+    """The document that the server answers, as soon as it does. Errors: NoPeers if it never does."""
+    headers = ask.headers() | ({"authorization": f"Bearer {token}"} if token else {})
+    url = f"http://127.0.0.1:{server.port}{ask.path}"
+    end = time.monotonic() + STARTS_WITHIN_S
+    while True:
+        try:
+            request = urllib.request.Request(url, ask.body, headers)
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+                return json.loads(answer.read())
+        except OSError as error:
+            if time.monotonic() > end:
+                raise NoPeers(f"no answer after {STARTS_WITHIN_S:g} s: {error}") from error
+            time.sleep(0.1)
+
+
+def alternate(runs: dict[str, Callable[..., Measured]], length: Length) -> Rounds:
+    """A warm-up, then round by round."""
+    found: Rounds = {name: [] for name in runs}
+    for run in runs.values():
+        run(seconds=1)
+    for _ in range(length.rounds):
+        for name, run in runs.items():
+            found[name].append(run(seconds=length.seconds))
+    return found
+
+
+def middle(found: Rounds, name: str, of: str) -> float:
+    """The median of the rounds."""
+    return statistics.median(getattr(measured, of) for measured in found[name])
+
+
+def say_rounds(found: Rounds) -> None:
+    """One line for each server."""
+    for name in found:
+        cpu_us, errors = middle(found, name, "cpu_us"), sum(m.errors for m in found[name])
+        say(
+            f"{name}: requests/s and core, CPU a request, requests/s",
+            f"{1e6 / cpu_us:,.0f}  {cpu_us:.1f} us  {middle(found, name, 'rps'):,.0f}",
+            f"{errors} errors" if errors else "",
+        )
+
+
+def ratio(found: Rounds, name: str, peer: str) -> float:
+    """How many requests a core answers for each one that the peer's core does."""
+    return middle(found, peer, "cpu_us") / middle(found, name, "cpu_us")
+
+
+def bench_gateway(folder: Path, length: Length) -> None:
+    """The gateway beside HAProxy; then latency at fixed rates, and memory."""
+    with ExitStack() as stack:
+        behind, proxy = stack.enter_context(haproxies(folder))
+        agent = stack.enter_context(ours("agent", core=LOAD_CORE))
+        gateway = stack.enter_context(ours("gateway", str(agent.port)))
+        guarded = stack.enter_context(ours("gateway", str(agent.port), TOKEN))
+        whole = stack.enter_context(ours("whole", "bench"))
+        for server, token in ((proxy, None), (gateway, None), (guarded, TOKEN), (whole, None)):
+            wait_until_answered(server, INSTANT, token)
+        runs: dict[str, Callable[..., Measured]] = {}
+        for own_ids in (False, True):
+            ids = ", own ids" if own_ids else ""
+            for name, server, token in (
+                ("HAProxy", proxy, None),
+                ("gateway", gateway, None),
+                ("gateway with token", guarded, TOKEN),
+                ("gateway and agent", whole, None),
+            ):
+                runs[name + ids] = partial(drive, server, INSTANT, folder, token=token, own_ids=own_ids)
+        found = alternate(runs, length)
+        say_rounds(found)
+        for ids in ("", ", own ids"):
+            say(f"gateway / HAProxy{ids}", f"{ratio(found, 'gateway' + ids, 'HAProxy' + ids):.2f} x", ">= 0.95")
+            guarded_ratio = ratio(found, "gateway with token" + ids, "HAProxy" + ids)
+            say(f"gateway with token / HAProxy{ids}", f"{guarded_ratio:.2f} x", ">= 0.85")
+        bench_paced(behind, {"HAProxy": proxy, "gateway": gateway, "gateway and agent": whole})
+        bench_memory(whole, folder, length.requests, middle(found, "gateway and agent, own ids", "rps"))
+
+
+def bench_paced(behind: Server, servers: dict[str, Server]) -> None:
+    """What each adds to the median latency of the trivial server alone, at fixed rates."""
+    for rps in (1_000, 10_000):
+        took: dict[str, list[float]] = {"": []} | {name: [] for name in servers}
+        for _ in range(PACED_ROUNDS):
+            for name, server in {"": behind, **servers}.items():
+                took[name].append(uvloop.run(paced(server.port, INSTANT, rps=rps, seconds=PACED_S)))
+        direct = statistics.median(took[""])
+        for name in servers:
+            added_ms = statistics.median(took[name]) - direct
+            say(
+                f"{name}: added p50 at {rps:,} requests/s",
+                f"{added_ms:.3f} ms",
+                "" if name == "HAProxy" else "<= 0.3",
+            )
+
+
+def bench_memory(server: Server, folder: Path, requests: int, rps: float) -> None:
+    """Resident memory of gateway and agent before and after many requests, each with an id of its own."""
+    sizes, done = [rss_mib(server.pid)], 0
+    for _ in range(MEMORY_PARTS):
+        measured = drive(server, INSTANT, folder, seconds=requests / rps / MEMORY_PARTS, own_ids=True)
+        done += round(measured.rps * max(1, round(requests / rps / MEMORY_PARTS)))
+        sizes.append(rss_mib(server.pid))
+    shown = " ".join(f"{size:.0f}" for size in sizes)
+    say(f"gateway and agent: memory over {done / 1e6:.1f} M requests", f"{shown} MiB", "flat")
+
+
+def bench_digits(folder: Path, length: Length, peers: Path) -> None:
+    """Gateway and agent serving the digits network in torch, beside model servers that do."""
+    as_json = digit(binary=False)
+    with ExitStack() as stack:
+        servers = {"gateway, agent, digits": stack.enter_context(ours("whole", "digits"))}
+        try:
+            python = peers_python(peers)
+        except NoPeers as error:
+            say("MLServer and LitServe", "left out", str(error))
+        else:
+            for peer in (MLSERVER, LITSERVE):
+                port = free_port()
+                process = stack.enter_context(ended(start_peer(python, peer, port, prefix=on_core(SERVER_CORE))))
+                servers[peer] = Server(port=port, pid=process.pid)
+        runs: dict[str, Callable[..., Measured]] = {}
+        for name, server in servers.items():
+            try:
+                answer = wait_until_answered(server, as_json)
+            except NoPeers as error:
+                say(name, "left out", str(error))
+                continue
+            assert answer["outputs"][1]["data"] == [0], (name, answer)
+            runs[name] = partial(drive, server, as_json, folder)
+        whole = servers["gateway, agent, digits"]
+        runs["gateway, agent, digits, binary"] = partial(drive, whole, digit(binary=True), folder)
+        found = alternate(runs, length)
+    say_rounds(found)
+    for peer in (MLSERVER, LITSERVE):
+        for name in ("gateway, agent, digits", "gateway, agent, digits, binary"):
+            if peer in found:
+                by_rps = middle(found, name, "rps") / middle(found, peer, "rps")
+                figure = f"{ratio(found, name, peer):.1f} x by CPU, {by_rps:.1f} x by requests/s"
+                say(f"{name} / {peer}", figure, ">= 10" if name.endswith("digits") else "")
 
 
 def main() -> None:
-    """Measure, or be one of the processes that are measured."""
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=["gateway", "digits"], nargs="*", default=["gateway", "digits"])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--gateway", nargs="+", help=argparse.SUPPRESS)
-    parser.add_argument("--instant-agent", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--whole", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--requests", type=int, default=1_000_000, help="over which memory is watched")
+    parser.add_argument("--peers", type=Path, default=cache_dir() / "peers", help="the peers' environment")
     asked = parser.parse_args()
-    if asked.gateway:
-        uvloop.run(run_gateway([int(asked.gateway[0])], asked.gateway[1] if len(asked.gateway) > 1 else None))
-    elif asked.instant_agent:
-        uvloop.run(run_instant_agent())
-    elif asked.whole:
-        uvloop.run(run_whole())
-    else:
-        lacking = [name for name in ("haproxy", "wrk", "taskset") if shutil.which(name) is None]
-        if lacking:
-            sys.exit(f"install {', '.join(lacking)} first")
-        print(json.dumps(bench(asked.rounds, asked.seconds), indent=2))
+    length = Length(rounds=asked.rounds, seconds=asked.seconds, requests=asked.requests)
+    lacking = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
+    if lacking:
+        say("the live service", "left out", f"needs {' and '.join(lacking)}")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if "gateway" in asked.part:
+            if shutil.which("haproxy"):
+                bench_gateway(Path(folder), length)
+            else:
+                say("gateway", "left out", "needs haproxy")
+        if "digits" in asked.part:
+            bench_digits(Path(folder), length, asked.peers)
 
 
 if __name__ == "__main__":

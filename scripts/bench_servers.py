@@ -1,0 +1,223 @@
+"""The processes that `scripts.bench_serving` measures: gateways, an agent that answers at once, and both in one.
+
+Each prints the port it listens on. Run as `python -m scripts.bench_servers ROLE ...`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+import models.digits
+from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.clock import ClockAnchor
+from mark.domain.fleet import Role
+from mark.domain.member import Member, MemberState
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
+from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.traffic import GatewayReport
+from mark.ports import Backend, InferReply, InferRequest
+from mark.protocols.frames import FrameParser, Request, Response, State, encode, encode_response
+from mark.serving.agent import AgentConfig, serve_agent
+from mark.serving.backends.python import PythonBackend
+from mark.serving.gateway import GatewayConfig, serve_gateway
+
+MAX_BATCH = 32
+INSTANT, DIGITS = "bench", "digits"
+INSTANT_S = {1: 0.0003, MAX_BATCH: 0.001}
+"""A model whose batches take a third of a millisecond and more."""
+ANSWER = b'{"ok":true}'
+
+
+def served(name: str) -> ServedModel:
+    """The model that answers at once, or the digits with the profile that was measured."""
+    batch_s = _digits_batch_s() if name == DIGITS else INSTANT_S
+    slo = Slo(latency_s=0.5, target=0.98)
+    assumed = Provenance(evidence=Evidence.ASSUMED, source="bench", formula="constant")
+    points = tuple(LatencyPoint(batch=size, latency_s=took_s) for size, took_s in batch_s.items())
+    offering = Offering(
+        instance_type=InstanceType(
+            name="bench", vcpus=1, memory_gib=1, architecture="amd64", on_demand_usd_per_hour=1
+        ),
+        market=Market.ON_DEMAND,
+        usd_per_hour=1,
+        profile=Profile(model=name, instance_type="bench", points=points, provenance=assumed),
+        batch=BatchPolicy(max_batch=MAX_BATCH, max_wait_s=0.0),
+        capacity_rps=MAX_BATCH / batch_s[MAX_BATCH],
+        boot_s=0,
+        launch_usd=0,
+    )
+    return ServedModel(
+        model=ModelSpec(name=name, slo=slo),
+        slo=slo,
+        dispatch=DispatchPolicy(),
+        offerings=(offering,),
+        backend=BackendSpec(kind="emulated"),
+    )
+
+
+def _digits_batch_s() -> dict[int, float]:
+    document = json.loads(Path(models.digits.__file__).with_name("profile.json").read_text())
+    latency_ms = document["profiles"][0]["latency_ms_by_batch"]
+    return {int(size): took_ms / 1000 for size, took_ms in latency_ms.items()}
+
+
+class Link:
+    """The store, as far as the bench needs one."""
+
+    def __init__(self, name: str, agents: Sequence[int]) -> None:
+        self._members = [_member(name, number, port) for number, port in enumerate(agents)]
+
+    async def members_version(self) -> int:
+        """Never changes."""
+        return 1
+
+    async def members(self) -> Sequence[Member]:
+        """The agents."""
+        return self._members
+
+    async def clock(self) -> ClockAnchor:
+        """The wall's."""
+        return ClockAnchor()
+
+    async def report(self, report: GatewayReport) -> None:
+        """Nobody reads it."""
+
+    async def announce(self, member: Member) -> bool:  # noqa: ARG002 - the port's
+        """Nobody drains."""
+        return False
+
+    async def leave(self, instance: str) -> None:
+        """Nobody counts."""
+
+
+def _member(name: str, number: int, port: int) -> Member:
+    return Member(
+        instance=f"i-{number}",
+        model=name,
+        offering="bench:on-demand",
+        role=Role.SERVING,
+        host="127.0.0.1",
+        port=port,
+        state=MemberState.READY,
+        max_batch=MAX_BATCH,
+        batch_s=(0.001,) * MAX_BATCH,
+        capacity_rps=1e4,
+    )
+
+
+class InstantAgent(asyncio.Protocol):
+    """Answers every request of a chunk at once, in one write."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say that it is there, now and four times a second."""
+        self._transport: Any = transport
+        self._parser = FrameParser()
+        self._say()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """A gateway has gone."""
+        self._saying.cancel()
+
+    def _say(self) -> None:
+        state = State(0, True, False, 0, 0, 0.0, math.inf, 1e6, (1e-6,) * MAX_BATCH)
+        self._transport.write(encode(state))
+        self._saying = asyncio.get_running_loop().call_later(0.25, self._say)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer."""
+        out = [
+            encode_response(Response(frame.id, 200, b"application/json", 0, ANSWER))
+            for frame in self._parser.feed(data)
+            if type(frame) is Request
+        ]
+        if out:
+            self._transport.write(b"".join(out))
+
+
+class InstantBackend:
+    """Behind a real agent: the parts that are ours, and no model."""
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
+        """All the same."""
+        return [InferReply(status=200, content_type="application/json", body=ANSWER)] * len(batch)
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+async def run_gateway(name: str, agents: Sequence[int], token: str | None = None) -> None:
+    """A gateway before these agents."""
+    await serve_gateway(
+        GatewayConfig(name="bench", token=token),
+        spec=ServiceSpec(name="bench", models=(served(name),)),
+        link=Link(name, agents),
+        overflow=None,
+        stop=asyncio.Event(),
+        on_bound=_print_port,
+    )
+
+
+async def run_agent() -> None:
+    """An agent that answers at once."""
+    server = await asyncio.get_running_loop().create_server(InstantAgent, "127.0.0.1", 0)
+    _print_port(server.sockets[0].getsockname()[1])
+    await asyncio.Event().wait()
+
+
+async def run_whole(name: str) -> None:
+    """Gateway and real agent in one process, with batching and admission."""
+    model, bound = served(name), asyncio.get_running_loop().create_future()
+    backend: Backend = PythonBackend(models.digits.Digits, name=name) if name == DIGITS else InstantBackend()
+
+    async def no_notice() -> float | None:
+        return None
+
+    running = asyncio.ensure_future(
+        serve_agent(
+            AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1", frame_port=0, http_port=0),
+            served=model,
+            offering=model.offerings[0],
+            link=Link(name, ()),
+            backend=backend,
+            interruption=no_notice,
+            stop=asyncio.Event(),
+            on_bound=lambda frames, _: bound.set_result(frames),
+        )
+    )
+    await asyncio.gather(running, run_gateway(name, [await bound]))
+
+
+def _print_port(port: int) -> None:
+    print(port, flush=True)
+
+
+def main() -> None:
+    """`gateway AGENT_PORT [TOKEN]`, `agent`, or `whole MODEL`."""
+    match sys.argv[1:]:
+        case ["gateway", port]:
+            uvloop.run(run_gateway(INSTANT, [int(port)]))
+        case ["gateway", port, token]:
+            uvloop.run(run_gateway(INSTANT, [int(port)], token))
+        case ["agent"]:
+            uvloop.run(run_agent())
+        case ["whole", name]:
+            uvloop.run(run_whole(name))
+        case other:
+            raise SystemExit(f"no such role: {other}")
+
+
+if __name__ == "__main__":
+    main()
