@@ -121,10 +121,8 @@ def test_when_the_acting_controller_is_killed_the_other_goes_on(live: Rig) -> No
     assert set(live.running["processes"]) >= {"controller-0", "controller-1"}
     acting = live.store.leases.held_by()
     ticks = len(live.ticks(MODEL))
-    began = time.monotonic()
     assert live.ask("chaos", "kill", "controller")["killed"] == "controller"
     eventually(lambda: live.store.leases.held_by() not in {None, acting}, within_s=TAKEN_OVER_S)
-    assert time.monotonic() - began < TAKEN_OVER_S
     eventually(lambda: len(live.ticks(MODEL)) > ticks, within_s=5)
     told = live.ask("explain")
     assert told["reproduces"] is True
