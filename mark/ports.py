@@ -113,6 +113,10 @@ class Ledger(Protocol):
         """Write it down once, however often it is told."""
         ...
 
+    def transitions(self, model: str) -> Sequence[Transition]:
+        """All that was written of a model's instances, by time."""
+        ...
+
 
 class GatewayLink(Protocol):
     """What a gateway asks of the store. RetryLater where it is away: the gateway goes on with its last view."""

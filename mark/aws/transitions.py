@@ -2,7 +2,7 @@
 
 The queue knows the exact second; the listing only that a state was there at a pass. So a state that is listed is
 written down only when the queue has not told of it for `patience_s`. What was there before the first pass was
-somebody else's to write.
+somebody else's to write, but for the end of instances that had gone by then: nobody else can be there to hear it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ KEEP_GONE_S = 3600.0
 class Transitions:
     """One per cloud of a model. Instants are service time."""
 
-    def __init__(self, ledger: Ledger, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, ledger: Ledger, model: str, *, patience_s: float = PATIENCE_S) -> None:
         self._ledger = ledger
+        self._model = model
         self._patience_s = patience_s
         self._rows: dict[str, Ec2Row] = {}
         self._told: dict[str, tuple[float, Ec2State]] = {}
@@ -50,7 +51,7 @@ class Transitions:
     def listed(self, rows: Mapping[str, Ec2Row], now: float) -> None:
         """A pass listed these, and all others are gone."""
         if self._first:
-            self._told = {name: (row.launched_at, row.state) for name, row in rows.items()}
+            self._take_over(rows)
             self._first = False
         for name in self._rows.keys() - rows.keys():
             self._gone.setdefault(name, now)
@@ -62,6 +63,15 @@ class Transitions:
             del self._gone[name]
             if name not in rows:
                 self._forget(name)
+
+    def _take_over(self, rows: Mapping[str, Ec2Row]) -> None:
+        """Go on where the ledger stands."""
+        self._told = {name: (row.launched_at, row.state) for name, row in rows.items()}
+        last = {told.instance: told for told in self._ledger.transitions(self._model)}
+        for name, told in last.items():
+            if name not in rows and told.state != "terminated":
+                self._told[name] = (told.at, told.state)
+                self._rows.setdefault(name, _row_of(told))
 
     def _look(self, name: str, state: Ec2State, now: float) -> None:
         if name in self._told and self._told[name][1] == state:
@@ -88,3 +98,16 @@ class Transitions:
     def _forget(self, name: str) -> None:
         for known in (self._rows, self._told, self._listed):
             known.pop(name, None)
+
+
+def _row_of(told: Transition) -> Ec2Row:
+    """An instance that is no longer listed."""
+    return Ec2Row(
+        id=told.instance,
+        model=told.model,
+        offering=told.offering,
+        role=told.role,
+        token="",
+        state=told.state,
+        launched_at=told.at,
+    )

@@ -98,6 +98,9 @@ class FakeLedger(Ledger):
             raise error
         self.noted.append(transition)
 
+    def transitions(self, model: str) -> Sequence[Transition]:
+        return sorted((told for told in self.noted if told.model == model), key=lambda told: told.at)
+
 
 def member(instance: str, state: MemberState = MemberState.READY) -> Member:
     return Member(
@@ -161,7 +164,7 @@ def scene(rails: Guardrails | None = None, *, again: Scene | None = None, **diff
     if again is None:
         honour_tokens(there)
     clock, agents = again.clock if again else HandClock(), again.agents if again else FakeAgents()
-    ledger, warmed = FakeLedger(), list[int]()
+    ledger, warmed = again.ledger if again else FakeLedger(), list[int]()
     inbox = EventInbox(there.sqs, made.events_url, visibility_s=0)
     plain = FleetSetup(service="shop", model="m", run="r1", offerings=OFFERINGS, templates=made.templates)
     cloud = Ec2Cloud(

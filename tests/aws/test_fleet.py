@@ -393,3 +393,27 @@ def test_the_listing_notes_what_the_queue_lost(there: Scene) -> None:
     there.cloud.observe()
 
     assert [(t.state, t.at) for t in there.ledger.noted] == [("running", 1000.0), ("terminated", 1121.0)]
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["the queue tells of it", "the queue has lost it"])
+def test_the_end_of_what_went_while_nobody_acted_is_written_down(there: Scene, told: bool) -> None:
+    there.cloud.submit(launch())
+    [name] = there.ids()
+    there.send(StateChanged(instance=name, at=1015.0, state="running"))
+    for _ in range(2):  # the second time its message is deleted
+        there.cloud.facts()
+    there.aws.ec2.terminate_instances(InstanceIds=[name])
+    after = scene(again=there)
+    after.clock.at = 1100.0
+    after.cloud.observe()
+    if told:
+        after.send(StateChanged(instance=name, at=1050.0, state="terminated"))
+        after.cloud.facts()
+    after.clock.at += 121.0
+    after.cloud.observe()
+
+    assert [(t.state, t.at) for t in after.ledger.noted] == [
+        ("running", 1015.0),
+        ("terminated", 1050.0 if told else 1100.0),
+    ]
+    after.cloud.close()
