@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -21,7 +23,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,7 +59,7 @@ ZERO = (
 )
 """The first of scikit-learn's digits."""
 STARTS_WITHIN_S = 60.0
-PACED_ROUNDS, PACED_S = 3, 1.5
+PACED_ROUNDS, PACED_S = 3, 1.0
 MEMORY_PARTS = 5
 
 Rounds = dict[str, list[Measured]]
@@ -92,7 +94,8 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]
     try:
         yield process
     finally:
-        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)  # noqa: S603, S607
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
