@@ -153,7 +153,7 @@ def chaos(
 
 def down(*, name: Name = None, config: given.Config = None) -> None:
     """End the service: its instances, processes and sockets; logs stay."""
-    from mark.app.live.upping import bring_down
+    from mark.app.live.downing import bring_down
 
     bring_down(_service(config, name))
 

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from mark.app.live.downing import end
 from mark.app.live.emulated import EmulatedControls
 from mark.app.live.folder import Running
 from mark.app.live.loading import LoadAsked, due_times, load_document, send
-from mark.app.live.upping import end, start
+from mark.app.live.upping import start
 from mark.app.live.watching import live_table, view_of
 from mark.app.settings import Settings
 from mark.app.terminal import progress

@@ -1,15 +1,15 @@
-"""`mark up` and `mark down`."""
+"""`mark up`."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from typing import Any
 
-from mark.app.live.folder import RunFolder, Running, is_alive
+from mark.app.live.downing import end
+from mark.app.live.folder import RunFolder, Running
 from mark.app.live.models import make_live_models
 from mark.app.live.ports import is_loopback
 from mark.app.live.safety import bearer_token, server_tls
@@ -21,8 +21,6 @@ from mark.app.terminal import note, progress, show, show_json
 from mark.domain.errors import Misconfigured
 
 POLL_S = 0.05
-DOWN_S = 40.0
-"""Longer than the supervisor gives its children."""
 
 
 def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False) -> None:
@@ -56,31 +54,6 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     except KeyboardInterrupt:
         end(supervisor.pid)
         raise
-
-
-def bring_down(service: str) -> None:
-    """End the service; Misconfigured where none runs."""
-    running = RunFolder.of(service).running()
-    if running is None:
-        raise Misconfigured(f"no service {service} is up on this machine")
-    end(running.pid)
-    left = {name: pid for name, pid in running.processes.items() if is_alive(pid)}
-    if left:
-        raise Misconfigured(f"still running: {', '.join(f'{name} ({pid})' for name, pid in left.items())}")
-    show(f"the service {service} is down; nothing of it runs any more")
-
-
-def end(pid: int) -> None:
-    """Ask the supervisor to end the service, and wait until it has."""
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        return
-    until = time.monotonic() + DOWN_S
-    while is_alive(pid):
-        if time.monotonic() > until:
-            raise Misconfigured(f"process {pid} does not end; its log says why")
-        time.sleep(POLL_S)
 
 
 def _prepare(settings: Settings) -> None:
