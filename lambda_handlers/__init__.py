@@ -1,1 +1,1 @@
-"""AWS Lambda handlers, one file a trigger. Empty until the rollout comes."""
+"""AWS Lambda handlers, one file a trigger: `infer` answers, `warm` pings, `interruption` passes events on."""
