@@ -130,7 +130,7 @@ def test_when_the_acting_controller_is_killed_the_other_goes_on(live: Rig) -> No
     assert_heals(live)
 
 
-@pytest.mark.parametrize("share", [pytest.param(0.2, marks=pytest.mark.slow), 0.4, 0.8])
+@pytest.mark.parametrize("share", [*(pytest.param(share, marks=pytest.mark.slow) for share in (0.2, 0.4)), 0.8])
 def test_interrupted_spot_instances_lose_nothing(live: Rig, share: float) -> None:
     with loaded(live, wall_s=SPOT_S, speed=SPEED) as load:
         taken = live.ask("interrupt", "--share", str(share))["instances"]
