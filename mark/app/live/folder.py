@@ -23,6 +23,7 @@ class Running:
 
     name: str
     pid: int
+    started: str = ""
     ready: bool = False
     gateway: str = ""
     status_page: str = ""
@@ -80,7 +81,7 @@ class RunFolder:
         except (OSError, ValueError):
             return None
         found = replace(Running(name="", pid=0), **{**raw, "models": tuple(raw["models"])})
-        return found if is_alive(found.pid) else None
+        return found if is_alive(found.pid) and started_at(found.pid) == found.started else None
 
     def expected(self) -> Running:
         """What runs, for a process that is part of it. Misconfigured where its service is gone."""
@@ -127,3 +128,12 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def started_at(pid: int) -> str:
+    """When the process of that number began, as the kernel counts: a number is used again, this with it is not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]

@@ -22,7 +22,7 @@ from typing import Any
 from mark.app.live.account import RESOURCES, aws_of, make_resources, remove_resources, resources_document
 from mark.app.live.children import Children
 from mark.app.live.emulated import EmulatedControls
-from mark.app.live.folder import RunFolder, Running
+from mark.app.live.folder import RunFolder, Running, started_at
 from mark.app.live.http import answers
 from mark.app.live.models import LiveModel, make_live_models, service_spec
 from mark.app.live.pace import set_clock
@@ -62,7 +62,7 @@ class Supervisor:
         self._children = Children(folder.logs)
         self._redis: EmbeddedRedis | None = None
         self._aws: Aws | None = None
-        self._running = Running(name=self._settings.service.name, pid=os.getpid())
+        self._running = Running(name=self._settings.service.name, pid=os.getpid(), started=started_at(os.getpid()))
         self._stop = threading.Event()
 
     def run(self) -> None:

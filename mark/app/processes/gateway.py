@@ -19,8 +19,8 @@ from mark.serving.gateway import GatewayConfig, serve_gateway
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
 
-LAMBDA_CALLS = 256
-"""Calls of Lambda that one gateway has under way at most: each takes a thread."""
+MOST_THREADS = 500
+"""A call of Lambda takes a thread; half of an account's usual thousand."""
 
 
 async def main(folder: RunFolder, name: str, port: int) -> None:
@@ -31,7 +31,7 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
     link = connect_async(running.store)
     store = GatewayStore(link, running.name)
     aws = aws_of(settings, running)
-    overflow = LambdaOverflow(aws, concurrency=LAMBDA_CALLS)
+    overflow = LambdaOverflow(aws, concurrency=_lambda_calls(settings))
     config = GatewayConfig(
         name=f"{name}-{secrets.token_hex(4)}",  # a new life counts its reports anew
         host=settings.service.host,
@@ -46,6 +46,12 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
         overflow.close()
         aws.close()
         await link.aclose()
+
+
+def _lambda_calls(settings: Settings) -> int:
+    """This gateway's share of the calls that the account allows at once."""
+    allowed = settings.policy.overflow_limits.concurrency
+    return min(MOST_THREADS, max(1, allowed // settings.service.gateways))
 
 
 if __name__ == "__main__":
