@@ -18,15 +18,18 @@ $(READY): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/mark demo --out out/demo
 
+# The live service is tested by itself, because its processes take both cores.
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -m "not slow" tests/live
+	$(BIN)/pytest -n 2 -m "not slow" --ignore tests/live
 
 test-all: setup
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest tests/live
+	$(BIN)/pytest -n 2 --ignore tests/live
 
 bench: setup
 	$(BIN)/python -m scripts.bench

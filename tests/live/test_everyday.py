@@ -19,8 +19,6 @@ from sklearn.datasets import load_digits
 
 from tests.live.rig import Rig, fetch, rig
 
-pytestmark = pytest.mark.xdist_group("live everyday")
-
 CHROMIUM = shutil.which("chromium", path="/usr/bin")
 CONFIG = """
 service:

@@ -14,7 +14,8 @@ import pytest
 from mark.domain.fleet import Role
 from tests.live.rig import LIGHT, Rig, eventually, fetch, launched_by_token, rig
 
-pytestmark = pytest.mark.xdist_group("live broken")
+SLOW = pytest.mark.slow
+"""Each drives a load for some ten seconds and more, beside a service that needs both cores."""
 
 MODEL = "inception-v3"
 RATE = 30
@@ -96,7 +97,9 @@ def assert_heals(live: Rig) -> None:
     assert_one_fleet_for_a_token(live)
 
 
-@pytest.mark.parametrize("victim", ["agent", "gateway", "controller", "store"])
+@pytest.mark.parametrize(
+    "victim", ["agent", *(pytest.param(name, marks=SLOW) for name in ("gateway", "controller", "store"))]
+)
 def test_a_killed_process_loses_nothing_and_is_started_again(live: Rig, victim: str) -> None:
     with loaded(live, wall_s=KILL_S) as load:
         agents = {row["id"]: row["pid"] for row in live.instances("running")}
@@ -117,6 +120,7 @@ def pid_of(live: Rig, instance: str) -> int | None:
     return next((row.get("pid") for row in live.instances("running") if row["id"] == instance), None)
 
 
+@SLOW
 def test_when_the_acting_controller_is_killed_the_other_goes_on(live: Rig) -> None:
     assert set(live.running["processes"]) >= {"controller-0", "controller-1"}
     acting = live.store.leases.held_by()
@@ -130,7 +134,8 @@ def test_when_the_acting_controller_is_killed_the_other_goes_on(live: Rig) -> No
     assert_heals(live)
 
 
-@pytest.mark.parametrize("share", [*(pytest.param(share, marks=pytest.mark.slow) for share in (0.2, 0.4)), 0.8])
+@SLOW
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.8])
 def test_interrupted_spot_instances_lose_nothing(live: Rig, share: float) -> None:
     with loaded(live, wall_s=SPOT_S, speed=SPEED) as load:
         taken = live.ask("interrupt", "--share", str(share))["instances"]
@@ -152,7 +157,8 @@ def planned(live: Rig) -> Counter[str]:
     return Counter(told["planned"])
 
 
-@pytest.mark.parametrize("fault", ["throttle", "refuse", pytest.param("slow", marks=pytest.mark.slow)])
+@SLOW
+@pytest.mark.parametrize("fault", ["throttle", "refuse", "slow"])
 def test_aws_that_misbehaves_while_instances_are_taken_loses_nothing(live: Rig, fault: str) -> None:
     offering = ("--offering", "c5.large:spot") if fault == "refuse" else ()
     with loaded(live, wall_s=FAULT_S, speed=SPEED) as load:

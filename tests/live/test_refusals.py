@@ -13,8 +13,6 @@ import pytest
 
 from tests.live.rig import LIGHT, Rig, eventually, fetch, rig
 
-pytestmark = pytest.mark.xdist_group("live refusals")
-
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Rig]:

@@ -14,6 +14,7 @@ from mark.app.live.account import aws_of
 from mark.app.live.folder import RunFolder
 from mark.app.live.safety import server_tls
 from mark.app.processes.lifeline import begin
+from mark.app.settings import Settings
 from mark.aws.overflow import LambdaOverflow
 from mark.serving.gateway import GatewayConfig, serve_gateway
 from mark.store.connect import connect_async
