@@ -13,6 +13,9 @@ import pytest
 
 from tests.live.rig import LIGHT, Rig, eventually, fetch, rig
 
+ENDED_S = 60.0
+"""A service that does not end by itself within this hangs."""
+
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Rig]:
@@ -87,7 +90,7 @@ def test_what_init_writes_comes_up_and_ctrl_c_ends_it(empty: Rig) -> None:
         said = started.stdout.readline()  # nothing is said before it is ready
         empty.seen |= empty.processes()
         started.send_signal(signal.SIGINT)
-        _, err = started.communicate(timeout=20)
+        _, err = started.communicate(timeout=ENDED_S)
     finally:
         started.kill()
         started.communicate()

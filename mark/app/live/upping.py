@@ -29,10 +29,11 @@ def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = Fa
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup says that it shall not
             signal.signal(number, signal.default_int_handler)
     running = start(settings, hold=hold)
-    _say(running, as_json=as_json)
     if detach:
+        _say(running, as_json=as_json)
         return
     try:
+        _say(running, as_json=as_json)
         watch_service(running)
     except KeyboardInterrupt:
         end(running.pid)
