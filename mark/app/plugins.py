@@ -84,6 +84,15 @@ def load_model(name: str) -> Callable[[], PythonModel]:
     return cast("Callable[[], PythonModel]", found)
 
 
+def make_model(name: str) -> PythonModel:
+    """The model behind a name, made as an agent makes it. Errors: Misconfigured where it cannot be."""
+    factory = load_model(name)
+    try:
+        return factory()
+    except Exception as error:  # as above
+        raise _refusal(name, error, "model") from error
+
+
 def _resolve(name: str) -> object:
     return _located(name, "forecaster") if ":" in name else _entry_point(name).load()
 

@@ -46,6 +46,10 @@ def break_something(
     as_json: bool,
 ) -> None:
     """Kill a process, or inject a fault into the emulated AWS, and say what was done."""
+    if not seconds > 0:
+        raise Misconfigured(f"--seconds must be above 0, not {seconds:g}")
+    if not 0 < share <= 1:
+        raise Misconfigured(f"--share must be above 0 and at most 1, not {share:g}")
     running = find_running(service)
     if what == "kill":
         done = _kill(running, target)

@@ -68,6 +68,8 @@ def due_times(asked: LoadAsked) -> NDArray[np.float64]:
         if asked.mean_rps is not None:
             trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
     else:
+        if asked.rate_rps is not None and not asked.rate_rps > 0:
+            raise Misconfigured(f"--rate must be above 0, not {asked.rate_rps:g}")
         if asked.duration_s is None:
             raise Misconfigured("say for how long: --duration SECONDS")
         assert asked.rate_rps is not None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from mark.app.plugins import load_model
 from mark.app.setting_service import BackendSettings, OfferingSettings, ServedSettings
@@ -26,6 +27,8 @@ from mark.simulator.workload import Workload
 EXPECTED_RPS = 10.0
 """Load to start with where nothing says what came before."""
 HOUR_S = 3600.0
+ON_LAMBDA = ("emulated", "python")
+"""Backends that the Lambda handler runs; a server of its own has nothing to overflow to."""
 EMULATED_INPUTS = (TensorSpec(name="input", datatype="FP32", shape=(-1, 4)),)
 EMULATED_OUTPUTS = (TensorSpec(name="output", datatype="FP32", shape=(-1, 4)),)
 DEFAULT_SERVE = (
@@ -99,6 +102,9 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
     }
     update: dict[str, Any] = {key: value for key, value in own.items() if value is not None}
     merged = settings.model_copy(update={"model": one.model, **update})
+    if one.backend.kind not in ON_LAMBDA:
+        offerings = merged.offerings.model_copy(update={"overflow": False})
+        merged = merged.model_copy(update={"offerings": offerings})
     shipped = _beside(one.backend.target) if one.backend.kind == "python" else None
     if shipped is None:
         return merged
@@ -166,6 +172,9 @@ def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[Te
     if backend.kind == "emulated":
         return EMULATED_INPUTS, EMULATED_OUTPUTS
     if backend.kind != "python":
+        url = urlsplit(backend.target)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise Misconfigured(f"a backend of kind {backend.kind} needs http://HOST:PORT, not {backend.target!r}")
         return (), ()
     factory = load_model(backend.target)
     told = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds

@@ -28,6 +28,8 @@ from mark.serving.backends.servers import InvocationsBackend
 from mark.serving.backends.tf_serving import TfServingBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of, profile_text
 
+READY_WITHIN_S = 10.0
+"""A server that is to be measured is there already."""
 KINDS = ("python", "oip", "tf-serving", "invocations")
 
 
@@ -95,11 +97,13 @@ def _backend(asked: ProfileAsked) -> Backend:
         case "python":
             return PythonBackend(load_model(asked.target), name=asked.model)
         case "oip":
-            return OipBackend(asked.target, name=asked.model)
+            return OipBackend(asked.target, name=asked.model, ready_within_s=READY_WITHIN_S)
         case "tf-serving":
-            return TfServingBackend(asked.target, name=asked.model, inputs=(), outputs=())
+            return TfServingBackend(
+                asked.target, name=asked.model, inputs=(), outputs=(), ready_within_s=READY_WITHIN_S
+            )
         case "invocations":
-            return InvocationsBackend(asked.target)
+            return InvocationsBackend(asked.target, ready_within_s=READY_WITHIN_S)
         case _:
             raise unknown("kind", asked.kind, KINDS)
 

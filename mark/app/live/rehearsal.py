@@ -69,8 +69,10 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
     """Replay the slice that the settings describe, then drive it through the live service."""
     result, replay_orders = replay_slice(settings)
     with service(settings) as running:
+        began_at = ServiceStore(connect(running.store), running.name).clock().service_at
         load = drive(running, settings, show_live=show_live)
         live = next(m for m in view_of(running).document()["models"] if m["name"] == settings.model)
+        live["series"] = _on_clock_of(result, live["series"], began_at)
         live_orders = journal_orders(running, str(settings.model))
     return Rehearsed(
         load=load,
@@ -80,6 +82,13 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
         replay_orders=replay_orders,
         result=result,
     )
+
+
+def _on_clock_of(result: RunResult, series: dict[str, Any], began_at: float) -> dict[str, Any]:
+    """The live series on the replay's clock, so that both are drawn over the same minutes."""
+    shift_s = result.start_at - began_at
+    moved = {key: series[key] + shift_s for key in ("start_at", "forecast_start_at")}
+    return {**series, **moved}
 
 
 def replay_slice(settings: Settings) -> tuple[RunResult, OrderCounts]:

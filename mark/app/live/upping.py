@@ -15,7 +15,7 @@ from mark.app.live.ports import is_loopback
 from mark.app.live.safety import bearer_token, server_tls
 from mark.app.live.supervisor import FAILURE, START_S
 from mark.app.live.watching import watch_service
-from mark.app.plugins import build_forecaster
+from mark.app.plugins import build_forecaster, make_model
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
 from mark.domain.errors import Misconfigured
@@ -63,6 +63,9 @@ def _prepare(settings: Settings) -> None:
         for model in make_live_models(settings):
             for text in model.notes:
                 note(f"{model.name}: {text}")
+            if model.served.backend.kind == "python":
+                report(f"{model.name}: loading {model.served.backend.target}", 0.0)
+                make_model(model.served.backend.target)
             report(f"{model.name}: {model.bundle.forecaster}", 0.0)
             build_forecaster(model.bundle.forecaster, model.setup)
 
