@@ -75,7 +75,7 @@ class Rig:
     # Commands.
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """A command that goes on beside the test."""
+        """A command that goes on beside the test, as in a terminal's foreground: a shell's `&` ignores Ctrl-C."""
         return subprocess.Popen(  # noqa: S603 - our own command
             [MARK, *arguments],
             cwd=self.home,
@@ -84,6 +84,7 @@ class Rig:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=_hears_ctrl_c,  # noqa: PLW1509 - it makes one call into the kernel
         )
 
     def mark(self, *arguments: str, timeout_s: float = COMMAND_S) -> Said:
@@ -163,6 +164,10 @@ def rig(home: Path, name: str) -> Iterator[Rig]:
         yield made
     finally:
         made.end()
+
+
+def _hears_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def eventually(check: Callable[[], object], *, within_s: float = GONE_S, each_s: float = 0.05) -> None:
