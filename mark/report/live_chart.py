@@ -18,6 +18,8 @@ from mark.report.live_words import finite, rps_words, time_words
 LEAST_PAST_S = 900.0
 """A service that has just begun shows a quarter of an hour, or a minute would fill the page."""
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 24
+LEAST_RPS = 1e-6
+"""What is rarer is drawn as nothing."""
 X_STEPS_S = (60, 120, 300, 600, 900, 1800, 3600, 7200)
 
 
@@ -175,7 +177,7 @@ def describe(load: Load) -> str:
 
 def rate_ticks(peak: float, *, count: int) -> tuple[float, ...]:
     """Round rates from 0 to the first above the peak, about `count` of them."""
-    if peak <= 0:
+    if peak < LEAST_RPS:
         return (0.0, 1.0)
     raw = peak / count
     size = 10.0 ** math.floor(math.log10(raw))

@@ -7,12 +7,18 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from mark.app.live.models import make_live_models
+from mark.app.plugins import make_model
+from mark.app.settings import load_settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text()
 MODEL, PROFILES = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 (COMMANDS,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-(CONFIG,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+CONFIG, LIVE_CONFIG = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+(LIVE_CODE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 GENERATE, PLAN, SIMULATE, BOUND = (shlex.split(line)[1:] for line in COMMANDS.strip().splitlines())
 
 
@@ -54,3 +60,19 @@ def test_a_model_without_a_profile_says_where_profiles_come_from(mark, files):
     assert "assumed-t3 has no profile of my-classifier" in mark(*given, "--profiles", "assumed-t3").err
     assert "did you mean 'my-classifier'?" in mark(*given, "--model", "my-clasifier").err
     assert "none.json: cannot be read" in mark(*given, "--models", "none.json").err
+
+
+def test_a_class_with_its_files_beside_it_is_served(files):
+    folder = Path("doubler")
+    folder.mkdir()
+    (folder / "doubler.py").write_text(LIVE_CODE)
+    for text, name in ((MODEL, "model.json"), (PROFILES, "profile.json")):
+        (folder / name).write_text(text.replace("my-classifier", "doubler"))
+    Path("live.yaml").write_text(LIVE_CONFIG)
+
+    (model,) = make_live_models(load_settings(Path("live.yaml"), {}))
+    answer = make_model(model.served.backend.target).predict({"x": np.ones((2, 4), np.float32)})
+
+    assert [tensor.name for tensor in model.served.inputs] == ["x"]
+    assert answer["y"].tolist() == [[2.0] * 4] * 2
+    assert model.served.overflow is not None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -278,6 +279,7 @@ def test_ctrl_c_prints_what_is_finished(mark, tmp_path):
         timeout=120,
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` ignores it
     )
 
     assert done.returncode == INTERRUPTED
