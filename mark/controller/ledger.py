@@ -46,9 +46,8 @@ def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
     return FleetUsage(usages=tuple(usages), asleep_s=asleep_s, running_s=running_s)
 
 
-def running_now(transitions: Iterable[Transition], now: float) -> list[str]:
-    """Offerings of the instances that are billed at `now`, one entry each."""
-    usage = fleet_usage(transitions, now)
+def running_now(usage: FleetUsage, now: float) -> list[str]:
+    """Offerings of the instances that are billed at `now`, by which `usage` was counted; one entry each."""
     return sorted(item.offering for item in usage.usages if item.ended_at == now)
 
 

@@ -26,11 +26,6 @@ _ERRORS = {
 }
 
 
-def invocations_path(endpoint: str) -> str:
-    """Where an endpoint is invoked."""
-    return f"/endpoints/{endpoint}/invocations"
-
-
 def parse_invocation(request: InferRequest, specs: Sequence[TensorSpec]) -> oip.InferCall:
     """Understand an invocation's body. specs: the model's inputs. Errors: oip.BadRequest."""
     kind = request.content_type.partition(";")[0].strip().lower()

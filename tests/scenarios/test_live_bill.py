@@ -109,4 +109,6 @@ def test_spend_so_far_only_grows_and_counts_what_runs(simulated: Telling, at: fl
     assert now.running_s <= later.running_s
     assert now.asleep_s <= later.asleep_s
     assert all(u.started_at <= u.ended_at <= at for u in now.usages)
-    assert len(running_now(simulated.told, at)) <= len({t.instance for t in simulated.told if t.at <= at})
+    assert len(running_now(fleet_usage(simulated.told, at), at)) <= len(
+        {t.instance for t in simulated.told if t.at <= at}
+    )

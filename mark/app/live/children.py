@@ -46,10 +46,6 @@ class Children:
         """Their process numbers."""
         return {child.name: child.process.pid for child in self._all.values()}
 
-    def has_ended(self, name: str) -> bool:
-        """Whether that child is not running just now."""
-        return self._all[name].process.poll() is not None
-
     def watch(self) -> bool:
         """Start again what has ended, later each time it ends soon; says whether one was started."""
         now = time.monotonic()

@@ -98,8 +98,7 @@ class LiveView:
         self, served: ServedModel, traffic: ModelTraffic, told: Mapping[str, Any], now: float
     ) -> tuple[dict[str, float], float]:
         """The cost words so far, and what is spent an hour now, USD."""
-        transitions = self._store.transitions(served.name)
-        usage = fleet_usage(transitions, now)
+        usage = fleet_usage(self._store.transitions(served.name), now)
         duration_s = max(0.0, now - told.get("began_at", now))
         bill = live_bill(
             usage,
@@ -110,7 +109,7 @@ class LiveView:
             duration_s=duration_s,
         )
         cost = cost_words(bill)
-        return cost, usd_per_hour(served, running_now(transitions, now), cost, duration_s)
+        return cost, usd_per_hour(served, running_now(usage, now), cost, duration_s)
 
     def _rates(self, name: str, now: float) -> dict[str, float]:
         """Requests/s of the last whole window, and mean and maximum of the last twelve."""
