@@ -1,0 +1,44 @@
+"""The contract of what forecasts are made of: an expert forecasts one series, from many origins at once.
+
+A series is the rates per minute of one kind (means, or maxima of 5 s windows). An expert is a pure function of what
+it was fitted on and of the series up to each origin: so a backtest, the mixture's bookkeeping after a restart and the
+live service all see the same forecasts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+"""Quantile levels of every forecast here: what planners ask for lies between them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """rates: shape (units,), requests/s, oldest first; `start_at` is when the first unit began, epoch seconds."""
+
+    rates: Floats
+    start_at: float
+    unit_s: float = 60.0
+
+
+class Expert(Protocol):
+    """One way to forecast. `needs_units`: history below which it has nothing to say (its rows are NaN then)."""
+
+    name: str
+    needs_units: int
+
+    def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        """Quantiles of the `horizon` units after each origin, requests/s, rising over levels, at least 0.
+
+        ends: shape (origins,), how many units are known at each origin: the rows of origin i depend on
+        `series.rates[:ends[i]]` alone. Returns shape (origins, horizon, len(LEVELS)).
+        """
+        ...
