@@ -75,12 +75,12 @@ def plan_greedy(request: PlanRequest) -> Plan:
 
     Raises PlanInfeasible when a rate is expected at tau and no offering can keep the mean latency.
     """
-    rates, tau = _required(request)
+    rates, tau = required_rates(request)
     terms = scores(request)
     usable = [term.usable_rps for term in terms]
     if rates[tau] > NOTHING_RPS and not any(usable):
-        raise PlanInfeasible(_why_infeasible(request, float(rates[tau])))
-    offerings = _by_name(request)
+        raise PlanInfeasible(why_infeasible(request, float(rates[tau])))
+    offerings = by_name(request)
     unit_h = request.forecast.unit_s / 3600.0
     first, new, kept = _take_instances(
         rates.copy(),
@@ -89,7 +89,7 @@ def plan_greedy(request: PlanRequest) -> Plan:
         np.array([item.usd_per_hour * unit_h for item in offerings]),
         # A refused offering is launched only where nothing else can be: it may be had again by then.
         np.array([math.inf if item.name in request.refused else item.launch_usd for item in offerings]),
-        _running(request, offerings),
+        running_of(request, offerings),
     )
     counts = tuple(
         PlannedCount(
@@ -136,13 +136,13 @@ def single_type_gap(plan: Plan, offerings: Sequence[Offering], slo: Slo) -> floa
 
 def scores(request: PlanRequest) -> tuple[CostTerms, ...]:
     """The cost terms of every offering on the first span, before anything is taken; sorted by name."""
-    rates, tau = _required(request)
+    rates, tau = required_rates(request)
     end = tau
     while end < len(rates) and rates[end] > NOTHING_RPS:
         end += 1
     span, unit_s = rates[tau:end], request.forecast.unit_s
     terms = []
-    for item in _by_name(request):
+    for item in by_name(request):
         usable = usable_rps(item, request.slo, float(rates[tau])) if len(rates) else 0.0
         usable = usable if usable > NOTHING_RPS else 0.0
         terms.append(
@@ -207,7 +207,7 @@ def _take_instances(
     return first, new, there - left
 
 
-def _required(request: PlanRequest) -> tuple[Floats, int]:
+def required_rates(request: PlanRequest) -> tuple[Floats, int]:
     """Rates to carry, one per unit, and the unit that is planned for: the lead, or the last one forecast."""
     rates = np.array(request.forecast.max_at(0.5), dtype=np.float64)
     if not len(rates) or not np.isfinite(rates).all():
@@ -215,19 +215,22 @@ def _required(request: PlanRequest) -> tuple[Floats, int]:
     return rates, min(request.lead_units, len(rates) - 1)
 
 
-def _by_name(request: PlanRequest) -> tuple[Offering, ...]:
+def by_name(request: PlanRequest) -> tuple[Offering, ...]:
+    """The request's offerings, sorted by name."""
     return tuple(sorted(request.offerings, key=lambda item: item.name))
 
 
-def _running(request: PlanRequest, offerings: tuple[Offering, ...]) -> Ints:
+def running_of(request: PlanRequest, offerings: tuple[Offering, ...]) -> Ints:
+    """How many of each of `offerings` are there or on their way; length offerings."""
     running = dict(request.running)
     return np.array([max(0, running.get(item.name, 0)) for item in offerings], dtype=np.int64)
 
 
-def _why_infeasible(request: PlanRequest, rate_rps: float) -> str:
+def why_infeasible(request: PlanRequest, rate_rps: float) -> str:
+    """What to say when `rate_rps` is expected and no offering keeps the mean latency."""
     if not request.offerings:
         return f"{rate_rps:.4g} requests/s are expected and no offering is left to serve them"
-    best = min(_by_name(request), key=lambda item: item.latency_s)
+    best = min(by_name(request), key=lambda item: item.latency_s)
     return (
         f"no offering keeps a mean latency of {request.slo.mean_latency_s * 1000:.0f} ms: "
         f"the fastest, {best.name}, takes {best.latency_s * 1000:.0f} ms for a batch of {best.batch.max_batch}; "
