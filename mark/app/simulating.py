@@ -95,7 +95,7 @@ def _run_all(
                 raise
             note(f"{policy} is left out: {error}")
             continue
-        result = replace(result, notes=(*_remarks(settings, experiment, policy), *result.notes))
+        result = replace(result, notes=(*run_remarks(settings, experiment, policy), *result.notes))
         outcome.runs.append(ComparedRun(result=result, bound_usd=bound_usd, floor_usd=floor_usd))
         if folder is not None:
             folder.write_report(outcome.runs, ())
@@ -103,7 +103,7 @@ def _run_all(
         raise Misconfigured("no policy could run; the notes above say why")
 
 
-def _remarks(settings: Settings, experiment: Experiment, policy: str) -> tuple[str, ...]:
+def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tuple[str, ...]:
     """What a reader of the run must know besides its figures."""
     changed = overrides_for(policy, settings)
     replaced = [

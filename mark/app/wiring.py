@@ -19,7 +19,7 @@ from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.generators import constant
 from mark.simulator.supply import OverflowLimits
-from mark.simulator.traces import read_trace
+from mark.simulator.traces import Trace, read_trace
 from mark.simulator.tuning import Tuning
 from mark.simulator.workload import Workload
 
@@ -65,6 +65,12 @@ def chosen_workload(settings: Settings) -> Workload:
     with progress() as report:
         report(f"reading {asked.file.name}", 0.0)
         trace = read_trace(asked.file)
+    return workload_on(settings, trace)
+
+
+def workload_on(settings: Settings, trace: Trace) -> Workload:
+    """A trace that is already read, scaled and cut as asked."""
+    asked = settings.trace
     if asked.mean_rps is not None:
         trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
     workload = Workload(
