@@ -213,7 +213,7 @@ def missed_figure(runs: Labelled, *, prefix: str) -> str:
         figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.72 * len(runs)), layout="constrained")
         strips = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (label, run) in zip(strips, runs, strict=True):
-            _style_axes(axes)
+            style_axes(axes)
             _draw_missed(axes, label, run)
             axes.tick_params(axis="x", length=0)
         _time_axis(strips[-1], max(run.result.duration_s for _, run in runs))
@@ -249,11 +249,11 @@ def _draw_missed(axes: Axes, label: str, run: ComparedRun) -> None:
 def _figure(height_in: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     axes = figure.subplots()
-    _style_axes(axes)
+    style_axes(axes)
     return figure, axes
 
 
-def _style_axes(axes: Axes) -> None:
+def style_axes(axes: Axes) -> None:
     """Quiet axes: no box, thin grid behind the data, everything in the page's own colours."""
     axes.set_facecolor("none")
     axes.set_axisbelow(True)
