@@ -1,0 +1,87 @@
+"""An expert for means and one for maxima, as the forecaster that the controller asks.
+
+Below the history that the experts need, simple rules speak, and `source` says so: the last value with the
+quantiles of its own errors, and below the half-hour that these take, the highest values of the last hour.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mark.domain.demand import Demand, Forecast
+from predictors.expert import LEVELS, Expert, Floats, Series
+from predictors.points import HOUR_S, LastValue
+from predictors.residuals import PointExpert
+
+
+class ExpertForecaster:
+    """A forecaster made of two experts. Not for several threads: experts keep what they computed."""
+
+    def __init__(self, mean_expert: Expert, max_expert: Expert, *, note: str = "") -> None:
+        """Take the experts. `note` is added to `source`: what the forecaster should have learned and could not."""
+        self._experts = (mean_expert, max_expert)
+        self._simple = (PointExpert(LastValue()), PointExpert(LastValue()))
+        self._name = mean_expert.name + (f": {note}" if note else "")
+
+    def forecast(self, history: Demand, horizon: int) -> Forecast:
+        """Quantiles of the `horizon` units from `history.end_at` on; a maximum is never below the mean."""
+        series = (mean_series(history), max_series(history))
+        if not len(history):
+            return self._answer(history, np.zeros((2, horizon, len(LEVELS))), "no history, zeros")
+        needed = max(expert.needs_units for expert in self._experts)
+        if len(history) >= needed:
+            found = _ask(self._experts, series, horizon)
+            if np.isfinite(found).all():
+                return self._answer(history, found, "")
+            why = "no finite answer"
+        else:
+            why = f"under {needed} units of history"
+        found = _ask(self._simple, series, horizon)
+        if np.isfinite(found).all():
+            return self._answer(history, found, f"{why}, last value")
+        highest = np.array([one.rates[-_hour(one) :].max() for one in series])
+        flat = np.broadcast_to(highest[:, None, None], (2, horizon, len(LEVELS)))
+        return self._answer(history, flat, f"{why}, last hour's maximum")
+
+    def _answer(self, history: Demand, found: Floats, short: str) -> Forecast:
+        """found: shape (2, horizon, levels), means and maxima."""
+        means, maxima = found[0], np.maximum(found[0], found[1])
+        return Forecast(
+            start_at=history.end_at,
+            mean_rps=tuple(map(tuple, means.tolist())),
+            max_rps=tuple(map(tuple, maxima.tolist())),
+            quantiles=LEVELS,
+            unit_s=history.unit_s,
+            source=": ".join(part for part in (self._name, short) if part),
+        )
+
+
+def mean_series(history: Demand) -> Series:
+    """The means of a history."""
+    return _series(history, history.mean_rps)
+
+
+def max_series(history: Demand) -> Series:
+    """The maxima of a history."""
+    return _series(history, history.max_rps)
+
+
+def _series(history: Demand, rates: tuple[float, ...]) -> Series:
+    return Series(
+        rates=np.array(rates, np.float64),
+        start_at=history.end_at - len(rates) * history.unit_s,
+        unit_s=history.unit_s,
+    )
+
+
+def _ask(experts: tuple[Expert, Expert], series: tuple[Series, Series], horizon: int) -> Floats:
+    """Shape (2, horizon, levels), NaN where an expert has nothing to say."""
+    found = [
+        expert.forecast(one, np.array([len(one.rates)]), horizon)[0]
+        for expert, one in zip(experts, series, strict=True)
+    ]
+    return np.stack(found)
+
+
+def _hour(series: Series) -> int:
+    return max(1, round(HOUR_S / series.unit_s))

@@ -1,0 +1,114 @@
+"""Points: rules that say one rate per unit to come. `residuals.py` makes quantiles of them.
+
+A rule is a pure function of the series up to each origin, over many origins at once. Where it depends on more than
+the last hours it looks back a bounded time, so that a history of two weeks gives the same points as a longer one.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from predictors.expert import Floats, Ints, Series
+
+DAY_S = 86_400.0
+HOUR_S = 3_600.0
+
+
+class PointRule(Protocol):
+    """One way to say what comes next. `needs_units`: the history that it needs."""
+
+    name: str
+    needs_units: int
+
+    def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        """Rates of the `horizon` units after each origin, requests/s, at least 0.
+
+        ends: shape (origins,), rising, the units that are known at each origin: at least `needs_units`. Returns
+        shape (origins, horizon).
+        """
+        ...
+
+
+class LastValue:
+    """The last unit, repeated."""
+
+    name = "last-value"
+    needs_units = 1
+
+    def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        """Rates after each origin; see `PointRule`."""
+        return _held(windows_before(series.rates, ends, 1)[:, 0], horizon)
+
+
+class MovingMean:
+    """The mean of the last 15 minutes, repeated."""
+
+    name = "moving-mean"
+    needs_units = 15
+
+    def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        """Rates after each origin; see `PointRule`."""
+        return _held(windows_before(series.rates, ends, self.needs_units).mean(axis=1), horizon)
+
+
+class Drift:
+    """The mean of the last 15 minutes, moving on as it moved over the last hour: half of it, and never below 0.
+
+    The full drift overshoots wherever a load turns. A forecast holds at most three times the mean it starts from.
+    """
+
+    name = "drift"
+    needs_units = 60
+    _part = 15
+    _share = 0.5
+    _most = 3.0
+
+    def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        """Rates after each origin; see `PointRule`."""
+        hour = windows_before(series.rates, ends, self.needs_units)
+        newest, oldest = hour[:, -self._part :].mean(axis=1), hour[:, : self._part].mean(axis=1)
+        slope = self._share * (newest - oldest) / (self.needs_units - self._part)
+        leads = np.arange(1, horizon + 1) + (self._part - 1) / 2
+        moved = newest[:, None] + slope[:, None] * leads
+        points: Floats = np.clip(moved, 0.0, self._most * newest[:, None])
+        return points
+
+
+def windows_before(rates: Floats, ends: Ints, units: int) -> Floats:
+    """The last `units` units before each origin, each of which has so many. Returns shape (origins, units)."""
+    return np.lib.stride_tricks.sliding_window_view(rates, units)[ends - units]
+
+
+def day_levels(series: Series, ends: Ints) -> Floats:
+    """The mean rate of the last day before each origin, in whole hours of the absolute clock. Shape (origins,).
+
+    Where less is known it is the mean of the whole hours that are, and within the first hours of all that is.
+    Whole hours make it the same number whatever the series' first unit is.
+    """
+    hour, start = max(1, round(HOUR_S / series.unit_s)), first_unit(series)
+    lead_in = -start % hour
+    hours = (len(series.rates) - lead_in) // hour if len(series.rates) > lead_in else 0
+    means = series.rates[lead_in : lead_in + hours * hour].reshape(hours, hour).mean(axis=1)
+    day = max(1, round(season_units(series) / hour))
+    short = [np.nan, *(means[:count].mean() for count in range(1, min(day, hours + 1)))]
+    full = np.lib.stride_tricks.sliding_window_view(means, day).mean(axis=1) if hours >= day else np.empty(0)
+    levels: Floats = np.concatenate((short, full))[np.maximum(ends - lead_in, 0) // hour]
+    for row in np.flatnonzero(np.isnan(levels)):
+        levels[row] = series.rates[: ends[row]].mean()
+    return levels
+
+
+def first_unit(series: Series) -> int:
+    """The absolute number of the series' first unit: units are counted from epoch 0."""
+    return round(series.start_at / series.unit_s)
+
+
+def season_units(series: Series) -> int:
+    """How many units make a day."""
+    return max(1, round(DAY_S / series.unit_s))
+
+
+def _held(level: Floats, horizon: int) -> Floats:
+    return np.repeat(level[:, None], horizon, axis=1)
