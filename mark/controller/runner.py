@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Protocol
 
 from mark.controller.journal import Checkpoint
@@ -19,6 +19,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered, still_open
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
+from mark.controller.surges import is_surging
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView
@@ -73,9 +74,11 @@ class Controller:
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._latest: Forecast | None = None
+        self._stood_in: ForecastFailed | None = None
         self._first_at = recovered.first_at if recovered else -math.inf
         self._planned_at = recovered.planned_at if recovered else -math.inf
         self._open = recovered.unseen if recovered else ()
+        self._watches = policy.standby is not None and policy.standby.surges
 
     @property
     def fleet(self) -> FleetView:
@@ -91,6 +94,11 @@ class Controller:
     def forecast(self) -> Forecast | None:
         """The last forecast; None before the first."""
         return self._latest
+
+    @property
+    def forecast_failed(self) -> ForecastFailed | None:
+        """Why the last forecast is the fallback's; None where it is the forecaster's own."""
+        return self._stood_in
 
     @property
     def next_at(self) -> float:
@@ -111,6 +119,12 @@ class Controller:
             orders=self._open,
         )
 
+    def is_surging(self) -> bool:
+        """Whether standbys are needed before the next plan; a driver asks each `policy.standby.watch_s`."""
+        if self.policy.standby is None or not self.policy.standby.surges:
+            return False
+        return is_surging(self.state, self._cloud.observe(), self._data_plane.recent_rps(), self.policy)
+
     def tick(self) -> Decision:
         """Observe, decide, write down, submit; returns what was decided."""
         now = self._clock.now()
@@ -124,6 +138,7 @@ class Controller:
             facts=tuple(self._cloud.facts()),
             slo=self._data_plane.slo_window(),
             lambda_warm=self._data_plane.lambda_warm(),
+            recent_rps=self._data_plane.recent_rps() if self._watches else (),
         )
         if self._plan_is_due(seen):
             seen = self._with_plan(seen)
@@ -149,6 +164,7 @@ class Controller:
         seen = replace(seen, recent_rps=self._data_plane.recent_rps(), paces=paces)
         forecast, failed = self._forecast(seen.now)
         self._latest, self._planned_at = forecast, seen.now
+        self._stood_in = failed[0] if failed else None
         seen = replace(seen, facts=(*seen.facts, *failed))
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         try:
@@ -160,22 +176,28 @@ class Controller:
     def _forecast(self, now: float) -> tuple[Forecast, tuple[ForecastFailed, ...]]:
         try:
             forecast = self._forecaster.forecast(self._history, self.policy.horizon)
-            _check(forecast, self._history, self.policy.horizon)
+            check_forecast(forecast, self._history, self.policy.horizon)
         except Exception as error:  # noqa: BLE001 - a user's forecaster may fail in any way; planning goes on without
-            name = type(self._forecaster).__name__
+            name = str(getattr(self._forecaster, "name", type(self._forecaster).__name__))
             fact = ForecastFailed(forecaster=name, error=f"{type(error).__name__}: {error}", at=now)
             return self._fallback.forecast(self._history, self.policy.horizon), (fact,)
         return forecast, ()
 
 
-def _check(forecast: Forecast, history: Demand, horizon: int) -> None:
-    """Refuse what is no forecast of the units after the history, or holds rates that are not finite and >= 0."""
+def check_forecast(forecast: Forecast, history: Demand, horizon: int) -> None:
+    """Refuse what is no forecast of the `horizon` units after the history.
+
+    Raises TypeError or ValueError; also where rates are not finite and >= 0, or levels do not rise within (0, 1).
+    """
     if not isinstance(forecast, Forecast):
         raise TypeError(f"it returned a {type(forecast).__name__}, not a Forecast")
     if len(forecast) != horizon:
         raise ValueError(f"it covers {len(forecast)} units, not {horizon}")
     if forecast.start_at != history.end_at:
         raise ValueError("it does not start where the history ends")
+    bounds = (0.0, *forecast.quantiles, 1.0)
+    if len(bounds) == 2 or not all(low < high for low, high in pairwise(bounds)):
+        raise ValueError("its quantile levels do not rise between 0 and 1")
     rows = (*forecast.mean_rps, *forecast.max_rps)
     if any(len(row) != len(forecast.quantiles) for row in rows):
         raise ValueError("a unit holds more or fewer rates than there are quantiles")

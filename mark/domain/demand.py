@@ -101,9 +101,10 @@ def point_forecast(
     start_at: float, *, mean_rps: tuple[float, ...], max_rps: tuple[float, ...], source: str
 ) -> Forecast:
     """A forecast without quantiles; negative values are raised to 0. mean_rps, max_rps: length horizon."""
+    # in this order NaN stays NaN, for the controller to refuse: max(0.0, NaN) is a silent 0
     return Forecast(
         start_at=start_at,
-        mean_rps=tuple((max(0.0, float(value)),) for value in mean_rps),
-        max_rps=tuple((max(0.0, float(value)),) for value in max_rps),
+        mean_rps=tuple((max(float(value), 0.0),) for value in mean_rps),
+        max_rps=tuple((max(float(value), 0.0),) for value in max_rps),
         source=source,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from mark.controller.planning import plan_fleet, plan_request
-from mark.controller.runner import Controller
+from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
@@ -175,3 +175,43 @@ def test_a_forecast_that_no_cloud_could_serve_is_no_plan() -> None:
     )
     with pytest.raises(PlanInfeasible, match="more than 100,000 instances; check the forecast"):
         plan_fleet(asked, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("rows", "levels"),
+    [
+        (((1.0, 2.0),), (0.9, 0.5)),
+        (((1.0, 2.0),), (0.5, 0.5)),
+        (((1.0, 2.0),), (0.5, 1.0)),
+        (((),), ()),
+        (((float("nan"),),), (0.5,)),
+        (((-1.0,),), (0.5,)),
+    ],
+)
+def test_levels_that_do_not_rise_and_rates_that_are_none_are_refused(
+    rows: tuple[tuple[float, ...], ...], levels: tuple[float, ...]
+) -> None:
+    with pytest.raises(ValueError, match=r"quantile levels do not rise|not finite"):
+        check_forecast(Forecast(start_at=0.0, mean_rps=rows, max_rps=rows, quantiles=levels), HISTORY, 1)
+
+
+def test_a_point_forecast_that_is_no_number_is_not_made_a_zero() -> None:
+    made = point_forecast(0.0, mean_rps=(float("nan"),), max_rps=(-1.0,), source="")
+
+    assert made.max_rps == ((0.0,),)
+    with pytest.raises(ValueError, match="not finite"):
+        check_forecast(made, HISTORY, 1)
+
+
+def test_a_forecast_that_failed_is_known_until_the_next_one() -> None:
+    world = World(error=ValueError("x"))
+    made = controller(world)
+    known = []
+    for world.at in (0.0, 1.0):
+        made.tick()
+        known.append(made.forecast_failed)
+    world.at, world.error = 60.0, None
+    made.tick()
+    known.append(made.forecast_failed)
+
+    assert [fact.error if fact else None for fact in known] == ["ValueError: x", "ValueError: x", None]
