@@ -81,7 +81,7 @@ class Gateway:
     def handle(self, ticket: Ticket) -> None:
         """One request of a client; one whose head came before goes the same way at once."""
         head = ticket.head
-        if head is not None and head.plan is not None:
+        if head is not None and head.plan is not None and head.plan.header_length <= len(ticket.body):
             self._offer(ticket, head.plan)
             return
         route = self._routes.find(ticket.target)
@@ -121,20 +121,21 @@ class Gateway:
 
     def _offer(self, ticket: Ticket, plan: Plan) -> None:
         (
-            lane, ticket.shape, ticket.path, ticket.content_type, ticket.header_length, ticket.traceparent,
-            ticket.variant, allowed_s, request_id,
+            lane, ticket.shape, ticket.path, ticket.content_type, ticket.header_length, has_trace,
+            ticket.variant, allowed_s, has_id,
         ) = plan  # fmt: skip
+        ticket.traceparent = ticket.headers["traceparent"] if has_trace else b""
         ticket.repeat = None
         ticket.arrived_at = now = time.monotonic()
         ticket.deadline_at = now + allowed_s
         sync = self.sync
         if now >= sync.window_ends_at:
             sync.roll_window()
-        if request_id is None:
+        if not has_id:
             self._count += 1
             ticket.request_id = b"%b%x" % (self._ids, self._count)
         else:
-            ticket.request_id = request_id
+            ticket.request_id = ticket.headers["x-mark-request-id"]
             if not self._repeats.is_first(ticket, now):
                 lane.tally.repeated += 1
                 return

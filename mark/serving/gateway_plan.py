@@ -17,17 +17,20 @@ Headers = Mapping[str, bytes]
 
 
 class Plan(NamedTuple):
-    """All that requests with the same head share. `request_id`: the client's, None where it gave none."""
+    """All that requests with the same head share, but for the values that vary (`http_heads`).
+
+    `has_id`, `has_trace`: whether the client gives a request id, and a traceparent, of its own.
+    """
 
     lane: Lane
     shape: str
     path: bytes
     content_type: bytes
     header_length: int
-    traceparent: bytes
+    has_trace: bool
     variant: bytes
     allowed_s: float
-    request_id: bytes | None
+    has_id: bool
 
 
 def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
@@ -52,10 +55,10 @@ def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
         path,
         content_type,
         _header_length(headers, len(ticket.body)),
-        traceparent if len(traceparent) <= MAX_TRACE_BYTES else b"",  # W3C: one that cannot be read is none
+        0 < len(traceparent) <= MAX_TRACE_BYTES,  # W3C: one that cannot be read is none
         variant,
         _allowed_s(headers, lane.objective_s),
-        request_id,
+        request_id is not None,
     )
 
 

@@ -1,11 +1,12 @@
 """A client that repeats a request with the same id gets the one answer, not a second execution.
 
-Only ids that clients chose are remembered: for a minute, a bounded number of them, answers up to a bounded size.
+Only ids that clients chose are remembered: for one to two minutes, a bounded number of them, answers up to a
+bounded size. Under many requests a second the bounds come first.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import math
 from typing import NamedTuple
 
 from mark.serving.gateway_ticket import Ticket
@@ -28,67 +29,66 @@ class Answer(NamedTuple):
 class Repeat:
     """One id: a request in flight with those that repeat it, or its answer."""
 
-    __slots__ = ("answer", "at", "digest", "followers", "key")
+    __slots__ = ("answer", "digest", "followers", "key")
 
-    def __init__(self, key: tuple[bytes, bytes], digest: int, at: float) -> None:
-        self.key, self.digest, self.at = key, digest, at
-        self.followers: list[Ticket] = []
+    def __init__(self, key: tuple[bytes, bytes], digest: int) -> None:
+        self.key, self.digest = key, digest
+        self.followers: list[Ticket] | None = None
         self.answer: Answer | None = None
 
 
 class Repeats:
-    """The ids that were seen lately, oldest first."""
+    """The ids that were seen lately, in two generations: the elder is forgotten whole when the younger is full."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[bytes, bytes], Repeat] = OrderedDict()  # a dict's front is slow to find
+        self._young: dict[tuple[bytes, bytes], Repeat] = {}
+        self._old: dict[tuple[bytes, bytes], Repeat] = {}
+        self._turns_at = math.inf
         self._bytes = 0
 
     def is_first(self, ticket: Ticket, now: float) -> bool:
         """Whether it is to be executed; else it was answered here, or will be with the first of its id."""
+        young = self._young
+        if now >= self._turns_at or len(young) >= MAX_IDS or self._bytes > MAX_BYTES:
+            self._turn(now)
+            young = self._young
+        if not young:
+            self._turns_at = now + KEPT_S
         key = (ticket.path, ticket.request_id)
         digest = hash(ticket.body)
-        known = self._known.get(key)
-        if known is None or now - known.at > KEPT_S:
-            if known is not None:
-                self._forget(known)
-            self._make_room(now)
-            ticket.repeat = self._known[key] = Repeat(key, digest, now)
+        known = young.get(key) or self._old.get(key)
+        if known is None:
+            ticket.repeat = young[key] = Repeat(key, digest)
             return True
         if known.digest != digest:
             ticket.fail(409, "this request id was used for another request")
         elif known.answer is not None:
             ticket.answer(*known.answer)
         else:
-            known.followers.append(ticket)
+            known.followers = [*(known.followers or ()), ticket]
         return False
 
     def answered(self, repeat: Repeat, answer: Answer) -> None:
         """Keep the answer, and give it to those that wait for it."""
-        if self._known.get(repeat.key) is repeat:
-            repeat.answer = answer
-            self._bytes += len(answer.body)
-        for follower in repeat.followers:
-            follower.answer(*answer)
-        repeat.followers.clear()
-        self._make_room(repeat.at)
+        repeat.answer = answer
+        self._bytes += len(answer.body)
+        if repeat.followers:
+            followers, repeat.followers = repeat.followers, None
+            for follower in followers:
+                follower.answer(*answer)
 
     def failed(self, repeat: Repeat, status: int, text: str) -> None:
         """There is no answer to keep: the next repetition is executed."""
-        self._forget(repeat)
-        for follower in repeat.followers:
+        for generation in (self._young, self._old):
+            if generation.get(repeat.key) is repeat:
+                del generation[repeat.key]
+        followers, repeat.followers = repeat.followers or (), None
+        for follower in followers:
             follower.fail(status, text)
-        repeat.followers.clear()
 
-    def _make_room(self, now: float) -> None:
-        while self._known:
-            oldest = next(iter(self._known.values()))
-            full = len(self._known) >= MAX_IDS or self._bytes > MAX_BYTES
-            if not full and now - oldest.at <= KEPT_S:
-                return
-            self._forget(oldest)
-
-    def _forget(self, repeat: Repeat) -> None:
-        if self._known.get(repeat.key) is repeat:
-            del self._known[repeat.key]
-            if repeat.answer is not None:
-                self._bytes -= len(repeat.answer.body)
+    def _turn(self, now: float) -> None:
+        """What is in flight stays known, or its repetition would be executed beside it."""
+        elder = self._old if now < self._turns_at + KEPT_S else self._old | self._young
+        waiting = {key: repeat for key, repeat in elder.items() if repeat.answer is None}
+        self._old = waiting if elder is not self._old else self._young | waiting
+        self._young, self._bytes = {}, 0

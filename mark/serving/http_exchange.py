@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mark.protocols.oip import JSON_TYPE, error_body
+
+if TYPE_CHECKING:
+    from mark.serving.http_heads import Head
 
 
 class Answering(Protocol):
@@ -13,22 +16,6 @@ class Answering(Protocol):
     def send(self, exchange: HttpExchange, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
         """Write the answer of the exchange that is being handled."""
         ...
-
-
-class Head:
-    """The head of a request as a client sent it, byte for byte: the same bytes again need no parsing.
-
-    `raw` ends where the body begins; with it the request has `whole` bytes. `plan` is for the handler, which may
-    keep there what it made of the head.
-    """
-
-    __slots__ = ("headers", "method", "plan", "raw", "target", "whole")
-
-    def __init__(self, raw: bytes, exchange: HttpExchange) -> None:
-        self.raw = raw
-        self.whole = len(raw) + len(exchange.body)
-        self.method, self.target, self.headers = exchange.method, exchange.target, exchange.headers
-        self.plan: Any = None
 
 
 class HttpExchange:

@@ -13,13 +13,15 @@ import asyncio
 import functools
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
 import httptools
 
-from mark.serving.http_exchange import Head, HttpExchange
+from mark.serving.http_exchange import HttpExchange
+from mark.serving.http_heads import MAX_VALUE_BYTES, VARYING, Head
 
 KNOWN_HEADERS = (
     "accept",
@@ -168,12 +170,11 @@ class HttpConnection(asyncio.Protocol):
         if self._closing or self._refusal is not None:
             return
         head = self._head
-        if head is None or len(data) != head.whole or self._in_message or not data.startswith(head.raw):
+        known = None if head is None or self._in_message else head.match(data)
+        if head is None or known is None or len(known[1]) > self._server.limits.body_bytes:
             self._parse(data)
             return
-        exchange = self._server.make(
-            self, head.method, head.target, head.headers, data[len(head.raw) :], True, head
-        )
+        exchange = self._server.make(self, head.method, head.target, *known, True, head)
         self._finished += 1
         if self._current is None and not self._pending:
             self._current = exchange
@@ -206,8 +207,11 @@ class HttpConnection(asyncio.Protocol):
         raw = data[:cut]
         if not exchange.keep_alive or "expect" in exchange.headers or not raw.endswith(b"\r\n\r\n"):
             return
-        if data[cut:] == exchange.body and len(exchange.body) == int(exchange.headers.get("content-length", b"0")):
-            self._head = exchange.head = Head(raw, exchange)
+        if data[cut:] != exchange.body or len(exchange.body) != int(exchange.headers.get("content-length", b"0")):
+            return
+        if len(raw) + len(VARYING) * MAX_VALUE_BYTES <= self._server.limits.head_bytes:
+            with suppress(ValueError):
+                self._head = exchange.head = Head(raw, exchange)
 
     def _bound_pending(self) -> None:
         if len(self._pending) > self._server.limits.pipelined:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mark.serving.http_exchange import HttpExchange
+from mark.serving.http_heads import Head
 from mark.serving.http_server import HttpLimits, HttpServer
 from tests.serving.harness import BODY, INFER, Live, live, run
 
@@ -307,6 +308,11 @@ heads = st.sampled_from(
         b"POST /a HTTP/1.1\r\ncontent-length: %d\r\n\r\n",
         b"POST /a HTTP/1.1\r\nx-mark-variant: v\r\ncontent-length: %d\r\n\r\n",
         b"\r\nPOST /b HTTP/1.1\r\ncontent-length: %d\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nX-Mark-Request-Id: r1\r\nContent-Length: %d\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nX-Mark-Request-Id: another\r\nContent-Length: %d\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nX-Mark-Request-Id: with a blank\r\nContent-Length: %d\r\n\r\n",
+        b"POST /a HTTP/1.1\r\ncontent-length:%d\r\ntraceparent: 00-1\r\nx-mark-request-id: r1 \r\n\r\n",
+        b"POST /a HTTP/1.1\r\ncontent-length:%d\r\ntraceparent: 00-22\r\nx-mark-request-id: r3 \r\n\r\n",
     ]
 )
 bodies = st.sampled_from([b"", b"x", b"POST", b"\r\n\r\n", b"y" * 40]) | st.binary(max_size=8)
@@ -344,4 +350,36 @@ def test_heads_that_come_again_are_read_as_the_parser_reads_them(
     assert [exchange.headers.get("x-mark-variant") for exchange in seen] == [
         b"v" if b"variant" in text.partition(b"content-length")[0] else None for text, _ in sent
     ]
+    for name in ("x-mark-request-id", "traceparent", "content-length"):
+        assert [exchange.headers.get(name) for exchange in seen] == [header(text, name) for text, _ in sent]
     connection.connection_lost(None)
+
+
+def header(text: bytes, name: str) -> bytes | None:
+    """What a reader in no hurry finds."""
+    for line in text.partition(b"\r\n\r\n")[0].split(b"\r\n"):
+        if line.lower().startswith(name.encode() + b":"):
+            return line.partition(b":")[2].lstrip(b" \t")  # what follows the value is the parser's affair
+    return None
+
+
+@pytest.mark.parametrize(
+    ("value", "known"),
+    [(b"id-2", True), (b"7", True), (b"with blank", False), (b"", False), (b"a\tb", False), (b"x" * 128, False)],
+)
+def test_a_head_is_known_again_whatever_its_id_and_length_unless_they_are_odd(value: bytes, known: bool) -> None:
+    def sent(request_id: bytes, body: bytes) -> bytes:
+        return b"POST /a HTTP/1.1\r\nx-mark-request-id: %b\r\nContent-Length: %d\r\n\r\n%b" % (
+            request_id, len(body), body
+        )  # fmt: skip
+
+    headers = {"x-mark-request-id": b"id-1", "content-length": b"2"}
+    raw = sent(b"id-1", b"ab").removesuffix(b"ab")
+    head = Head(raw, HttpExchange(None, b"POST", b"/a", headers, b"ab", True))
+
+    assert head.match(sent(b"id-1", b"cd")) == (headers, b"cd")
+    found = head.match(sent(value, b"other"))
+    assert found == (({"x-mark-request-id": value, "content-length": b"5"}, b"other") if known else None)
+    for data in (sent(value, b"xy") + b"more", sent(value, b"xyz")[:-1], sent(value, b"xy").replace(b"2", b"+2")):
+        assert head.match(data) is None
+    assert headers == {"x-mark-request-id": b"id-1", "content-length": b"2"}
