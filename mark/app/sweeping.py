@@ -1,0 +1,191 @@
+"""A sweep: a grid of settings over traces, in parallel, kept as it goes, and compared at its end.
+
+Everything is checked before anything runs. Then each replay, and the bounds of each load once, is a job of an
+engine (sweeping_engines.py); its result is written under a key of all that decides it, so the same command goes
+on where it stopped, and a larger grid takes over what a smaller one has computed.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from mark.app.sweeping_cells import Cell, Layout, lay_out
+from mark.app.sweeping_engines import Engine
+from mark.app.sweeping_folder import Document, SweepFolder
+from mark.app.sweeping_grid import Axis, Combination, combinations
+from mark.app.sweeping_job import Job
+from mark.app.sweeping_progress import sweep_progress
+from mark.app.terminal import note, progress, show, show_json, show_wide
+from mark.app.wiring import warm_engine
+from mark.domain.errors import Misconfigured
+from mark.report.pareto import ParetoRow, SweptRun, pareto_rows
+from mark.report.pareto_document import sweep_document
+from mark.report.pareto_page import DOCUMENT_NAME, PAGE_NAME, render_sweep
+from mark.report.pareto_table import pareto_tables
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 + SIGINT."""
+SOME_FAILED = 1
+"""Exit status where a replay failed and the others are done."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Results by key, and the failures of jobs by key."""
+
+    results: dict[str, Document] = field(default_factory=dict)
+    failures: dict[str, tuple[Job, str]] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+def sweep_grid(config: Path | None, axes: Sequence[Axis], *, engine: Engine, as_json: bool) -> None:
+    """Run the grid and print its fronts. typer.Exit where a replay failed, and after Ctrl-C.
+
+    Misconfigured, before anything runs, where a combination cannot run; or when a result cannot be written.
+    """
+    points = list(combinations(config, axes))
+    folder = SweepFolder(_out(points))
+    with progress() as report:
+        layout = lay_out(points, report)
+    for text in layout.left_out:
+        note(text)
+    outcome = _run(layout, folder, engine)
+    rows = pareto_rows(_runs(layout, outcome), len(layout.seeds))
+    failed = [{"label": job.label, "reason": reason} for job, reason in outcome.failures.values()]
+    document = sweep_document(rows, cells=_cells(layout, outcome), failed=failed)
+    if not outcome.interrupted:
+        folder.write(DOCUMENT_NAME, json.dumps(document, indent=2, allow_nan=False) + "\n")
+        folder.write(PAGE_NAME, _page(points, layout, rows, failed))
+    if as_json:
+        show_json(document)
+    else:
+        _print(rows, layout, outcome, folder)
+    if outcome.interrupted:
+        done = sum(cell.job.key in outcome.results for cell in layout.cells)
+        note(f"interrupted: {done} of {len(layout.cells)} replays finished; the same command goes on from there")
+        raise typer.Exit(INTERRUPTED)
+    if failed:
+        note(f"{len(failed)} of {len(layout.jobs)} jobs failed; the same command tries them again")
+        raise typer.Exit(SOME_FAILED)
+
+
+def _out(points: Sequence[Combination]) -> Path:
+    out = points[0].settings.out
+    if out is None:
+        raise Misconfigured("name a folder with --out: what is finished is kept there")
+    return out
+
+
+def _run(layout: Layout, folder: SweepFolder, engine: Engine) -> Outcome:
+    jobs = layout.jobs
+    outcome = Outcome(results=folder.kept(jobs))
+    todo = [job for job in jobs if job.key not in outcome.results]
+    if len(todo) < len(jobs):
+        note(f"{len(jobs) - len(todo)} of {len(jobs)} replays and bounds are there already")
+    if not todo:
+        return outcome
+    assert layout.experiment is not None
+    try:
+        with progress() as report:  # once here, or every worker would compile it
+            warm_engine(layout.experiment, report)
+        with (
+            sweep_progress(len(jobs) - len(todo), len(jobs)) as tell,
+            closing(engine.run(todo, layout.traces)) as stream,
+        ):
+            for finished in stream:
+                if finished.document is None:
+                    outcome.failures[finished.job.key] = finished.job, finished.failure or "no reason given"
+                else:
+                    folder.keep(finished)
+                    outcome.results[finished.job.key] = finished.document
+                tell(finished)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    return outcome
+
+
+def _cells(layout: Layout, outcome: Outcome) -> list[dict[str, Any]]:
+    """The document of every finished replay, with the bounds of its load and where it belongs."""
+    found = []
+    for cell in layout.cells:
+        result = outcome.results.get(cell.job.key)
+        if result is None:
+            continue
+        bounds = outcome.results.get(cell.bounds.key) or {"bound_usd": None, "floor_usd": None}
+        over = _over(result["cost_usd"]["serving"], bounds["bound_usd"])
+        placed = {"group": cell.group, "settings": dict(cell.settings)}
+        found.append({**placed, **result, **bounds, "cost_over_bound": over})
+    return found
+
+
+def _over(serving_usd: float, bound_usd: float | None) -> float | None:
+    return serving_usd / bound_usd if bound_usd else None
+
+
+def _runs(layout: Layout, outcome: Outcome) -> list[SweptRun]:
+    able: list[Cell] = [cell for cell in layout.cells if cell.job.key in outcome.results]
+    return [
+        SweptRun(
+            group=cell.group,
+            policy=document["policy"],
+            settings=cell.settings,
+            seed=cell.seed,
+            total_usd=document["cost_usd"]["total"],
+            serving_usd=document["cost_usd"]["serving"],
+            attained=document["slo"]["attained"],
+            target=cell.target,
+            cost_over_bound=document["cost_over_bound"],
+            foreseeing=cell.foreseeing,
+        )
+        for cell, document in zip(able, _cells(layout, outcome), strict=True)
+    ]
+
+
+def _print(rows: Sequence[ParetoRow], layout: Layout, outcome: Outcome, folder: SweepFolder) -> None:
+    for table in pareto_tables(rows):
+        show_wide(table)
+        show("")
+    for text in _notes(layout, outcome):
+        show(f"- {text}")
+    for job, reason in outcome.failures.values():
+        show(f"failed: {job.label}: {reason}")
+    if not outcome.interrupted:
+        show(f"report: {folder.path / PAGE_NAME}")
+
+
+def _notes(layout: Layout, outcome: Outcome) -> list[str]:
+    """What a reader must know of the replays: assumed profiles."""
+    documents = (outcome.results.get(cell.job.key) for cell in layout.cells)
+    assumed = sorted({name for document in documents if document for name in document["assumed_profiles"]})
+    if not assumed:
+        return ["No assumed profiles: all are measured or published."]
+    return [f"Assumed profiles (a stated formula, nobody measured them): {', '.join(assumed)}."]
+
+
+def _page(
+    points: Sequence[Combination], layout: Layout, rows: Sequence[ParetoRow], failed: Sequence[dict[str, str]]
+) -> str:
+    outcome_words = [f"{item['label']}: {item['reason']}" for item in failed]
+    swept: dict[str, list[str]] = {}
+    for point in points:
+        for key, value in point.swept.items():
+            swept.setdefault(key, []).append(str(value))
+    facts = [(key, ", ".join(dict.fromkeys(values))) for key, values in swept.items()]
+    models = dict.fromkeys(str(point.settings.model) for point in points)
+    facts = [("Model", ", ".join(models)), ("Replays", f"{len(layout.cells):,}"), *facts]
+    return render_sweep(
+        rows,
+        facts=facts,
+        notes=[],
+        failed=outcome_words,
+        command=shlex.join(["mark", *sys.argv[1:]]),
+    )

@@ -1,0 +1,197 @@
+"""From a grid to the cells of a sweep, each a replay under a key of its own; everything is checked here.
+
+What makes no difference is not run twice: baselines take nothing from the section `policy`, so they have one row
+however many of its settings are swept; and bound and floor belong to a load, not to a policy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mark.app.settings import FaultSettings, PolicySettings, Settings
+from mark.app.sweeping_grid import Combination, refusal_of
+from mark.app.sweeping_job import Job
+from mark.app.sweeping_keys import code_digest, job_key, portable, trace_digest
+from mark.app.terminal import Report
+from mark.app.wiring import (
+    OWN_FORECASTER,
+    chosen_model,
+    chosen_slo,
+    line_up,
+    make_experiment,
+    overrides_for,
+    workload_on,
+)
+from mark.domain.errors import MarkError, Misconfigured
+from mark.report.pareto import Value, short_names, value_words
+from mark.simulator.experiment import Experiment
+from mark.simulator.traces import Trace, read_trace
+
+BASELINES = {
+    "sagemaker": ("policy.managed.",),
+    "reactive": (),
+    "static-peak": (),
+    "lambda-only": ("policy.overflow_limits.",),
+}
+"""Policies that stay as they are whatever the section `policy` says, but for these keys."""
+ASKED = ("trace.", "faults.", "policy.managed.", "objective.latency_ms")
+ASKED_KEYS = ("model", "models", "prices", "profiles")
+"""What is asked of a fleet or happens to it, not how it is met: each value has a front of its own."""
+PERFECT = "oracle"
+"""The forecaster that knows the load to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One replay: its job, the job of its load's bounds, and where its figures belong."""
+
+    job: Job
+    bounds: Job
+    group: str
+    settings: tuple[tuple[str, Value], ...]
+    seed: int
+    target: float
+    foreseeing: bool
+
+
+@dataclass(slots=True)
+class Layout:
+    """All cells of a grid, the loads that they replay by digest, and what a user should know."""
+
+    cells: list[Cell] = field(default_factory=list)
+    traces: dict[str, Trace] = field(default_factory=dict)
+    seeds: set[int] = field(default_factory=set)
+    left_out: list[str] = field(default_factory=list)
+    experiment: Experiment | None = None
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """Each job once, the bounds of a load before its first replay."""
+        return tuple({job.key: job for cell in self.cells for job in (cell.bounds, cell.job)}.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    """A trace, its digest, and what it is called in this sweep."""
+
+    trace: Trace
+    digest: str
+    name: str
+
+
+def lay_out(points: Sequence[Combination], report: Report) -> Layout:
+    """The cells of the combinations. Misconfigured, with its combination, for the first that cannot run."""
+    loads = _read_loads(points)
+    layout = Layout(traces={load.digest: load.trace for load in loads.values()})
+    able: dict[str, tuple[tuple[str, bool, str], ...]] = {}
+    found: dict[str, Cell] = {}
+    for number, point in enumerate(points):
+        report("checking the grid", number / len(points))
+        load = loads[point.settings.trace.file]
+        alike = json.dumps({**portable(point.settings), "seed": 0}, sort_keys=True)
+        try:
+            if alike not in able:  # seeds change nothing that is checked
+                able[alike] = tuple(_able(point.settings, load.trace, layout))
+            for policy, foreseeing, forecaster in able[alike]:
+                cell = _cell(point, policy, load, foreseeing=foreseeing, forecaster=forecaster)
+                found.setdefault(cell.job.key, cell)
+        except MarkError as error:
+            raise refusal_of(point, error) from error
+        layout.seeds.add(point.settings.seed)
+    layout.cells = list(found.values())
+    return layout
+
+
+def _read_loads(points: Sequence[Combination]) -> dict[Path | None, _Load]:
+    """Every trace file once; two of one name are told apart by their paths."""
+    files = list(dict.fromkeys(point.settings.trace.file for point in points))
+    loads: dict[Path | None, _Load] = {}
+    for file in files:
+        if file is None:
+            raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
+        alike = sum(other is not None and other.name == file.name for other in files) > 1
+        trace = read_trace(file)
+        loads[file] = _Load(trace=trace, digest=trace_digest(trace), name=str(file) if alike else trace.name)
+    return loads
+
+
+def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[tuple[str, bool, str]]:
+    """The policies that can run, whether each knows the load to come, and its forecaster."""
+    experiment = make_experiment(settings, workload=workload_on(settings, trace))
+    layout.experiment = layout.experiment or experiment
+    lineup = line_up(settings, experiment)
+    layout.left_out += [text for text in lineup.left_out if text not in layout.left_out]
+    for policy in lineup.policies:
+        forecaster = experiment.bundle(policy, overrides_for(policy, settings)).forecaster
+        yield policy, forecaster == PERFECT, forecaster
+
+
+def _cell(point: Combination, policy: str, load: _Load, *, foreseeing: bool, forecaster: str) -> Cell:
+    settings = _effective(point.settings, policy)
+    shown = {key: _plain(value) for key, value in point.swept.items() if key not in ("seed", "trace.file")}
+    asked = {key: value for key, value in shown.items() if key.startswith(ASKED) or key in ASKED_KEYS}
+    names = short_names(list(asked))
+    group = ", ".join([load.name, *(f"{names[key]} {value_words(value)}" for key, value in asked.items())])
+    own = tuple((key, value) for key, value in shown.items() if key not in asked and _counts(key, policy))
+    told = (f"{key}={value_words(value)}" for key, value in (*asked.items(), *own))
+    tree, bound_tree = portable(settings), portable(_of_load(point.settings))
+    return Cell(
+        job=Job(
+            key=job_key(tree, trace=load.digest, forecaster=forecaster),
+            trace=load.digest,
+            code=code_digest(),
+            settings=tree,
+            policy=policy,
+            label=" ".join([load.name, policy, *told, f"seed={settings.seed}"]),
+        ),
+        bounds=Job(
+            key=job_key(bound_tree, trace=load.digest, forecaster=None),
+            trace=load.digest,
+            code=code_digest(),
+            settings=bound_tree,
+            policy=None,
+            label=f"bounds of {group} seed={settings.seed}",
+        ),
+        group=group,
+        settings=own,
+        seed=settings.seed,
+        target=chosen_slo(settings, chosen_model(settings)).target,
+        foreseeing=foreseeing,
+    )
+
+
+def _counts(key: str, policy: str) -> bool:
+    """Whether a setting makes a difference to a policy."""
+    if key == "forecaster":
+        return policy not in OWN_FORECASTER
+    return policy not in BASELINES or not key.startswith("policy.") or key.startswith(BASELINES[policy])
+
+
+def _effective(settings: Settings, policy: str) -> Settings:
+    """The settings with what makes no difference to the policy at its usual value."""
+    changed: dict[str, Any] = {"policies": (policy,)}
+    if policy in OWN_FORECASTER:
+        changed["forecaster"] = None
+    if policy in BASELINES:
+        usual, kept = PolicySettings(), settings.policy
+        keeps = {key.split(".")[1] for key in BASELINES[policy]}
+        changed["policy"] = usual.model_copy(update={name: getattr(kept, name) for name in keeps})
+    return settings.model_copy(update=changed)
+
+
+def _of_load(settings: Settings) -> Settings:
+    """What bound and floor depend on: how a fleet decides is not among it."""
+    limits = PolicySettings(overflow_limits=settings.policy.overflow_limits)
+    changed = {"policies": ("mark",), "forecaster": None, "dispatch": None, "faults": FaultSettings()}
+    return settings.model_copy(update={**changed, "policy": limits})
+
+
+def _plain(value: Any) -> Value:
+    """A value that a row can be known by: lists and objects as text."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return " ".join(value)
+    return json.dumps(value) if isinstance(value, (list, Mapping)) else value

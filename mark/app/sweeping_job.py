@@ -1,0 +1,74 @@
+"""What a worker computes, on this machine or another: one replay, or bound and floor of one load.
+
+A job holds all that decides its result but the trace, which is handed over beside it. Its key is made from the
+same things (sweeping_keys.py), so a result that is kept under the key is the result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mark.app.settings import Settings
+from mark.app.simulating import run_remarks
+from mark.app.sweeping_keys import code_digest
+from mark.app.wiring import make_experiment, overrides_for, workload_on
+from mark.domain.errors import MarkError, Misconfigured
+from mark.report.comparison import ComparedRun
+from mark.report.documents import run_document
+from mark.simulator.traces import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A replay of `policy`, or without one the bounds of the load. `settings` is the tree, as JSON holds it.
+
+    `trace` and `code` are digests: of the load, and of the modules that decide a result.
+    """
+
+    key: str
+    trace: str
+    code: str
+    settings: Mapping[str, Any]
+    policy: str | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What came of a job: its document, or the one line that says why there is none."""
+
+    job: Job
+    document: Mapping[str, Any] | None = None
+    failure: str | None = None
+    wall_s: float = 0.0
+
+
+def attempt(job: Job, trace: Trace) -> Finished:
+    """Do the job; whatever goes wrong becomes its one line, so that the others go on."""
+    began = time.monotonic()
+    try:
+        document = perform(job, trace)
+    except MarkError as error:
+        failure = str(error)
+    except Exception as error:  # noqa: BLE001 - the worker's outermost driver: a defect ends its job, not the sweep
+        failure = f"{type(error).__name__}: {error}"
+    else:
+        return Finished(job=job, document=document, wall_s=time.monotonic() - began)
+    return Finished(job=job, failure=" ".join(failure.split()), wall_s=time.monotonic() - began)
+
+
+def perform(job: Job, trace: Trace) -> dict[str, Any]:
+    """The document of the job: a run without its bounds, or `bound_usd` and `floor_usd`."""
+    if code_digest() != job.code:
+        raise Misconfigured("the worker runs other code of mark than the sweep; install the same on every node")
+    settings = Settings.model_validate(job.settings)
+    experiment = make_experiment(settings, workload=workload_on(settings, trace))
+    if job.policy is None:
+        bound_usd, floor_usd = experiment.bounds()
+        return {"bound_usd": bound_usd, "floor_usd": floor_usd}
+    result = experiment.run(job.policy, overrides=overrides_for(job.policy, settings))
+    result = replace(result, notes=(*run_remarks(settings, experiment, job.policy), *result.notes))
+    return run_document(ComparedRun(result=result))

@@ -1,0 +1,103 @@
+"""Keys of results: digests of all that decides them, so that a sweep resumes and never mixes.
+
+Files count by their content, not by where they lie; code counts by the sources of the rooms that decide a replay
+and of the forecaster's package.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import mark
+from mark.app.plugins import load_forecaster
+from mark.app.settings import Settings
+from mark.catalog.load import shipped_sets
+from mark.simulator.traces import Trace
+
+HOUSE = Path(mark.__file__).parent
+DECIDING = ("domain", "ports.py", "planner", "dispatch", "catalog", "controller", "simulator", "app/wiring.py")
+"""What of `mark` a result depends on; the rest reports it or serves live."""
+
+
+@functools.cache
+def code_digest() -> str:
+    """Of mark's own sources and data."""
+    digest = hashlib.sha256(mark.__version__.encode())
+    for name in DECIDING:
+        _add_tree(digest, HOUSE / name)
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def forecaster_digest(name: str) -> str:
+    """Of the package, or the file, that a forecaster comes from; its name alone where it has no source."""
+    module = getattr(load_forecaster(name), "__module__", "")
+    digest = hashlib.sha256(name.rpartition(":")[2].encode())
+    found = sys.modules.get(module.partition(".")[0])
+    for folder in getattr(found, "__path__", ()):
+        _add_tree(digest, Path(folder))
+    if found is not None and not hasattr(found, "__path__") and found.__file__:
+        _add_tree(digest, Path(found.__file__))
+    return digest.hexdigest()[:16]
+
+
+def trace_digest(trace: Trace) -> str:
+    """Of a trace's name and load."""
+    digest = hashlib.sha256(f"{trace.name} {trace.start_at} {trace.bin_s} {trace.whole_counts}".encode())
+    digest.update(trace.rates_rps.tobytes())
+    if trace.arrivals_s is not None:
+        digest.update(trace.arrivals_s.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def portable(settings: Settings) -> dict[str, Any]:
+    """The settings as JSON holds them, files by their full path, without what no replay depends on."""
+    tree: dict[str, Any] = settings.model_dump(mode="json", exclude={"service", "out"})
+    for key in ("models", "prices"):
+        tree[key] = str(Path(tree[key]).absolute()) if tree[key] else None
+    tree["profiles"] = [
+        name if name in shipped_sets() else str(Path(name).absolute()) for name in tree["profiles"]
+    ]
+    tree["forecaster"] = _absolute_plugin(tree["forecaster"]) if tree["forecaster"] else None
+    return tree
+
+
+def job_key(tree: Mapping[str, Any], *, trace: str, forecaster: str | None) -> str:
+    """The key of a result: of `portable` settings, a trace's digest and, for a replay, its forecaster's name."""
+    counted = {**tree, "trace": {**tree["trace"], "file": trace}, "code": code_digest()}
+    for key in ("models", "prices"):
+        counted[key] = _file_digest(tree[key]) if tree[key] else None
+    counted["profiles"] = [name if name in shipped_sets() else _file_digest(name) for name in tree["profiles"]]
+    # the last value stands in for a forecaster that fails
+    names = (forecaster, "last-value") if forecaster else ()
+    counted["forecaster"] = [forecaster_digest(name) for name in names]
+    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _absolute_plugin(name: str) -> str:
+    """`file.py:Name` with the file's full path; another name as it is."""
+    path, colon, attribute = name.partition(":")
+    return f"{Path(path).expanduser().absolute()}{colon}{attribute}" if path.endswith(".py") else name
+
+
+def _file_digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
+def _add_tree(digest: hashlib._Hash, path: Path) -> None:
+    for file in _files(path):
+        digest.update(f"{file.relative_to(path.parent)} ".encode())
+        digest.update(file.read_bytes())
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    else:
+        yield from sorted(file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)

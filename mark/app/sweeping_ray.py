@@ -1,0 +1,71 @@
+"""The jobs of a sweep on a Ray cluster.
+
+Each job is a Ray task of one core; a load is put into the object store once. Nodes need the same mark as here,
+which every task checks, and files that settings name (prices, models, profiles, forecasters) under the same
+paths; the traces and all other settings travel with the jobs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Generator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from mark.app.sweeping_job import Finished, Job, attempt
+from mark.domain.errors import Misconfigured
+from mark.simulator.traces import Trace
+
+IN_FLIGHT = 500
+"""Tasks that Ray holds at once: more than a cluster has cores, few enough to wait for quickly."""
+RETRIES = 2
+"""How often a task is started anew when its node is lost."""
+
+
+class RayCluster:
+    """A Ray cluster at `address`, as `ray.init` takes it; None finds one, or starts one on this machine."""
+
+    def __init__(self, address: str | None) -> None:
+        try:
+            self._ray: Any = importlib.import_module("ray")
+        except ImportError as error:
+            raise Misconfigured("--engine ray needs ray: pip install 'mark-serving[ray]'") from error
+        self._address = address
+
+    def run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
+        """Do the jobs."""
+        ray = self._ray
+        self._connect()
+        running: dict[Any, Job] = {}
+        try:
+            loads = {digest: ray.put(trace) for digest, trace in traces.items()}
+            task = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt)
+            todo = iter(jobs)
+            while True:
+                for job in islice(todo, IN_FLIGHT - len(running)):
+                    running[task.remote(job, loads[job.trace])] = job
+                if not running:
+                    return
+                ready, _ = ray.wait(list(running), num_returns=1)
+                for reference in ready:
+                    yield self._result(reference, running.pop(reference))
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+            ray.shutdown()
+
+    def _connect(self) -> None:
+        try:
+            self._ray.init(address=self._address, log_to_driver=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            where = f"at {self._address}" if self._address else "here"
+            said = str(error).strip().partition("\n")[0]
+            raise Misconfigured(f"no Ray cluster {where}: {said}") from error
+
+    def _result(self, reference: Any, job: Job) -> Finished:
+        try:
+            finished: Finished = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            said = " ".join(str(error).split())
+            return Finished(job=job, failure=f"{type(error).__name__}: {said}")
+        return finished
