@@ -1,0 +1,259 @@
+"""A backtest: what a forecaster says at each minute of a span, against what came.
+
+Forecasters are asked through their port alone, as the controller asks them: with the units that had ended, two
+weeks of them at most, for a whole horizon. A pair of an origin and a lead is scored where its target lies within
+the span, so that nothing beyond it is looked at. All answers are brought to the same levels first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.controller.runner import KEEP_HISTORY, check_forecast
+from mark.domain.demand import HORIZON, Demand, Forecast
+from mark.domain.errors import Misconfigured
+from mark.ports import Forecaster
+from mark.simulator import scores
+from mark.simulator.scores import SCORED_LEVELS, Floats
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+TARGETS = ("mean", "max")
+"""What is forecast of a minute: its mean rate, or its highest 5 s rate."""
+KEPT_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+"""Levels at which forecasts are kept: those that are scored, and what a plot draws beside them."""
+MEDIAN = KEPT_LEVELS.index(0.5)
+SCORED = tuple(KEPT_LEVELS.index(level) for level in SCORED_LEVELS)
+DAY_S = 86_400.0
+TOLD = 3
+"""So many of the things that a forecaster said of its own forecasts are passed on."""
+NUMBER = re.compile(r"\d+(\.\d+)?")
+STEPS = 200
+"""So often at most is progress reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BacktestSpan:
+    """What is asked of every forecaster alike.
+
+    `history` is what came before the first origin, `future` the units of the span. kept: shape (units,), False
+    where a unit is not scored. `leads`, rising, in units: 1 is the next one. An origin every `every` units. The
+    forecasts at `drawn_lead`, one of the leads, are kept for a plot.
+    """
+
+    trace: str
+    history: Demand
+    future: Demand
+    kept: Flags
+    leads: tuple[int, ...]
+    drawn_lead: int
+    target: str = "mean"
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        if not len(self.future):
+            raise Misconfigured("a backtest needs a whole minute at least; give a longer span")
+        if not self.kept.any():
+            raise Misconfigured("every minute of the span is left out: nothing is left to score")
+        if not len(self.origins):
+            raise Misconfigured(f"the span has {len(self.future)} minutes: too few for a lead of {self.leads[0]}")
+
+    @property
+    def origins(self) -> Ints:
+        """Units of the span that are known at each origin, shape (origins,)."""
+        return np.arange(0, len(self.future) - self.leads[0] + 1, self.every)
+
+    @property
+    def day_units(self) -> int:
+        """Units of a day."""
+        return round(DAY_S / self.future.unit_s)
+
+    def rates(self, demand: Demand) -> Floats:
+        """The target's rates, shape (units,)."""
+        return np.array(demand.mean_rps if self.target == "mean" else demand.max_rps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadScore:
+    """Scores of one lead over all origins."""
+
+    lead: int
+    wape: float
+    wql: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DayScore:
+    """Coverage of one day of the span, counted from 1. coverage: shape (kept levels,)."""
+
+    day: int
+    pairs: int
+    coverage: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeadPath:
+    """What was said at one lead, and what came.
+
+    at_s: shape (origins,), starts of the target units, seconds since the span's start; actual: shape (origins,);
+    quantiles: shape (origins, kept levels).
+    """
+
+    lead: int
+    at_s: Floats
+    actual: Floats
+    quantiles: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BacktestScores:
+    """One forecaster's scores, over `pairs` of an origin and a lead. coverage: shape (kept levels,)."""
+
+    origins: int
+    pairs: int
+    wape: float
+    wql: float
+    mase: float
+    coverage: Floats
+    by_lead: tuple[LeadScore, ...]
+    by_day: tuple[DayScore, ...]
+    path: LeadPath
+    levels: int
+    notes: tuple[str, ...] = ()
+
+
+def run_backtest(span: BacktestSpan, forecaster: Forecaster, progress: Callable[[float], None]) -> BacktestScores:
+    """Ask `forecaster` at every origin and score it. `progress` is called with the share done.
+
+    Raises Misconfigured, in one line, where the forecaster raises or answers what the controller would refuse.
+    """
+    answers, levels, sources = _ask(span, forecaster, progress)
+    notes = (*_level_notes(levels, len(span.origins)), *_source_notes(sources))
+    return _score(span, answers, max(len(own) for own in levels), notes)
+
+
+def _ask(
+    span: BacktestSpan, forecaster: Forecaster, progress: Callable[[float], None]
+) -> tuple[Floats, Counter[tuple[float, ...]], Counter[str]]:
+    """Answers, shape (origins, leads, kept levels), and how often which levels and which source came with them."""
+    known = len(span.history)
+    means = (*span.history.mean_rps, *span.future.mean_rps)
+    maxima = (*span.history.max_rps, *span.future.max_rps)
+    origins, rows = span.origins, np.array(span.leads) - 1
+    answers = np.empty((len(origins), len(rows), len(KEPT_LEVELS)))
+    levels: Counter[tuple[float, ...]] = Counter()
+    sources: Counter[str] = Counter()
+    step = max(1, len(origins) // STEPS)
+    for place, origin in enumerate(origins.tolist()):
+        units = slice(max(0, known + origin - KEEP_HISTORY), known + origin)
+        end_at = span.history.end_at + origin * span.future.unit_s
+        history = Demand(end_at=end_at, mean_rps=means[units], max_rps=maxima[units], unit_s=span.future.unit_s)
+        forecast = _forecast(forecaster, history, minute=origin)
+        rates = np.array(forecast.mean_rps if span.target == "mean" else forecast.max_rps)
+        answers[place] = scores.at_levels(rates[rows], forecast.quantiles, KEPT_LEVELS)
+        levels[tuple(forecast.quantiles)] += 1
+        sources[forecast.source] += 1
+        if place % step == 0:
+            progress((place + 1) / len(origins))
+    return answers, levels, sources
+
+
+def _forecast(forecaster: Forecaster, history: Demand, *, minute: int) -> Forecast:
+    try:
+        forecast = forecaster.forecast(history, HORIZON)
+        check_forecast(forecast, history, HORIZON)
+    except Exception as error:  # a user's forecaster may fail in any way; the cause is chained
+        said = " ".join(str(error).split()) or "no message"
+        raise Misconfigured(f"{type(error).__name__} at minute {minute} of the span: {said}") from error
+    return forecast
+
+
+def _score(span: BacktestSpan, answers: Floats, levels: int, notes: tuple[str, ...]) -> BacktestScores:
+    """answers: shape (origins, leads, kept levels)."""
+    units = len(span.future)
+    targets: Ints = span.origins[:, None] + np.array(span.leads)[None, :] - 1
+    inside = targets < units
+    targets = np.minimum(targets, units - 1)
+    scored = inside & span.kept[targets]
+    actual = span.rates(span.future)[targets]
+    naive = scores.seasonal_error(span.rates(span.history), span.day_units)
+    median = answers[..., MEDIAN]
+    return BacktestScores(
+        origins=len(answers),
+        pairs=int(scored.sum()),
+        wape=scores.absolute_percentage(actual[scored], median[scored]),
+        wql=_wql(actual[scored], answers[scored]),
+        mase=scores.scaled_error(actual[scored], median[scored], naive_error=naive),
+        coverage=scores.coverage(actual[scored], answers[scored]),
+        by_lead=tuple(
+            LeadScore(
+                lead=lead,
+                wape=scores.absolute_percentage(actual[here, column], median[here, column]),
+                wql=_wql(actual[here, column], answers[here, column]),
+            )
+            for column, (lead, here) in enumerate(zip(span.leads, scored.T, strict=True))
+        ),
+        by_day=_by_day(targets // span.day_units, scored, actual, answers),
+        path=_path(span, inside, targets, actual, answers),
+        levels=levels,
+        notes=notes,
+    )
+
+
+def _wql(actual: Floats, answers: Floats) -> float:
+    return scores.weighted_quantile_loss(actual, answers[:, SCORED], SCORED_LEVELS)
+
+
+def _by_day(days: Ints, scored: Flags, actual: Floats, answers: Floats) -> tuple[DayScore, ...]:
+    """days, scored, actual: shape (origins, leads); days of the span that hold nothing scored are left out."""
+    found = []
+    for day in np.unique(days[scored]).tolist():
+        here = scored & (days == day)
+        covered = scores.coverage(actual[here], answers[here])
+        found.append(DayScore(day=day + 1, pairs=int(here.sum()), coverage=covered))
+    return tuple(found)
+
+
+def _path(span: BacktestSpan, inside: Flags, targets: Ints, actual: Floats, answers: Floats) -> LeadPath:
+    column = span.leads.index(span.drawn_lead)
+    here = inside[:, column]
+    return LeadPath(
+        lead=span.drawn_lead,
+        at_s=targets[here, column] * span.future.unit_s,
+        actual=actual[here, column].copy(),
+        quantiles=answers[here, column].copy(),  # not a view: the answers are large
+    )
+
+
+def _level_notes(levels: Counter[tuple[float, ...]], total: int) -> tuple[str, ...]:
+    """What stands for levels that a forecaster does not know."""
+    notes = []
+    points = sum(count for own, count in levels.items() if len(own) == 1)
+    if points:
+        which = "point forecasts" if points == total else f"{points} of {total} forecasts are points"
+        notes.append(f"{which}: the one value is scored as every quantile")
+    lowest = min((max(own) for own in levels if len(own) > 1), default=1.0)
+    if lowest < max(SCORED_LEVELS):
+        notes.append(f"no level above {lowest:g}: that one is scored as those above it")
+    return tuple(notes)
+
+
+def _source_notes(sources: Counter[str]) -> tuple[str, ...]:
+    """What a forecaster said of its forecasts, where it did not always say the same but for the numbers in it."""
+    kinds: dict[str, tuple[str, int]] = {}
+    for source, count in sources.items():
+        kind = NUMBER.sub("0", source)
+        first, before = kinds.get(kind, (source, 0))
+        kinds[kind] = first, before + count
+    if len(kinds) == 1:
+        return ()
+    told = sorted(kinds.values(), key=lambda item: -item[1])
+    more = f"; {len(told) - TOLD} more" if len(told) > TOLD else ""
+    return (f"it said: {'; '.join(f'{source} ({count} times)' for source, count in told[:TOLD])}{more}",)
