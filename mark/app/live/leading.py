@@ -10,6 +10,7 @@ from contextlib import suppress
 from mark.app.live.account import aws_of
 from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
+from mark.app.live.punctual import PunctualForecaster
 from mark.app.live.term import Term
 from mark.app.plugins import build_forecaster
 from mark.app.settings import Settings
@@ -77,5 +78,7 @@ class Leader:
 
 
 def _forecasters(model: LiveModel) -> tuple[Forecaster, Forecaster]:
-    """The policy's forecaster and the one that answers when it fails."""
-    return build_forecaster(model.bundle.forecaster, model.setup), build_forecaster("last-value", model.setup)
+    """The policy's forecaster, held to its deadline, and the one that answers when it fails or is late."""
+    name = model.bundle.forecaster
+    punctual = PunctualForecaster(build_forecaster(name, model.setup), name=name)
+    return punctual, build_forecaster("last-value", model.setup)

@@ -86,7 +86,7 @@ class Publisher:
                 "reason": plan.reason,
             },
             "decisions": list(self._decisions),
-            "notes": [*self._notes, *decision.notes],
+            "notes": [*stand_in_notes(controller), *self._notes, *decision.notes],
         }
 
     def _asked(self, history: Demand) -> dict[str, float]:
@@ -111,8 +111,24 @@ class Publisher:
             "capacity_rps": [known.get(end) for end in ends],
             "forecast_start_at": forecast.start_at if forecast else history.end_at,
             "forecast_max_rps": list(forecast.max_at(0.5)) if forecast else [],
-            "forecaster": forecast.source if forecast else self._bundle.forecaster,
+            "forecaster": self._forecaster(controller),
         }
+
+    def _forecaster(self, controller: Controller) -> str:
+        """Who made the last forecast."""
+        if controller.forecast is None:
+            return self._bundle.forecaster
+        failed = controller.forecast_failed
+        return controller.forecast.source + (f", in place of {failed.forecaster}" if failed else "")
+
+
+def stand_in_notes(controller: Controller) -> tuple[str, ...]:
+    """That the last forecast is not the forecaster's own, and why."""
+    failed, forecast = controller.forecast_failed, controller.forecast
+    if failed is None or forecast is None:
+        return ()
+    why = " ".join(failed.error.split())
+    return (f"the forecaster {failed.forecaster} failed, {forecast.source} stands in for it: {why}",)
 
 
 def _decision(order: Order, now: float) -> dict[str, Any]:
