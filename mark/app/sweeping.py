@@ -27,7 +27,7 @@ from mark.app.sweeping_progress import sweep_progress
 from mark.app.terminal import note, progress, show, show_json, show_wide
 from mark.app.wiring import warm_engine
 from mark.domain.errors import Misconfigured
-from mark.report.pareto import ParetoRow, SweptRun, pareto_rows
+from mark.report.pareto import ParetoRow, SweptRun, pareto_rows, value_words
 from mark.report.pareto_document import sweep_document
 from mark.report.pareto_page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.pareto_table import pareto_tables
@@ -178,7 +178,7 @@ def _page(
     swept: dict[str, list[str]] = {}
     for point in points:
         for key, value in point.swept.items():
-            swept.setdefault(key, []).append(str(value))
+            swept.setdefault(key, []).append(value_words(value))
     facts = [(key, ", ".join(dict.fromkeys(values))) for key, values in swept.items()]
     models = dict.fromkeys(str(point.settings.model) for point in points)
     facts = [("Model", ", ".join(models)), ("Replays", f"{len(layout.cells):,}"), *facts]

@@ -1,7 +1,8 @@
 """From a grid to the cells of a sweep, each a replay under a key of its own; everything is checked here.
 
-What makes no difference is not run twice: baselines take nothing from the section `policy`, so they have one row
-however many of its settings are swept; and bound and floor belong to a load, not to a policy.
+What makes no difference is not run twice: baselines buy on demand and take nothing from the section `policy`, so
+they have one row however many markets and settings of it are swept; and bound and floor belong to a load, not to a
+policy.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from mark.app.wiring import (
     workload_on,
 )
 from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.offering import Market
 from mark.report.pareto import Value, short_names, value_words
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces import Trace, read_trace
@@ -37,7 +39,7 @@ BASELINES = {
     "static-peak": (),
     "lambda-only": ("policy.overflow_limits.",),
 }
-"""Policies that stay as they are whatever the section `policy` says, but for these keys."""
+"""Policies that buy on demand in any market and take nothing from the section `policy` but these keys."""
 ASKED = ("trace.", "faults.", "policy.managed.", "objective.latency_ms")
 ASKED_KEYS = ("model", "models", "prices", "profiles")
 """What is asked of a fleet or happens to it, not how it is met: each value has a front of its own."""
@@ -131,14 +133,14 @@ def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[tuple[st
 
 
 def _cell(point: Combination, policy: str, load: _Load, *, foreseeing: bool, forecaster: str) -> Cell:
-    settings = _effective(point.settings, policy)
+    settings = _effective(point, policy)
     shown = {key: _plain(value) for key, value in point.swept.items() if key not in ("seed", "trace.file")}
     asked = {key: value for key, value in shown.items() if key.startswith(ASKED) or key in ASKED_KEYS}
     names = short_names(list(asked))
     group = ", ".join([load.name, *(f"{names[key]} {value_words(value)}" for key, value in asked.items())])
     own = tuple((key, value) for key, value in shown.items() if key not in asked and _counts(key, policy))
     told = (f"{key}={value_words(value)}" for key, value in (*asked.items(), *own))
-    tree, bound_tree = portable(settings), portable(_of_load(point.settings))
+    tree, bound_tree = portable(settings), portable(_of_load(settings))
     return Cell(
         job=Job(
             key=job_key(tree, trace=load.digest, forecaster=forecaster),
@@ -168,14 +170,19 @@ def _counts(key: str, policy: str) -> bool:
     """Whether a setting makes a difference to a policy."""
     if key == "forecaster":
         return policy not in OWN_FORECASTER
+    if key == "market":
+        return policy not in BASELINES
     return policy not in BASELINES or not key.startswith("policy.") or key.startswith(BASELINES[policy])
 
 
-def _effective(settings: Settings, policy: str) -> Settings:
+def _effective(point: Combination, policy: str) -> Settings:
     """The settings with what makes no difference to the policy at its usual value."""
+    settings = point.settings
     changed: dict[str, Any] = {"policies": (policy,)}
     if policy in OWN_FORECASTER:
         changed["forecaster"] = None
+    if policy in BASELINES and "market" in point.swept:
+        changed["market"] = Market.ON_DEMAND
     if policy in BASELINES:
         usual, kept = PolicySettings(), settings.policy
         keeps = {key.split(".")[1] for key in BASELINES[policy]}

@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mark.report.pareto import ParetoRow, by_group, short_names, swept_keys, value_words
-from mark.report.pareto_table import group_headline, kept_words, remark, spread_words
+from mark.report.pareto_table import group_headline, kept_words, mean_words, range_words, remark, share_words
 from mark.report.wording import MISSING, ratio, usd
 
 PAGE_NAME = "sweep.html"
@@ -74,10 +74,10 @@ def _cells(row: ParetoRow, keys: Sequence[str]) -> dict[str, object]:
         "front": row.front,
         "policy": row.policy,
         "settings": [value_words(settings[key]) if key in settings else MISSING for key in keys],
-        "total": spread_words(row.total_usd, usd),
-        "serving": spread_words(row.serving_usd, usd),
-        "attained": kept_words(row),
+        "total": (mean_words(row.total_usd, usd), range_words(row.total_usd, usd)),
+        "serving": (mean_words(row.serving_usd, usd), range_words(row.serving_usd, usd)),
+        "attained": (kept_words(row), range_words(row.attained, share_words)),
         "keeps": row.keeps_objective,
-        "over_bound": spread_words(row.cost_over_bound, ratio),
+        "over_bound": (mean_words(row.cost_over_bound, ratio), range_words(row.cost_over_bound, ratio)),
         "remark": remark(row),
     }

@@ -22,9 +22,9 @@ from mark.report.wording import percent, usd
 
 WIDTH_IN, HEIGHT_IN = 10.0, 4.6
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
-SMALLEST_MISS = 1e-4
-"""Where the axis ends: 99.99 % in time, or better."""
-TICKS = (0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002, SMALLEST_MISS)
+SMALLEST_MISS = 1e-5
+"""Where the axis ends: 99.999 % in time, or better."""
+TICKS = (0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002, 0.0001, SMALLEST_MISS)
 WIDE = 6.0
 """Costs that differ by more than this factor are drawn on a logarithmic axis."""
 
@@ -78,22 +78,24 @@ def _draw_policy(axes: Axes, policy: str, rows: Sequence[ParetoRow], policies: S
             elinewidth=1.0, zorder=3, markeredgewidth=1.6,
             markerfacecolor=style["color"] if row.front else SURFACE, **style,
         )  # fmt: skip
-        if row.front:
-            axes.annotate(
-                f"{row.front}", (cost.mean, missed), (7, 5), textcoords="offset points",
-                color=INK, fontweight="bold", zorder=5,
-            )  # fmt: skip
     return Line2D([], [], label=policy, **style)
 
 
 def _draw_front(axes: Axes, front: Sequence[ParetoRow]) -> list[Line2D]:
-    """Steps through the front: what is bought for a cost is the last row at or below it."""
+    """Steps through the front, with the rows' numbers: what a cost buys is the last row at or below it."""
     if not front:
         return []
     style: dict[str, Any] = {"color": INK, "linewidth": 1.2, "linestyle": (0, (5, 2))}
     costs = [row.total_usd.mean for row in front]
     missed = [_missed(row.attained.mean) for row in front if row.attained is not None]
     axes.step(costs, missed, where="post", zorder=2, **style)
+    numbers: dict[tuple[float, float], list[str]] = {}
+    for row, point in zip(front, zip(costs, missed, strict=True), strict=True):
+        numbers.setdefault(point, []).append(f"{row.front}")
+    for point, said in numbers.items():
+        axes.annotate(
+            ", ".join(said), point, (7, 5), textcoords="offset points", color=INK, fontweight="bold", zorder=5
+        )
     return [Line2D([], [], label="front (numbers as in the table)", **style)]
 
 
@@ -129,7 +131,7 @@ def _scale(axes: Axes, rows: Sequence[ParetoRow]) -> None:
 
 def _share_words(missed: float) -> str:
     words = f"{round(100 * (1 - missed), 4):g} %"
-    return f">= {words}" if missed <= SMALLEST_MISS else words
+    return f"{words} or more" if missed <= SMALLEST_MISS else words
 
 
 def _round_costs(low: float, high: float) -> list[float]:

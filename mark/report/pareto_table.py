@@ -33,21 +33,31 @@ def group_headline(rows: Sequence[ParetoRow]) -> str:
     best = cheapest_keeping(rows)
     if best is None or best.attained is None:
         return "Nothing that can be rented kept its objective."
-    kept = percent(best.attained.mean, digits=2)
+    kept = share_words(best.attained.mean)
     return f"Cheapest that keeps its objective: {row_label(best)}: {usd(best.total_usd.mean)} USD, {kept} in time."
 
 
-def spread_words(spread: Spread | None, words: Words) -> str:
-    """`12.30`, and behind it the range where the seeds differ: `12.30 (11.90-12.80)`."""
+def mean_words(spread: Spread | None, words: Words) -> str:
+    """The mean, `12.30`."""
+    return MISSING if spread is None else words(spread.mean)
+
+
+def range_words(spread: Spread | None, words: Words) -> str:
+    """Lowest and highest, `11.90-12.80`; nothing where they read alike."""
     if spread is None:
-        return MISSING
-    mean, low, high = (words(value) for value in (spread.mean, spread.low, spread.high))
-    return mean if low == high else f"{mean} ({low.removesuffix(' %').removesuffix('x')}-{high})"
+        return ""
+    low, high = words(spread.low), words(spread.high)
+    return "" if low == high else f"{low.removesuffix(' %').removesuffix('x')}-{high}"
+
+
+def share_words(share: float) -> str:
+    """A share in time with three digits: fronts are often told apart by the third."""
+    return percent(share, digits=3)
 
 
 def kept_words(row: ParetoRow) -> str:
-    """The share in time; below the target it says so."""
-    kept = spread_words(row.attained, lambda share: percent(share, digits=2))
+    """The mean share in time; below the target it says so."""
+    kept = mean_words(row.attained, share_words)
     return kept if row.keeps_objective else f"{kept} < {percent(row.target)}"
 
 
@@ -87,11 +97,16 @@ def _table(group: str, rows: Sequence[ParetoRow]) -> Table:
             f"{row.front}" if row.front else "",
             row.policy,
             *(value_words(settings[key]) if key in settings else MISSING for key in keys),
-            spread_words(row.total_usd, usd),
-            spread_words(row.serving_usd, usd),
-            kept_words(row),
-            spread_words(row.cost_over_bound, ratio),
+            _with_range(mean_words(row.total_usd, usd), row.total_usd, usd),
+            _with_range(mean_words(row.serving_usd, usd), row.serving_usd, usd),
+            _with_range(kept_words(row), row.attained, share_words),
+            _with_range(mean_words(row.cost_over_bound, ratio), row.cost_over_bound, ratio),
             *([remark(row)] if remarks else []),
         ]
         table.add_row(*(Text(cell, style="bold" if row.front else "") for cell in cells))
     return table
+
+
+def _with_range(said: str, spread: Spread | None, words: Words) -> str:
+    between = range_words(spread, words)
+    return f"{said} ({between})" if between else said
