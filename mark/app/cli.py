@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from mark import __version__
-from mark.app.commands import bound, demo, explain, lists, live, plan, reproduce, simulate, sweep, trace
+from mark.app.commands import bound, demo, explain, forecast, lists, live, plan, reproduce, simulate, sweep, trace
 from mark.app.terminal import fail, note
 from mark.domain.errors import MarkError
 
@@ -78,6 +78,13 @@ _add(traces, "import", trace.import_trace, trace.IMPORT_EXAMPLES)
 _add(traces, "describe", trace.describe_trace, trace.DESCRIBE_EXAMPLES)
 _add(traces, "generate", trace.generate_trace, trace.GENERATE_EXAMPLES)
 app.add_typer(traces)
+forecasts = typer.Typer(
+    name="forecast", help="Forecasters: train, backtest, show.", no_args_is_help=False, rich_markup_mode=None
+)
+_add(forecasts, "train", forecast.train, forecast.TRAIN_EXAMPLES)
+_add(forecasts, "backtest", forecast.backtest, forecast.BACKTEST_EXAMPLES)
+_add(forecasts, "show", forecast.show, forecast.SHOW_EXAMPLES)
+app.add_typer(forecasts)
 
 
 def main(arguments: list[str] | None = None) -> None:

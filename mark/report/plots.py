@@ -70,10 +70,10 @@ def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end
         figure, axes = _figure(3.3)
         legend = _draw_capacity(axes, result.minutes, offerings, end_s=result.duration_s)
         legend = _draw_load(axes, result) + legend
-        _time_axis(axes, result.duration_s)
+        time_axis(axes, result.duration_s)
         axes.set_ylim(0, end_rps)
         axes.set_ylabel("requests per second", color=INK)
-        figure.legend(handles=legend, loc="outside upper left", ncols=3, **_legend_style())
+        figure.legend(handles=legend, loc="outside upper left", ncols=3, **legend_style())
         return inline_svg(figure, prefix=prefix, description=f"Load, forecast and capacity of {label}")
 
 
@@ -151,7 +151,7 @@ def cost_figure(runs: Labelled, *, prefix: str) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(8))
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
-        figure.legend(handles=legend, loc="outside upper left", ncols=6, **_legend_style())
+        figure.legend(handles=legend, loc="outside upper left", ncols=6, **legend_style())
         return inline_svg(figure, prefix=prefix, description="Cost by component and policy")
 
 
@@ -176,7 +176,7 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         for number, (label, run) in enumerate(runs):
             at_s, share = thinned_ccdf(run.result.latency)
             if at_s.size:
-                axes.step(at_s * 1000, share, where="post", label=label, **_line_style(number))
+                axes.step(at_s * 1000, share, where="post", label=label, **line_style(number))
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_ylim(1e-5, 1.3)
@@ -187,7 +187,7 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.set_xlabel("latency", color=INK)
         axes.set_ylabel("share of answers slower", color=INK)
-        figure.legend(loc="outside upper left", ncols=min(6, len(runs)), handlelength=3.2, **_legend_style())
+        figure.legend(loc="outside upper left", ncols=min(6, len(runs)), handlelength=3.2, **legend_style())
         return inline_svg(figure, prefix=prefix, description="Latency of all policies against the objective")
 
 
@@ -216,7 +216,7 @@ def missed_figure(runs: Labelled, *, prefix: str) -> str:
             style_axes(axes)
             _draw_missed(axes, label, run)
             axes.tick_params(axis="x", length=0)
-        _time_axis(strips[-1], max(run.result.duration_s for _, run in runs))
+        time_axis(strips[-1], max(run.result.duration_s for _, run in runs))
         figure.supylabel("share of requests that missed the objective", color=INK, fontsize=9)
         return inline_svg(figure, prefix=prefix, description="Missed share over time by policy")
 
@@ -265,11 +265,13 @@ def style_axes(axes: Axes) -> None:
     axes.tick_params(which="both", color=MUTED, labelcolor=INK)
 
 
-def _legend_style() -> dict[str, Any]:
+def legend_style() -> dict[str, Any]:
+    """A legend without a frame, in the page's ink."""
     return {"frameon": False, "labelcolor": INK, "fontsize": 9, "columnspacing": 1.6, "borderaxespad": 0.2}
 
 
-def _line_style(number: int) -> dict[str, Any]:
+def line_style(number: int) -> dict[str, Any]:
+    """Colour and dashes of the line with that number, from 0."""
     return {
         "color": SERIES[number % len(SERIES)],
         "linestyle": DASHES[number % len(DASHES)],
@@ -277,7 +279,7 @@ def _line_style(number: int) -> dict[str, Any]:
     }
 
 
-def _time_axis(axes: Axes, duration_s: float) -> None:
+def time_axis(axes: Axes, duration_s: float) -> None:
     """Time since the start in the unit that suits the run's length."""
     size, unit = 60.0, "minutes"
     steps: tuple[float, ...] = (1, 2, 5, 10, 15, 30)

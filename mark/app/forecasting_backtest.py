@@ -1,0 +1,210 @@
+"""`mark forecast backtest`: forecasters one after the other on the same span; what is finished is never lost.
+
+A forecaster that raises, answers nonsense or is late is a failed run, and the others go on. After each one the
+page is written anew.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import typer
+
+from mark.app.forecasting import build, check_predictors, history_units, split_workload
+from mark.app.live.punctual import DEADLINE_S, PunctualForecaster
+from mark.app.settings import Settings
+from mark.app.simulating import INTERRUPTED
+from mark.app.terminal import Report, note, progress, show, show_json
+from mark.app.wiring import usable_cache
+from mark.domain.demand import HORIZON
+from mark.domain.errors import MarkError, Misconfigured, unknown
+from mark.report.forecasts import BacktestRun, backtest_document, backtest_headline
+from mark.report.forecasts_page import write_backtest
+from mark.report.forecasts_table import backtest_table
+from mark.simulator.backtest import TARGETS, BacktestSpan, run_backtest
+from mark.simulator.backtest_span import make_span
+from mark.simulator.workload import Workload
+
+PLANNING_LEAD = 5
+"""The lead that is drawn where several are scored: what planners look at first."""
+FIRST_S = 30.0
+"""Real seconds that a first forecast may take: it may load libraries."""
+DAY_MIN = 1440
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacktestAsked:
+    """What the flags say beside the settings. `leads` empty stands for all of them; windows are texts."""
+
+    predictors: list[str]
+    leads: tuple[float, ...]
+    train_days: float | None
+    target: str
+    leave_out: list[str]
+    every_min: int
+    deadline_s: float = DEADLINE_S
+    fresh: bool = False
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What has finished so far, failed runs included, and what ended the command early."""
+
+    runs: list[BacktestRun] = field(default_factory=list)
+    failure: MarkError | None = None
+    interrupted: bool = False
+
+
+def backtest_settings(settings: Settings, asked: BacktestAsked, *, as_json: bool) -> None:
+    """Score the forecasters and print the scores.
+
+    Raises Misconfigured where one failed, and typer.Exit after Ctrl-C, both after what is finished was printed.
+    """
+    predictors = check_predictors(asked.predictors)
+    leads = _leads(asked.leads)
+    _check(asked)
+    windows = [window for text in asked.leave_out for window in parse_window(text)]
+    units = history_units(asked.train_days)
+    workload = split_workload(settings, asked.train_days)
+    span = make_span(
+        workload,
+        history_units=units,
+        leads=leads,
+        drawn_lead=PLANNING_LEAD if PLANNING_LEAD in leads else leads[0],
+        target=asked.target,
+        every=asked.every_min,
+        leave_out=windows,
+    )
+    outcome = _Outcome()
+    try:
+        with ExitStack() as opened, progress() as report:
+            cache = usable_cache()
+            if asked.fresh:
+                cache = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="mark-fresh-")))
+            for name in predictors:
+                outcome.runs.append(_one(name, span, workload, asked, cache, report))
+                _write(settings.out, outcome, span, asked)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    finally:  # a defect, too, leaves what is finished: it is printed, then the defect is shown
+        _print(outcome, span, asked, settings.out, as_json=as_json)
+    if outcome.interrupted:
+        note(f"interrupted: {len(outcome.runs)} of {len(predictors)} forecasters finished")
+        raise typer.Exit(INTERRUPTED)
+    if outcome.failure is not None:
+        raise outcome.failure
+    failed = [run for run in outcome.runs if run.scores is None]
+    if failed:
+        names = ", ".join(run.predictor for run in failed)
+        raise Misconfigured(f"{len(failed)} of {len(predictors)} forecasters failed, as noted above: {names}")
+
+
+def parse_window(text: str) -> list[tuple[float, float]]:
+    """`23:31-24:00` as seconds of the day; a window over midnight, `23:50-00:10`, is two."""
+    from_s, to_s = (_seconds_of(part, text) for part in _halves(text))
+    if from_s == to_s:
+        raise Misconfigured(f"--leave-out {text!r} is empty")
+    if from_s < to_s:
+        return [(from_s, to_s)]
+    return [(from_s, DAY_MIN * 60.0), *([(0.0, to_s)] if to_s else [])]
+
+
+def _halves(text: str) -> tuple[str, str]:
+    left, dash, right = text.partition("-")
+    if not dash:
+        raise Misconfigured(f"--leave-out {text!r} must read HH:MM-HH:MM, such as 23:31-24:00")
+    return left, right
+
+
+def _seconds_of(part: str, text: str) -> float:
+    hours, colon, minutes = part.strip().partition(":")
+    if not (colon and hours.isdigit() and minutes.isdigit()):
+        raise Misconfigured(f"--leave-out {text!r} must read HH:MM-HH:MM, such as 23:31-24:00")
+    minute = 60 * int(hours) + int(minutes)
+    if int(minutes) >= 60 or minute > DAY_MIN:
+        raise Misconfigured(f"--leave-out {text!r}: {part.strip()} is no time of day")
+    return 60.0 * minute
+
+
+def _leads(asked: Sequence[float]) -> tuple[int, ...]:
+    for lead in asked:
+        if lead != round(lead) or not 1 <= lead <= HORIZON:
+            raise Misconfigured(f"--lead-min must be whole minutes from 1 to {HORIZON}, not {lead:g}")
+    return tuple(sorted({round(lead) for lead in asked})) or tuple(range(1, HORIZON + 1))
+
+
+def _check(asked: BacktestAsked) -> None:
+    if asked.target not in TARGETS:
+        raise unknown("--target", asked.target, TARGETS)
+    if asked.every_min < 1:
+        raise Misconfigured(f"--every-min must be 1 or more, not {asked.every_min}")
+    if not 0 < asked.deadline_s < float("inf"):
+        raise Misconfigured(f"--deadline-s must be above 0, not {asked.deadline_s:g}")
+
+
+def _one(
+    name: str, span: BacktestSpan, workload: Workload, asked: BacktestAsked, cache: Path, report: Report
+) -> BacktestRun:
+    """Build one forecaster and ask it; a failure is a run too."""
+    try:
+        built = build(name, span.history, workload=workload, cache_dir=cache, report=report)
+    except MarkError as error:
+        return _failed(name, span, error)
+    took: list[float] = []
+    first_s = max(FIRST_S, asked.deadline_s)
+    punctual = PunctualForecaster(
+        built.forecaster, name=name, deadline_s=asked.deadline_s, first_s=first_s, took=took.append
+    )
+    try:
+        scores = run_backtest(span, punctual, lambda share: report(f"backtesting {name}", share))
+    except MarkError as error:
+        return _failed(name, span, error)
+    finally:
+        punctual.close()
+    return BacktestRun(
+        predictor=name,
+        trace=span.trace,
+        target=span.target,
+        scores=scores,
+        train_s=built.train_s,
+        infer_ms=1000 * statistics.median(took),
+        card=built.card,
+    )
+
+
+def _failed(name: str, span: BacktestSpan, error: MarkError) -> BacktestRun:
+    note(f"{name} failed: {error}")
+    return BacktestRun(predictor=name, trace=span.trace, target=span.target, error=str(error))
+
+
+def _write(out: Path | None, outcome: _Outcome, span: BacktestSpan, asked: BacktestAsked) -> None:
+    """Write the page anew; the first failure to is kept, and ends the writing."""
+    if out is None or outcome.failure is not None or all(run.scores is None for run in outcome.runs):
+        return
+    try:
+        write_backtest(
+            out, outcome.runs, span, leave_out=asked.leave_out, command=shlex.join(["mark", *sys.argv[1:]])
+        )
+    except Misconfigured as error:
+        outcome.failure = error
+
+
+def _print(
+    outcome: _Outcome, span: BacktestSpan, asked: BacktestAsked, out: Path | None, *, as_json: bool
+) -> None:
+    if as_json:
+        if outcome.runs or outcome.interrupted:
+            show_json(backtest_document(outcome.runs, span, asked.leave_out))
+        return
+    if all(run.scores is None for run in outcome.runs):
+        return
+    show(backtest_headline(outcome.runs), "", backtest_table(outcome.runs, span))
+    if out is not None and outcome.failure is None:
+        show("", f"page: {out / 'forecasts.html'}")

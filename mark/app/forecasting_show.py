@@ -1,0 +1,95 @@
+"""`mark forecast show`: one forecast, from one moment of a trace."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from mark.app.forecasting import Built, build, check_predictor
+from mark.app.settings import Settings
+from mark.app.terminal import note, progress, show, show_json
+from mark.app.wiring import chosen_workload, usable_cache
+from mark.controller.runner import check_forecast
+from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
+from mark.domain.errors import Misconfigured
+from mark.report.forecasts_page import write_forecast
+from mark.report.forecasts_table import forecast_table
+from mark.report.wording import duration_words
+from mark.simulator.backtest_span import demand_between, history_before
+from mark.simulator.workload import Workload
+
+
+def show_settings(settings: Settings, predictors: list[str], *, at_s: float | None, as_json: bool) -> None:
+    """Print the forecast from `at_s` on the trace's clock, the trace's end where left out."""
+    name = check_predictor(predictors)
+    workload = chosen_workload(settings)
+    end_s = math.floor(workload.trace.duration_s)
+    at_s = float(end_s if at_s is None else math.floor(at_s))
+    if not UNIT_S <= at_s <= end_s:
+        raise Misconfigured(f"--at must lie from {UNIT_S:g} to {end_s} s, within the trace, not at {at_s:g}")
+    history = history_before(workload, at_s)
+    with progress() as report:
+        built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
+    forecast, infer_s = _forecast(built, history)
+    actual = demand_between(workload, at_s, min(end_s, at_s + HORIZON * UNIT_S))
+    document = _document(built, workload, history, forecast, actual, infer_s)
+    if as_json:
+        show_json(document)
+    else:
+        known = duration_words(len(history) * history.unit_s)
+        show(f"{name} at {at_s:.10g} s of {workload.trace.name}, after {known}: {forecast.source or 'no source'}")
+        show("", forecast_table(forecast, actual))
+    if settings.out is not None:
+        written = _write(settings.out, built, document, history, forecast, actual)
+        note(f"page: {written}")
+
+
+def _forecast(built: Built, history: Demand) -> tuple[Forecast, float]:
+    """The forecast and the seconds it took. Misconfigured where it fails."""
+    began = time.perf_counter()
+    try:
+        forecast = built.forecaster.forecast(history, HORIZON)
+        check_forecast(forecast, history, HORIZON)
+    except Exception as error:  # a user's forecaster may fail in any way; the cause is chained
+        raise Misconfigured(f"{built.name} failed: {type(error).__name__}: {error}") from error
+    return forecast, time.perf_counter() - began
+
+
+def _document(
+    built: Built, workload: Workload, history: Demand, forecast: Forecast, actual: Demand, infer_s: float
+) -> dict[str, Any]:
+    minutes = [
+        {
+            "minute": place + 1,
+            "mean_rps": [float(rate) for rate in forecast.mean_rps[place]],
+            "max_rps": [float(rate) for rate in forecast.max_rps[place]],
+            "actual_mean_rps": actual.mean_rps[place] if place < len(actual) else None,
+            "actual_max_rps": actual.max_rps[place] if place < len(actual) else None,
+        }
+        for place in range(len(forecast))
+    ]
+    return {
+        "predictor": built.name,
+        "trace": workload.trace.name,
+        "at_s": history.end_at,
+        "history_min": len(history),
+        "source": forecast.source,
+        "quantiles": [float(level) for level in forecast.quantiles],
+        "minutes": minutes,
+        "train_s": built.train_s,
+        "infer_ms": 1000 * infer_s,
+    }
+
+
+def _write(
+    out: Path, built: Built, document: dict[str, Any], history: Demand, forecast: Forecast, actual: Demand
+) -> Path:
+    facts = (
+        ("Trace", document["trace"]),
+        ("Moment", f"{document['at_s']:.10g} s"),
+        ("History", duration_words(len(history) * history.unit_s)),
+        ("Source", forecast.source),
+    )
+    return write_forecast(out, built.name, history, forecast, actual, facts=facts)

@@ -1,0 +1,71 @@
+"""`mark forecast train`: make a forecaster ready before it is needed, and print its card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mark.app.forecasting import Built, build, check_predictor, history_units, split_workload
+from mark.app.settings import Settings
+from mark.app.terminal import progress, show, show_json
+from mark.app.wiring import chosen_workload, usable_cache
+from mark.domain.errors import Misconfigured
+from mark.report.forecasts import plain
+from mark.report.forecasts_table import card_table, card_words
+from mark.report.page import write_whole
+from mark.report.wording import duration_words
+
+FORMS = (".json", ".md")
+
+
+def train_settings(
+    settings: Settings, predictors: list[str], *, train_days: float | None, out: Path | None, as_json: bool
+) -> None:
+    """Build one forecaster on the history that a replay from the same start would give it; weights are cached.
+
+    Without a start or a number of days all of the trace is learned from.
+    """
+    name = check_predictor(predictors)
+    if out is not None and out.suffix not in FORMS:
+        raise Misconfigured(f"--out {out}: a card is written as .json or .md")
+    units = history_units(train_days)
+    if settings.trace.start_s or train_days is not None:
+        workload = split_workload(settings, train_days)
+        until_s = workload.whole_seconds[0]
+    else:
+        workload = chosen_workload(settings)
+        until_s = workload.whole_seconds[1]
+    history = workload.history(until_s, units)
+    with progress() as report:
+        built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
+    document = _document(built, workload.trace.name, len(history) * history.unit_s)
+    if out is not None:
+        write_whole(out, _written(document, out.suffix))
+    if as_json:
+        show_json(document)
+        return
+    days = duration_words(document["history_s"])
+    show(f"{name} is ready after {built.train_s:.1f} s, made from {days} of {document['trace']}.")
+    show(card_table(document["card"]) if document["card"] else f"{name} has no card.")
+    if out is not None:
+        show(f"card: {out}")
+
+
+def _document(built: Built, trace: str, history_s: float) -> dict[str, Any]:
+    return {
+        "predictor": built.name,
+        "trace": trace,
+        "history_s": history_s,
+        "train_s": built.train_s,
+        "card": plain(built.card),
+    }
+
+
+def _written(document: dict[str, Any], suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    head = {"trace": document["trace"], "history": duration_words(document["history_s"])}
+    rows = {**head, **(document["card"] or {})}
+    lines = [f"| {key} | {card_words(value).replace('|', '/')} |" for key, value in rows.items()]
+    return "\n".join([f"# {document['predictor']}", "", "| | |", "|---|---|", *lines, ""])

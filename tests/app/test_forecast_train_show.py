@@ -1,0 +1,151 @@
+"""`mark forecast train` and `mark forecast show` as the shell sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mark.simulator.traces import Trace, write_trace
+
+MINE = """
+from mark.domain.demand import point_forecast
+
+class Counts:
+    def __init__(self, setup):
+        self.card = {"family": "counts", "units": len(setup.history), "loss": float("nan"), "by": {"a|b": 1.5}}
+        if setup.cache_dir:
+            (setup.cache_dir / "counts.txt").write_text(repr(setup.history))
+    def forecast(self, history, horizon):
+        rates = (float(len(history)),) * horizon
+        return point_forecast(history.end_at, mean_rps=rates, max_rps=rates, source="counts")
+
+class Broken(Counts):
+    def forecast(self, history, horizon):
+        raise ValueError("no idea")
+"""
+TRAIN = ["forecast", "train", "--trace", "ramp.csv.gz", "--predictor", "mine.py:Counts"]
+SHOW = ["forecast", "show", "--trace", "ramp.csv.gz", "--predictor"]
+
+
+def document(answer) -> dict:
+    assert answer.status == 0, answer.err
+    return json.loads(answer.out)
+
+
+@pytest.fixture
+def ramp(mark, tmp_path, monkeypatch):
+    """A trace of 100 minutes at 10, 11, 12 ... requests/s, forecasters in mine.py, and a cache of its own."""
+    monkeypatch.setenv("MARK_CACHE", str(tmp_path / "cache"))
+    trace = Trace(name="ramp", start_at=0.0, bin_s=60.0, rates_rps=np.arange(10.0, 110.0), whole_counts=False)
+    write_trace(trace, Path("ramp.csv.gz"))
+    Path("mine.py").write_text(MINE)
+    return mark
+
+
+def test_training_prints_the_card(ramp):
+    answer = ramp(*TRAIN)
+
+    assert answer.status == 0
+    assert "made from 100 min of ramp" in answer.out
+    assert "family  counts" in answer.out
+    assert "loss    -" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("given", "units"),
+    [([], 100), (["--start-s", "1800"], 30), (["--train-days", "0.01"], 14),
+     (["--start-s", "1800", "--train-days", "0.01"], 14)],
+)  # fmt: skip
+def test_it_learns_from_what_it_is_told_to(ramp, given, units):
+    found = document(ramp(*TRAIN, *given, "--json"))
+
+    assert (found["predictor"], found["trace"], found["history_s"]) == ("mine.py:Counts", "ramp", 60 * units)
+    assert found["card"] == {"family": "counts", "units": units, "loss": None, "by": {"a|b": 1.5}}
+
+
+def test_a_replay_finds_what_was_learned(ramp):
+    """The same history to the last digit: it is what weights in the cache are known by."""
+    replay = ["simulate", "--trace", "ramp.csv.gz", "--model", "inception-v3", "--policy", "reactive"]
+    ramp(*TRAIN, "--start-s", "1800")
+    trained = Path("cache/counts.txt").read_text()
+    Path("cache/counts.txt").unlink()
+
+    answer = ramp(*replay, "--forecaster", "mine.py:Counts", "--start-s", "1800", "--duration-s", "60")
+
+    assert answer.status == 0, answer.err
+    assert Path("cache/counts.txt").read_text() == trained
+
+
+@pytest.mark.parametrize("name", ["card.json", "card.md"])
+def test_the_card_is_written(ramp, name):
+    assert ramp(*TRAIN, "--out", name).status == 0
+
+    text = Path(name).read_text()
+    if name.endswith("json"):
+        assert json.loads(text)["card"]["family"] == "counts"
+    else:
+        assert text.startswith("# mine.py:Counts\n")
+        assert "| units | 100 |" in text
+        assert "| by | a/b 1.5 |" in text
+
+
+def test_without_a_card_it_says_so(ramp):
+    answer = ramp("forecast", "train", "--trace", "ramp.csv.gz", "--predictor", "last-value")
+
+    assert "last-value has no card." in answer.out
+
+
+def test_a_forecast_is_shown_beside_what_came(ramp):
+    # an hour in, 60 minutes have ended at 10 ... 69 requests/s; 40 more are known
+    found = document(ramp(*SHOW, "last-value", "--at", "3600", "--json"))
+
+    assert (found["at_s"], found["history_min"], found["quantiles"]) == (3600, 60, [0.5])
+    assert [item["minute"] for item in found["minutes"]] == list(range(1, 61))
+    assert [item["mean_rps"] for item in found["minutes"]] == [[69.0]] * 60
+    came = [item["actual_mean_rps"] for item in found["minutes"]]
+    assert came == [*range(70, 110), *[None] * 20]
+
+
+def test_the_table_holds_some_minutes(ramp):
+    answer = ramp(*SHOW, "last-value", "--at", "3600")
+
+    rows = [line.split() for line in answer.out.splitlines() if line.strip()]
+    assert rows[0][:4] == ["last-value", "at", "3600", "s"]
+    assert ["mean", "1", "69.0", "70.0"] in rows
+    assert ["30", "69.0", "99.0"] in rows
+    assert ["60", "69.0", "-"] in rows
+
+
+def test_at_the_end_nothing_that_came_is_known_and_a_page_is_written(ramp):
+    answer = ramp(*SHOW, "mine.py:Counts", "--out", "page", "--json")
+
+    found = document(answer)
+    assert (found["at_s"], found["minutes"][0]["mean_rps"]) == (6000, [100.0])
+    assert {item["actual_mean_rps"] for item in found["minutes"]} == {None}
+    assert "note: page: page/forecast.html" in answer.err
+    page = Path("page/forecast.html").read_text()
+    assert page.count("<svg") == 2
+    assert "http://" not in page
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([*SHOW, "last-value", "--at", "30"], "--at must lie from 60 to 6000 s"),
+        ([*SHOW, "last-value", "--at", "6001"], "--at must lie from 60 to 6000 s"),
+        ([*SHOW, "last-value,oracle"], "one forecaster at a time, not last-value, oracle"),
+        ([*SHOW, "mine.py:Broken"], "mine.py:Broken failed: ValueError: no idea"),
+        ([*TRAIN, "--out", "card.txt"], "a card is written as .json or .md"),
+        ([*TRAIN, "--train-days", "20"], "--train-days must be above 0 and at most 14"),
+        ([*TRAIN[:4]], "name a forecaster with --predictor"),
+    ],
+)
+def test_what_is_wrong_is_one_line(ramp, given, said):
+    answer = ramp(*given)
+
+    assert (answer.status, answer.out) == (2, "")
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
