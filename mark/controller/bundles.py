@@ -17,6 +17,8 @@ from mark.domain.objective import Slo
 from mark.domain.offering import BatchPolicy, LambdaOffering, Market, Offering
 from mark.planner.baselines import cheapest_type, peak_count, single_rps
 
+WEEK_UNITS = 7 * 24 * 60
+"""What the hedged planner looks back on: the surges of a week."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
 
@@ -56,6 +58,7 @@ class Ingredients:
     overflow: LambdaOffering | None
     standby: StandbyPolicy | None
     history: Demand
+    surge_standby: StandbyPolicy | None = None
     late: Late = Late.SERVE
     managed_cpu_factor: float = 1.2
     managed_gpu_factor: float = 1.4
@@ -151,9 +154,33 @@ def _lambda_only(given: Ingredients) -> PolicyBundle:
     )
 
 
+def _hedged(given: Ingredients) -> PolicyBundle:
+    """Ours: quantiles priced level by level, surges bridged by standbys, requests sent where they finish first."""
+    spot = given.market is Market.SPOT
+    return PolicyBundle(
+        controller=ControllerPolicy(
+            name="hedged",
+            planner="hedged",
+            slo=given.slo,
+            offerings=given.offerings,
+            fallbacks=given.on_demand if spot else (),
+            overflow=given.overflow,
+            standby=given.surge_standby,
+            cooldown_s=0.0,
+            keep_observed=False,
+            history_units=WEEK_UNITS,
+        ),
+        dispatch=DispatchPolicy(
+            routing=Routing.LEAST_FINISH, bounced=Bounced.LAMBDA_IF_SOONER, admission_factor=0.98, late=given.late
+        ),
+        forecaster="lstm-vanilla",
+    )
+
+
 _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "mark": _mark,
     "greedy-oracle": _greedy_oracle,
+    "hedged": _hedged,
     "sagemaker": _sagemaker,
     "reactive": _reactive,
     "static-peak": _static_peak,

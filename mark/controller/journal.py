@@ -14,7 +14,7 @@ from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from mark.controller.planning import KEEP_UNITS, plan_fleet, plan_request
+from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
@@ -148,7 +148,7 @@ def deviations(header: Header, ticks: Iterable[Tick]) -> Iterator[Deviation]:
     for tick in ticks:
         seen = tick.seen
         if seen.demand is not None:
-            history = history.followed_by(seen.demand, KEEP_UNITS)
+            history = history.followed_by(seen.demand, header.policy.history_units)
         planned = _plan_again(state, seen, header.policy, history)
         if planned != seen.plan:
             yield Deviation(at=seen.now, what="plan", recorded=str(seen.plan), folded=str(planned))

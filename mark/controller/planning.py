@@ -11,17 +11,18 @@ from mark.controller.state import Observation, State
 from mark.controller.step import learn, running_counts
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
+from mark.domain.fleet import FleetView, Role
 from mark.domain.offering import Offering
-from mark.domain.plan import Plan, PlanRequest
+from mark.domain.plan import Bridge, Plan, PlanRequest
 from mark.planner.baselines import plan_nothing, plan_static, plan_target_tracking, plan_two_windows
 from mark.planner.greedy import plan_greedy
+from mark.planner.hedged import plan_hedged
 
 MOST_INSTANCES = 100_000
 """A plan holds fewer: twenty times the largest fleet that is planned in 50 ms."""
-KEEP_UNITS = 60
-"""Units of history that a planner may look at, and that a journal opens with."""
 _PLANNERS: dict[str, Callable[[PlanRequest], Plan]] = {
     "greedy": plan_greedy,
+    "hedged": plan_hedged,
     "nothing": plan_nothing,
     "target-tracking": plan_target_tracking,
     "two-windows": plan_two_windows,
@@ -63,7 +64,7 @@ def plan_request(
     refused = {name for name, _ in known.unavailable}
     return PlanRequest(
         now=seen.now,
-        history=tail(history, KEEP_UNITS),
+        history=tail(history, policy.history_units),
         forecast=forecast,
         offerings=_candidates(policy, refused, {name for name, _ in running}),
         running=running,
@@ -72,6 +73,24 @@ def plan_request(
         ready_history=known.ready_history,
         recent_rps=seen.recent_rps,
         refused=tuple(sorted(refused)),
+        bridge=_bridge(policy, seen.fleet),
+    )
+
+
+def _bridge(policy: ControllerPolicy, fleet: FleetView) -> Bridge:
+    """What answers beside the planned fleet: Lambda where it is in time, and the standbys that are there."""
+    overflow, standby = policy.overflow, policy.standby
+    able = overflow is not None and overflow.latency_s <= policy.slo.latency_s
+    lambda_usd = overflow.usd_per_warm_request if overflow is not None and able else math.inf
+    if standby is None or not standby.surges:
+        return Bridge(lambda_usd=lambda_usd)
+    pool = sum(1 for instance in fleet if instance.role is Role.STANDBY)
+    return Bridge(
+        lambda_usd=lambda_usd,
+        standby=standby.offering,
+        wake_s=standby.wake_s,
+        asleep_usd_per_hour=standby.asleep_usd_per_hour,
+        standbys=pool,
     )
 
 

@@ -8,17 +8,26 @@ from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
 
+KEEP_UNITS = 60
+"""Units of history that a planner may look at, and that a journal opens with, where a policy asks for no more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyPolicy:
-    """Stopped instances that bridge spot interruptions (MArk section 4.5).
+    """Stopped instances that bridge spot interruptions (MArk section 4.5) and, with `surges`, surges too.
 
-    The pool is sized to carry `cover_share` of the planned capacity, `max_count` instances at most.
+    The pool is sized to carry `cover_share` of the planned capacity, or as the plan says; `max_count` at most. One
+    asleep costs `asleep_usd_per_hour`; one that is woken serves after `wake_s`. For surges the load is looked at
+    every `watch_s`.
     """
 
     offering: Offering
     cover_share: float = 0.5
     max_count: int = 200
+    wake_s: float = 75.0
+    asleep_usd_per_hour: float = 0.0
+    surges: bool = False
+    watch_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +51,8 @@ class ControllerPolicy:
     `horizon` is how many units are forecast (an autoscaler looks at none of them). `fallbacks` are on-demand
     twins, used while a spot offering is refused. `cooldown_s` is how long a smaller plan must last before anything
     is drained; `keep_observed` also keeps what the last unit's load needed. A launch that stays unseen for
-    `request_timeout_s` is forgotten; a refused offering is left out for `unavailable_s`.
+    `request_timeout_s` is forgotten; a refused offering is left out for `unavailable_s`. `history_units` of load
+    are shown to the planner.
     """
 
     name: str
@@ -63,6 +73,7 @@ class ControllerPolicy:
     request_timeout_s: float = 900.0
     unavailable_s: float = 600.0
     max_instances: int = 5000
+    history_units: int = KEEP_UNITS
 
     def offering(self, name: str) -> Offering | None:
         """The offering of that name, standbys and fallbacks included."""

@@ -13,8 +13,12 @@ from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens
+from mark.controller.surges import bridge_surges
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
+
+POOL_SLACK = 1.25
+"""A pool for surges is cut when it is so many times larger than it need be."""
 
 
 def keep_standbys(
@@ -24,7 +28,8 @@ def keep_standbys(
     if policy.standby is None:
         return state, []
     pool = [i for i in seen.fleet if i.role is Role.STANDBY]
-    state, bridge = _bridge(state, seen, policy, policy.standby, pool, tokens)
+    bridged = bridge_surges if policy.standby.surges else _bridge
+    state, bridge = bridged(state, seen, policy, policy.standby, pool, tokens)
     stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
     rest = _rest(state, [i for i in pool if i.id not in stopping], tokens)
     return state, bridge + rest + _size(state, policy.standby, pool, tokens, left=left)
@@ -89,26 +94,38 @@ def _rest(state: State, pool: list[Instance], tokens: Tokens) -> list[Order]:
 
 def _size(state: State, standby: StandbyPolicy, pool: list[Instance], tokens: Tokens, *, left: int) -> list[Order]:
     """Launch what the pool lacks, terminate what it has too many of once all recent plans agree."""
-    largest = max((w.capacity_rps for w in state.wanted), default=0.0)
-    wanted = min(standby.max_count, math.ceil(standby.cover_share * largest / standby.offering.capacity_rps))
+    wanted, why = _pool(state, standby)
     coming = sum(r.count for r in state.requested if r.role is Role.STANDBY)
     have = len(pool) + coming
     if have < wanted and (left == 0 or standby.offering.name in dict(state.unavailable)):
         return []  # no room, or refused just now: asked for again when that has expired
     if have < wanted:
-        reason = f"{standby.cover_share:.0%} of {largest:.0f} requests/s must be bridgeable: {wanted} standbys"
         return [
             Launch(
                 token=tokens.take(),
-                reason=reason,
+                reason=f"{why}: {wanted} standbys",
                 offering=standby.offering.name,
                 count=min(wanted - have, left),
                 role=Role.STANDBY,
             )
         ]
     spare = [i.id for i in pool if i.state is InstanceState.STOPPED and i.id not in state.awake]
-    surplus = tuple(sorted(spare, reverse=True)[: max(0, len(pool) - wanted)])
+    surplus = tuple(sorted(spare, reverse=True)[: max(0, len(pool) - _enough(standby, wanted))])
     if not surplus:
         return []
     reason = f"{len(pool)} standbys, {wanted} are enough"
     return [Terminate(token=tokens.take(), reason=reason, instances=surplus)]
+
+
+def _pool(state: State, standby: StandbyPolicy) -> tuple[int, str]:
+    """How many there should be, and why."""
+    if standby.surges and state.plan is not None and state.plan.pool is not None:
+        return min(standby.max_count, state.plan.pool), "worth their disks by the surges that were seen"
+    largest = max((w.capacity_rps for w in state.wanted), default=0.0)
+    wanted = min(standby.max_count, math.ceil(standby.cover_share * largest / standby.offering.capacity_rps))
+    return wanted, f"{standby.cover_share:.0%} of {largest:.0f} requests/s must be bridgeable"
+
+
+def _enough(standby: StandbyPolicy, wanted: int) -> int:
+    """More than so many are too many: a pool sized by surges shrinks late, for a new one costs a launch."""
+    return math.ceil(POOL_SLACK * wanted) if standby.surges else wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from mark.domain.demand import Demand, Forecast
@@ -37,7 +38,8 @@ class Plan:
     """The fleet wanted from `at` on: the forecast's start and one lead tau, or now where no forecast was asked.
 
     `required_rps` is the rate that the fleet must carry then, `capacity_rps` what it carries; what is short
-    of it is `spill_rps`, left to Lambda or to nobody.
+    of it is `spill_rps`, left to Lambda or to nobody. Standbys: `awake` of them are worth waking before the surge
+    that is foreseen, `pool` is how many there should be (None: the policy's own rule).
     """
 
     at: float
@@ -47,6 +49,8 @@ class Plan:
     spill_rps: float = 0.0
     excuses: tuple[Excuse, ...] = ()
     reason: str = ""
+    awake: int = 0
+    pool: int | None = None
 
     @property
     def usd_per_hour(self) -> float:
@@ -60,13 +64,32 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bridge:
+    """What answers a request that no planned instance carries.
+
+    `lambda_usd` is Lambda's price of one, infinite where Lambda cannot keep the objective. A `standby` that is
+    asleep costs `asleep_usd_per_hour` and serves `wake_s` after it was woken; `standbys` of them are there.
+    """
+
+    lambda_usd: float = math.inf
+    standby: Offering | None = None
+    wake_s: float = 75.0
+    asleep_usd_per_hour: float = 0.0
+    standbys: int = 0
+
+
+NO_BRIDGE = Bridge()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
     """All that a planner may look at. `running` counts pending, ready and requested instances per offering.
 
     `history` and `forecast` are aligned: the forecast starts where the history ends. `ready_history`
     gives the ready serving instances at the end of each of the last units, oldest first: what an autoscaler
     divides its metric by. `recent_rps` are the rates of the last windows of 5 s, at most twelve, oldest first.
-    `refused` names offerings of which no more can be launched now: only those that run count.
+    `refused` names offerings of which no more can be launched now: only those that run count. `hazards` are
+    interruptions per instance-hour as seen lately, where that is known better than by the catalogue.
     """
 
     now: float
@@ -79,3 +102,5 @@ class PlanRequest:
     ready_history: tuple[int, ...] = ()
     recent_rps: tuple[float, ...] = ()
     refused: tuple[str, ...] = ()
+    bridge: Bridge = NO_BRIDGE
+    hazards: tuple[tuple[str, float], ...] = ()

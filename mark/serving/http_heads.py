@@ -2,8 +2,8 @@
 
 Most clients send one head over and over, in which only the length of the body, an id or a trace differs. A `Head`
 is what one request's head looked like, with those values cut out; `match` reads a chunk that is one whole request
-with that head. Whatever else comes, is split, or holds an odd byte, goes through the parser: this never decides what
-is right, it only recognises what the parser has already taken.
+with that head. Whatever else comes, is split, or holds an odd byte, goes through the parser: this never decides
+what is right, it only recognises what the parser has already taken.
 """
 
 from __future__ import annotations

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
 from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
-from mark.catalog.offerings import make_offerings, standby_offering
-from mark.controller.bundles import Ingredients, PolicyBundle, make_bundle
+from mark.catalog.offerings import cheapest_bridge, make_offerings, standby_offering
+from mark.controller.bundles import WEEK_UNITS, Ingredients, PolicyBundle, make_bundle
 from mark.controller.journal import Header
-from mark.controller.planning import KEEP_UNITS, tail
+from mark.controller.planning import tail
 from mark.controller.policy import StandbyPolicy
 from mark.controller.runner import KEEP_HISTORY, Journal
 from mark.controller.state import Decision, Observation
@@ -122,6 +123,7 @@ class Experiment:
             on_demand=self.on_demand,
             overflow=self.overflow,
             standby=self.standby,
+            surge_standby=self._surge_standby(),
             history=self.setup(seed=0).history,
             late=spec.late,
             managed_cpu_factor=spec.managed_cpu_factor,
@@ -173,7 +175,7 @@ class Experiment:
             policy=bundle.controller,
             catalogue=f"{self.prices.region} {self.prices.date}",
             seed=self.spec.workload.seed,
-            history=tail(setup.history, KEEP_UNITS),
+            history=tail(setup.history, bundle.controller.history_units),
             dispatch=bundle.dispatch,
             forecaster=bundle.forecaster,
             model=self.spec.model.name,
@@ -229,8 +231,12 @@ class Experiment:
 
     def _standby(self) -> StandbyPolicy:
         spec = self.spec
-        name = spec.standby_type or self._cheapest_standby()
-        offering = standby_offering(
+        offering = self._standby_offering(spec.standby_type or self._cheapest_standby())
+        return StandbyPolicy(offering=offering, cover_share=spec.standby_share)
+
+    def _standby_offering(self, name: str) -> Offering:
+        spec = self.spec
+        return standby_offering(
             spec.model,
             slo=spec.slo,
             prices=self.prices,
@@ -238,7 +244,23 @@ class Experiment:
             instance_type=name,
             times=spec.times,
         )
-        return StandbyPolicy(offering=offering, cover_share=spec.standby_share)
+
+    def _surge_standby(self) -> StandbyPolicy | None:
+        """The type that carries a surge for least, asleep between surges; None where standbys are switched off."""
+        spec = self.spec
+        if spec.standby_share <= 0:
+            return None
+        history = np.array(self.setup(seed=0).history.mean_rps[-WEEK_UNITS:])
+        surge_rps = float(np.diff(np.quantile(history, (0.5, 0.99)))[0]) if history.size else 1.0
+        offering = cheapest_bridge(self.on_demand, max(surge_rps, 1.0))
+        if spec.standby_type is not None:
+            offering = self._standby_offering(spec.standby_type)
+        return StandbyPolicy(
+            offering=offering,
+            surges=True,
+            wake_s=spec.times.wake.mean_s,
+            asleep_usd_per_hour=disk_usd(ROOT_DISK_GIB, 3600.0),
+        )
 
     def _cheapest_standby(self) -> str:
         """The cheapest per request of the burstable types that can serve, or of all where none can."""

@@ -212,12 +212,15 @@ class _Run:
         self._cloud.prewarmed = False
         next_tick = self._start_s + period_s
         next_minute, minute = self._start_s, 0
+        standby = self._bundle.controller.standby
+        watch_s = standby.watch_s if standby and standby.surges else math.inf
+        next_watch = self._start_s + watch_s
         while self._engine.now < self._end_s:
             if self._engine.now >= next_minute:
                 self._note_ready(minute)
                 minute, next_minute = minute + 1, next_minute + UNIT_S
                 progress((self._engine.now - self._start_s) / self._scenario.duration_s)
-            stop = min(next_tick, next_minute, self._cloud.next_at(), self._end_s)
+            stop = min(next_tick, next_minute, next_watch, self._cloud.next_at(), self._end_s)
             if self._engine.run_until(stop) < stop:
                 self._tick()
                 continue
@@ -225,6 +228,9 @@ class _Run:
             if stop >= next_tick:
                 next_tick += period_s
                 urgent = True
+            if stop >= next_watch:
+                next_watch += watch_s
+                urgent = urgent or self._controller.is_surging()
             if urgent and stop < self._end_s:
                 self._tick()
         self._cloud.close(self._end_s)

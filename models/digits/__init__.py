@@ -32,7 +32,7 @@ class Digits:
         self._network = make_network()
         load_weights(weights, self._network)
         self._layout = torch.channels_last  # a third less time on a CPU than channels first
-        self._network.to(memory_format=self._layout)
+        self._network.to(memory_format=self._layout)  # type: ignore[call-overload]  # not in torch's stubs
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a batch of images."""

@@ -28,7 +28,7 @@ from mark.aws.launching import FleetSetup
 from mark.aws.session import Aws
 from mark.controller.journal import Header, header_line, read_journal
 from mark.controller.paces import measured_paces
-from mark.controller.planning import KEEP_UNITS, tail
+from mark.controller.planning import tail
 from mark.controller.recovery import Recovered, recover
 from mark.controller.runner import KEEP_HISTORY, Controller
 from mark.domain.demand import Demand
@@ -226,7 +226,7 @@ def _new_header(model: LiveModel, settings: Settings, now: float) -> Header:
         policy=bundle.controller,
         catalogue=f"{model.prices.region} {model.prices.date}",
         seed=settings.seed,
-        history=tail(model.history(now), KEEP_UNITS),
+        history=tail(model.history(now), bundle.controller.history_units),
         dispatch=bundle.dispatch,
         forecaster=bundle.forecaster,
         model=model.name,

@@ -1,0 +1,100 @@
+"""Surges bridged by standbys: woken while more arrives than the ready fleet carries, whatever the reason.
+
+A surge, lost spot instances and a launch that is late look the same from here: the load of the last windows
+against what is ready and stays. So many standbys are woken as the excess needs, or as the plan foresees; Lambda
+carries it until they serve. One goes back to sleep when the last minute would have done without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mark.controller.policy import ControllerPolicy, StandbyPolicy
+from mark.controller.state import Observation, State, Tokens
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.orders import Order, StartStandby, StopStandby
+
+LASTING_WINDOWS = 2
+"""A surge is one when so many windows of 5 s in a row exceed what is ready."""
+WORTH_WAKING = 0.4
+"""Share of a standby that the excess must fill: below it Lambda is cheaper."""
+UP = (InstanceState.READY, InstanceState.PENDING)
+
+
+def is_surging(state: State, fleet: FleetView, recent_rps: Sequence[float], policy: ControllerPolicy) -> bool:
+    """Whether standbys should be woken before the next plan: the driver asks each few seconds."""
+    standby = policy.standby
+    if standby is None or not standby.surges or state.plan is None:
+        return False
+    asleep = any(i.role is Role.STANDBY and i.state is InstanceState.STOPPED for i in fleet)
+    up = sum(1 for i in fleet if i.role is Role.STANDBY and i.state in UP)
+    return asleep and _needed(state, fleet, recent_rps, policy, standby) > up
+
+
+def bridge_surges(
+    state: State,
+    seen: Observation,
+    policy: ControllerPolicy,
+    standby: StandbyPolicy,
+    pool: list[Instance],
+    tokens: Tokens,
+) -> tuple[State, list[Order]]:
+    """Wake what the excess needs, and put to sleep what the last minute did not."""
+    lost = InstanceState.STOPPED if seen.now >= state.woke_at + policy.period_s else None
+    awake = [i for i in pool if i.id in state.awake and i.state is not lost]
+    foreseen = min(state.plan.awake, len(pool)) if state.plan is not None else 0
+    needed = max(_needed(state, seen.fleet, seen.recent_rps, policy, standby), foreseen)
+    state = replace(state, awake=tuple(i.id for i in awake), bridging=bool(awake))
+    if needed > len(awake):
+        return _wake(state, seen, awake, pool, needed - len(awake), tokens)
+    if not seen.recent_rps or seen.plan is None:  # put to sleep with a plan only, when all of a minute is known
+        return state, []
+    keep = max(foreseen, _needed(state, seen.fleet, (max(seen.recent_rps),) * LASTING_WINDOWS, policy, standby))
+    awake.sort(key=lambda i: (i.state is not InstanceState.PENDING, i.credits or 0.0, i.id))
+    spare = [i for i in awake if i.state in UP][: max(0, len(awake) - keep)]
+    if not spare:
+        return state, []
+    rested = {i.id for i in spare}
+    left = tuple(name for name in state.awake if name not in rested)
+    reason = f"the last minute needed {keep} of {len(awake)} standbys that are awake"
+    order = StopStandby(token=tokens.take(), reason=reason, instances=tuple(i.id for i in spare))
+    return replace(state, awake=left, bridging=bool(left)), [order]
+
+
+def _wake(
+    state: State, seen: Observation, awake: list[Instance], pool: list[Instance], count: int, tokens: Tokens
+) -> tuple[State, list[Order]]:
+    there = {i.id for i in awake}
+    asleep = [i for i in pool if i.state is InstanceState.STOPPED and i.id not in there]
+    asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
+    woken = tuple(i.id for i in asleep[:count])
+    if not woken:
+        return state, []
+    rate = min(seen.recent_rps[-LASTING_WINDOWS:], default=0.0)
+    reason = (
+        f"{rate:.1f} requests/s arrive, {len(awake) + count} standbys are needed beside what is ready: "
+        f"wake {len(woken)} of {len(asleep)}"
+    )
+    state = replace(state, bridging=True, awake=(*state.awake, *woken), woke_at=seen.now)
+    return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
+
+
+def _needed(
+    state: State,
+    fleet: FleetView,
+    recent_rps: Sequence[float],
+    policy: ControllerPolicy,
+    standby: StandbyPolicy,
+) -> int:
+    """Standbys that the excess of the last windows over the ready fleet needs."""
+    if recent_rps:
+        rate = min(recent_rps[-LASTING_WINDOWS:])
+    else:
+        rate = state.last_unit.mean_rps if state.last_unit else 0.0
+    ready = 0.0
+    for name, count in sorted(fleet.ready().items()):
+        offering = policy.offering(name)
+        ready += count * (offering.capacity_rps if offering else 0.0)
+    return max(0, math.ceil((rate - ready) / standby.offering.capacity_rps - WORTH_WAKING))

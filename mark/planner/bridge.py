@@ -1,0 +1,95 @@
+"""What a request costs that no planned instance carries, by the level of load that it belongs to.
+
+Lambda answers at once and dearly. Where stopped standbys can be woken, a surge is Lambda's only until they serve:
+of an excursion above a level that lasts D seconds, Lambda carries the first w (to notice it and to wake), standbys
+the rest, and waking is paid for:
+
+    price(level) = (lambda min(D, w) + standby (max(D - w, 0) + waking)) / D      USD a request
+
+D is what the history holds: the mean length of its excursions above that level, half an hour at most (what lasts
+longer is worth a launch).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mark.domain.demand import Demand
+from mark.domain.plan import Bridge
+
+NOTICE_S = 15.0
+"""A surge is taken for one when it has lasted some windows of 5 s."""
+LONGEST_S = 1800.0
+FEWEST_UNITS = 60
+"""With less history nothing is known of surges."""
+USUAL_S = 300.0
+"""How long a surge lasts of whose like the history holds none."""
+
+Floats = NDArray[np.float64]
+
+
+def bridge_usd(history: Demand, bridge: Bridge, levels: Floats) -> Floats:
+    """Price of a request in each cell between two levels, USD; shape (levels - 1,)."""
+    cells = len(levels) - 1
+    if bridge.standby is None:
+        return np.full(cells, bridge.lambda_usd)
+    lasts_s = excursions_s(np.array(history.mean_rps, np.float64), levels[:-1], history.unit_s)
+    item = bridge.standby
+    standby_usd = item.usd_per_hour / 3600.0 / item.capacity_rps
+    until_s = bridge.wake_s + NOTICE_S
+    by_lambda = np.minimum(lasts_s, until_s)
+    bridged = (bridge.lambda_usd * by_lambda + standby_usd * (lasts_s - by_lambda + bridge.wake_s)) / lasts_s
+    return np.minimum(bridged, bridge.lambda_usd)
+
+
+def pool_size(history: Demand, bridge: Bridge) -> int | None:
+    """Standbys that are worth their disks, by the surges of the history above its usual load; None without one.
+
+    The k-th serves the k-th slice of levels above the usual load. It pays where what Lambda would cost for the
+    time that the slice was busy, less the first w seconds of each excursion, exceeds its rent then and its disk
+    always.
+    """
+    item = bridge.standby
+    if item is None or len(history) < FEWEST_UNITS or not math.isfinite(bridge.lambda_usd):
+        return None
+    rates = np.array(history.mean_rps, np.float64)
+    usual = float(np.quantile(rates, 0.5))
+    most = math.ceil(max(0.0, float(rates.max()) - usual) / item.capacity_rps)
+    hours = len(rates) * history.unit_s / 3600.0
+    for count in range(most):
+        low = usual + count * item.capacity_rps
+        served = np.clip(rates - low, 0.0, item.capacity_rps)
+        lasts_s = float(excursions_s(rates, np.array([low]), history.unit_s)[0])
+        busy_h = float((served > 0).mean()) * hours
+        starts = busy_h * 3600.0 / lasts_s
+        share = max(0.0, 1.0 - (bridge.wake_s + NOTICE_S) / lasts_s)
+        saves = share * float(served.sum()) * history.unit_s * bridge.lambda_usd
+        costs = item.usd_per_hour * (busy_h + starts * bridge.wake_s / 3600.0) + bridge.asleep_usd_per_hour * hours
+        if saves <= costs:
+            return count
+    return most
+
+
+def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:
+    """Mean length of the stretches in which the rate lies above each level. rates: shape (units,)."""
+    if not len(rates):
+        return np.full(len(levels), USUAL_S)
+    return np.clip(_excursions(rates, levels, unit_s), unit_s, LONGEST_S)
+
+
+@njit(cache=True)
+def _excursions(rates: Floats, levels: Floats, unit_s: float) -> Floats:  # pragma: no cover - compiled
+    found = np.empty(len(levels))
+    for i in range(len(levels)):
+        above, begun, was = 0, 0, False
+        for rate in rates:
+            now = rate > levels[i]
+            above += now
+            begun += now and not was
+            was = now
+        found[i] = above * unit_s / begun if begun else USUAL_S
+    return found

@@ -1,0 +1,260 @@
+"""The hedged planner: capacity is rented level by level, while it is worth more than what else would serve.
+
+The forecast says how often each level of load will be busy (`rates.py`), `bridge.py` what a request at that level
+costs when no planned instance carries it. An instance on the levels from z to z + c saves in unit t
+
+    saved_t = integral over its levels of  price(level) x P(rate_t > level)      USD
+
+against a rent, which contains the price of its risk: on spot, interruptions per hour times what one costs to
+bridge. Whether it is worth *launching* is an optimal stopping problem of two states with the launch as the price
+of switching on: an instance ordered now serves from its boot on, and may be given back at the end of any unit:
+
+    on_t  = saved_t - rent + max(on_{t+1}, off_{t+1}),    off_t = max(off_{t+1}, on_{t+1} - launch)
+
+One that is there is kept while on_0 beats the best of doing without it; so a dip that is shorter than what a new
+launch would cost is sat out, and no rule of patience is needed. (This is the newsvendor's ratio, rent over the
+price of the alternative, for every level and every stretch of time; with a perfect forecast it is the program of
+`bound.py`, in whole instances.)
+
+Which offering serves which levels is a knapsack from level 0 upwards, solved by dynamic programming over the cells
+of the table: what is there already comes without its launch, each instance once. Fleets of thousands are laid in
+blocks, no finer than a cell. Everything is compiled; prices only enter as ratios.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mark.domain.offering import Offering
+from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.planner.bridge import bridge_usd, pool_size
+from mark.planner.rates import RateTable, expect_rates
+
+LEAST_MISSED = 1e-3
+"""Capacity that nothing else stands in for is kept while it is busy for the share that may be missed, or this."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What each offering is worth, in the order of names.
+
+    saved: shape (units, levels), USD that capacity up to each level saves in each unit; rent: shape (offerings,),
+    USD a unit, risk included; launch: USD, infinite where it is refused; lead: units until one ordered now serves.
+    """
+
+    offerings: tuple[Offering, ...]
+    levels: Floats
+    saved: Floats
+    rent: Floats
+    launch: Floats
+    lead: Ints
+    capacity: Floats
+    there: Ints
+
+
+def plan_hedged(request: PlanRequest) -> Plan:
+    """The fleet whose every instance is worth its rent against Lambda and standbys."""
+    table = expect_rates(request.forecast, smoothing_s=request.slo.latency_s)
+    terms = terms_of(request, table)
+    worth, new, kept = _lay(
+        terms.levels, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there
+    )
+    counts = tuple(
+        PlannedCount(
+            offering=item.name,
+            count=int(new[i] + kept[i]),
+            kept=int(kept[i]),
+            usable_rps=item.capacity_rps,
+            usd_per_hour=item.usd_per_hour,
+            launch_usd=item.launch_usd,
+        )
+        for i, item in enumerate(terms.offerings)
+        if new[i] + kept[i] > 0
+    )
+    capacity_rps = sum(item.count * item.usable_rps for item in counts)
+    tau = min(request.lead_units, len(request.forecast) - 1)
+    expected = float(table.carried[tau, -1])
+    carried = float(np.interp(capacity_rps, table.levels, table.carried[tau]))
+    return Plan(
+        at=request.forecast.start_at + tau * request.forecast.unit_s,
+        counts=counts,
+        required_rps=expected,
+        capacity_rps=capacity_rps,
+        spill_rps=max(0.0, expected - carried),
+        excuses=_excuses(request, terms, {item.offering for item in counts}),
+        reason=_reason(counts, expected, carried, capacity_rps, worth),
+        awake=_awake(request, table, capacity_rps),
+        pool=pool_size(request.history, request.bridge),
+    )
+
+
+def terms_of(request: PlanRequest, table: RateTable) -> Terms:
+    """Prices and savings of a request."""
+    offerings = tuple(sorted(request.offerings, key=lambda item: item.name))
+    unit_h = table.unit_s / 3600.0
+    alternative = _alternative_usd(request, offerings, table)
+    saved = np.zeros_like(table.carried)
+    np.cumsum(np.diff(table.carried, axis=1) * alternative * table.unit_s, axis=1, out=saved[:, 1:])
+    hazards = dict(request.hazards)
+    risk = [hazards.get(item.name, item.hazard_per_hour) * _loss_usd(item, request) for item in offerings]
+    running = dict(request.running)
+    return Terms(
+        offerings=offerings,
+        levels=table.levels,
+        saved=saved,
+        rent=np.array([item.usd_per_hour * unit_h for item in offerings]) + np.array(risk) * unit_h,
+        launch=np.array([math.inf if item.name in request.refused else item.launch_usd for item in offerings]),
+        lead=np.array([_lead(item, request) for item in offerings], np.int64),
+        capacity=np.array([item.capacity_rps for item in offerings]),
+        there=np.array([max(0, running.get(item.name, 0)) for item in offerings], np.int64),
+    )
+
+
+def _alternative_usd(request: PlanRequest, offerings: tuple[Offering, ...], table: RateTable) -> Floats:
+    """What a request costs in each cell of levels when no planned instance carries it, USD."""
+    prices = bridge_usd(request.history, request.bridge, table.levels)
+    if np.isfinite(prices).all() or not offerings:
+        return prices if offerings else np.zeros(len(prices))
+    cheapest = min(item.usd_per_hour / 3600.0 / item.capacity_rps for item in offerings)
+    return np.full(len(prices), cheapest / max(1.0 - request.slo.target, LEAST_MISSED))
+
+
+def _lead(item: Offering, request: PlanRequest) -> int:
+    """Whole units that a launch of this takes."""
+    return min(math.ceil(item.boot_s / request.forecast.unit_s), len(request.forecast) - 1)
+
+
+def _loss_usd(item: Offering, request: PlanRequest) -> float:
+    """What an interruption costs: another launch, and the bridge while it boots."""
+    usd = request.bridge.lambda_usd
+    standby = request.bridge.standby
+    if standby is not None:
+        usd = min(usd, standby.usd_per_hour / 3600.0 / standby.capacity_rps)
+    return item.launch_usd + (item.boot_s * item.capacity_rps * usd if math.isfinite(usd) else 0.0)
+
+
+@njit(cache=True)
+def _values(saved: Floats, rent: float, launch: float, lead: int) -> tuple[float, float]:  # pragma: no cover
+    """What keeping an instance that is there is worth, and launching one. saved: shape (units,), USD."""
+    on = off = 0.0
+    launched, without = -np.inf, 0.0
+    for t in range(len(saved) - 1, -1, -1):
+        on, off = saved[t] - rent + max(on, off), max(off, on - launch)
+        if t == lead:
+            launched, without = on - launch, off
+    return on - without, launched - without
+
+
+@njit(cache=True)
+def _between(saved: Floats, step: float, low: float, high: float, out: Floats) -> None:  # pragma: no cover
+    """What the levels from low to high save in each unit. saved: shape (units, levels), evenly `step` apart."""
+    last = saved.shape[1] - 1
+    at_low, at_high = min(low / step, last), min(high / step, last)
+    i, j = min(int(at_low), last - 1), min(int(at_high), last - 1)
+    for t in range(saved.shape[0]):
+        upper = saved[t, j] + (saved[t, j + 1] - saved[t, j]) * (at_high - j)
+        out[t] = upper - saved[t, i] - (saved[t, i + 1] - saved[t, i]) * (at_low - i)
+
+
+@njit(cache=True)
+def _lay(
+    levels: Floats, saved: Floats, rent: Floats, launch: Floats, lead: Ints, capacity: Floats, there: Ints
+) -> tuple[float, Ints, Ints]:  # pragma: no cover - compiled
+    """The knapsack: its worth in USD, and per offering how many are new and how many of those there are kept.
+
+    A state is a cell of levels that the fleet reaches up to; it remembers the best fleet that does.
+    """
+    step, cells, count = levels[1], len(levels) - 1, len(rent)
+    value = np.full(cells + 1, -np.inf)
+    reached = np.zeros(cells + 1)
+    new, kept = np.zeros((cells + 1, count), np.int64), np.zeros((cells + 1, count), np.int64)
+    value[0] = 0.0
+    best, part = 0, np.empty(saved.shape[0])
+    for cell in range(cells):
+        if value[cell] == -np.inf:
+            continue
+        if value[cell] > value[best] * (1.0 + 1e-12):
+            best = cell
+        for i in range(count):
+            block = max(1, int(step / capacity[i]))
+            for is_new in (False, True):
+                size = block if is_new else min(block, there[i] - kept[cell, i])
+                if size == 0 or (is_new and launch[i] == np.inf):
+                    continue
+                top = reached[cell] + size * capacity[i]
+                _between(saved, step, reached[cell], top, part)
+                keeping, launching = _values(part, size * rent[i], size * launch[i], lead[i])
+                gained = value[cell] + (launching if is_new else keeping)
+                to = min(cells, max(cell + 1, int(top / step + 0.5)))
+                if gained > value[to]:
+                    value[to], reached[to] = gained, top
+                    new[to], kept[to] = new[cell], kept[cell]
+                    if is_new:
+                        new[to, i] += size
+                    else:
+                        kept[to, i] += size
+    if value[cells] > value[best] * (1.0 + 1e-12):
+        best = cells
+    return value[best], new[best], kept[best]
+
+
+def _awake(request: PlanRequest, table: RateTable, base_rps: float) -> int:
+    """Standbys to wake before a surge that is foreseen: those that save more than they cost once they serve."""
+    bridge = request.bridge
+    if bridge.standby is None or not math.isfinite(bridge.lambda_usd):
+        return 0
+    item = bridge.standby
+    first = min(int(bridge.wake_s // table.unit_s), len(table.carried) - 1)
+    last = min(first + max(1, math.ceil(item.boot_s / table.unit_s)), len(table.carried))
+    hours = (last - first) * table.unit_s / 3600.0
+    usd = item.usd_per_hour * (hours + bridge.wake_s / 3600.0)
+    carried = table.carried[first:last].sum(axis=0) * table.unit_s
+    count = 0
+    while count < bridge.standbys:
+        low = base_rps + count * item.capacity_rps
+        served = np.interp([low, low + item.capacity_rps], table.levels, carried)
+        if (served[1] - served[0]) * bridge.lambda_usd <= usd:
+            break
+        count += 1
+    return count
+
+
+def _excuses(request: PlanRequest, terms: Terms, taken: set[str]) -> tuple[Excuse, ...]:
+    """One for each offering that was not taken, by name: what the first of it would save, and cost."""
+    excuses = []
+    for i, item in enumerate(terms.offerings):
+        if item.name in taken:
+            continue
+        if item.name in request.refused:
+            excuses.append(Excuse(offering=item.name, reason="refused just now"))
+            continue
+        part = np.empty(len(terms.saved))
+        _between(terms.saved, float(terms.levels[1]), 0.0, item.capacity_rps, part)
+        hours = len(part) * request.forecast.unit_s / 3600.0
+        reason = (
+            f"from the first request on it would save {part.sum() / hours:.4g} USD/h and cost "
+            f"{terms.rent[i] * len(part) / hours:.4g}, {item.launch_usd:.4g} to launch; others serve that for less"
+        )
+        excuses.append(Excuse(offering=item.name, reason=reason))
+    return tuple(excuses)
+
+
+def _reason(
+    counts: tuple[PlannedCount, ...], expected: float, carried: float, capacity_rps: float, worth: float
+) -> str:
+    spill = max(0.0, expected - carried)
+    if not counts:
+        return f"{expected:.4g} requests/s expected: nothing is worth its rent, {spill:.4g} are cheaper elsewhere"
+    fleet = ", ".join(f"{item.count} {item.offering} ({item.kept} kept)" for item in counts)
+    return (
+        f"{expected:.4g} requests/s expected: {fleet} carry up to {capacity_rps:.4g}, {spill:.4g} are cheaper "
+        f"elsewhere; worth {worth:.4g} USD"
+    )
