@@ -41,7 +41,7 @@ def train_lstm(
     rates_rps: Floats32, settings: LstmSettings, *, seed: int, progress: Callable[[str, float], None] | None
 ) -> LstmWeights:
     """Weights learned from a history. rates_rps: shape (units, CHANNELS), finite, at least a few windows long."""
-    with _alone(seed):
+    with alone(seed):
         span = settings.window + settings.horizon
         held_out = max(round(len(rates_rps) * settings.held_out), settings.horizon)
         split = len(rates_rps) - held_out
@@ -56,7 +56,8 @@ def train_lstm(
 
 
 @contextmanager
-def _alone(seed: int) -> Iterator[None]:
+def alone(seed: int) -> Iterator[None]:
+    """Torch with this seed and one thread; afterwards it is found again as it was."""
     threads = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

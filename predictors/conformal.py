@@ -1,0 +1,70 @@
+"""Recalibration: a quantile that covered too little is read further up the forecast's own distribution.
+
+Where an outcome fell is told as a *place* among the forecast's quantiles: k at quantile k, between them
+linearly, and beyond the outer ones by the width of the nearest gap. If 90 % of the latest outcomes lay at or
+below place 4.3, then the 90 % quantile is read at place 4.3. So the shift is wide where the forecast is unsure
+and narrow where it is sure.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from predictors.expert import LEVELS, Floats
+
+TOP = len(LEVELS) - 1
+BEYOND = 3.0
+"""Furthest place beyond the outer quantiles, in gaps."""
+THINNEST = 0.005
+"""No gap beyond the outer quantiles is thinner than this share of the outer quantile."""
+
+
+def places(quantiles: Floats, actual: Floats) -> Floats:
+    """Where outcomes fell among the quantiles: -BEYOND to TOP + BEYOND, NaN where there is no outcome or forecast.
+
+    quantiles: shape (..., levels), rising; actual: shape (...). Reading the quantiles at this place gives the
+    outcome.
+    """
+    above = (quantiles < actual[..., None]).sum(axis=-1)
+    lower = np.clip(above - 1, 0, TOP - 1)[..., None]
+    left = np.take_along_axis(quantiles, lower, axis=-1)[..., 0]
+    right = np.take_along_axis(quantiles, lower + 1, axis=-1)[..., 0]
+    inside = lower[..., 0] + (actual - left) / np.maximum(right - left, 1e-12)
+    down, up = _outer_gaps(quantiles)
+    beneath = (actual - quantiles[..., 0]) / down
+    beyond = TOP + (actual - quantiles[..., TOP]) / up
+    found = np.where(above == 0, beneath, np.where(above > TOP, beyond, inside))
+    known = np.isfinite(actual) & np.isfinite(quantiles[..., 0])
+    return np.where(known, np.clip(found, -BEYOND, TOP + BEYOND), np.nan)
+
+
+def read_at(quantiles: Floats, wanted: Floats) -> Floats:
+    """The forecast read at other places, at least 0. quantiles, wanted: shape (..., levels), both rising."""
+    left = np.clip(np.floor(wanted), 0, TOP - 1).astype(np.int64)
+    low = np.take_along_axis(quantiles, left, axis=-1)
+    high = np.take_along_axis(quantiles, left + 1, axis=-1)
+    inside = low + (np.clip(wanted, 0, TOP) - left) * (high - low)
+    down, up = _outer_gaps(quantiles)
+    beyond = np.maximum(wanted - TOP, 0.0) * up[..., None] + np.minimum(wanted, 0.0) * down[..., None]
+    return np.maximum(inside + beyond, 0.0)
+
+
+def calibrated_places(seen: Floats, *, strength: float) -> Floats:
+    """Where each level is to be read, from where outcomes fell: shape (levels,), rising.
+
+    seen: shape (outcomes,), places, NaN left out. `strength` is the share of the way that is gone, in [0, 1].
+    """
+    own = np.arange(len(LEVELS), dtype=np.float64)
+    known = np.sort(seen[np.isfinite(seen)])
+    if not len(known):
+        return own
+    # The conformal rank: with one more outcome to come, the level is covered by it too.
+    ranks = np.ceil((len(known) + 1) * np.asarray(LEVELS)).astype(np.int64)
+    wanted: Floats = own + strength * (known[np.clip(ranks - 1, 0, len(known) - 1)] - own)
+    return wanted
+
+
+def _outer_gaps(quantiles: Floats) -> tuple[Floats, Floats]:
+    down = np.maximum(quantiles[..., 1] - quantiles[..., 0], THINNEST * quantiles[..., 0] + 1e-9)
+    up = np.maximum(quantiles[..., TOP] - quantiles[..., TOP - 1], THINNEST * quantiles[..., TOP] + 1e-9)
+    return down, up

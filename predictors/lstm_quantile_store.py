@@ -1,0 +1,99 @@
+"""What training leaves in the cache: weights, checkpoints and cards, as arrays and JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """Where a model comes from: what it was trained on, how, and how well it then did on the held-out end.
+
+    trained_from, trained_until: epoch seconds. epochs, held_out_loss, seconds: one value per seed; the loss is the
+    pinball loss of logs, the mean over leads and levels.
+    """
+
+    name: str
+    kind: str
+    trained_from: float
+    trained_until: float
+    units: int
+    parameters: int
+    seeds: tuple[int, ...]
+    epochs: tuple[int, ...]
+    held_out_loss: tuple[float, ...]
+    seconds: tuple[float, ...]
+    settings: dict[str, Any]
+
+    def lines(self) -> tuple[str, ...]:
+        """The card in words, one fact a line."""
+        losses = ", ".join(f"{loss:.4f}" for loss in self.held_out_loss)
+        return (
+            f"{self.name} ({self.kind}): {len(self.seeds)} networks of {self.parameters:,} parameters",
+            f"trained on {self.units:,} units, {self.trained_from:.0f} to {self.trained_until:.0f} s",
+            f"epochs {', '.join(map(str, self.epochs))} in {sum(self.seconds):.0f} s; held-out loss {losses}",
+            f"settings {', '.join(f'{name}={value}' for name, value in self.settings.items())}",
+        )
+
+
+def write_card(path: Path, card: ModelCard) -> None:
+    """Write it as JSON. A cache that cannot be written costs a warning."""
+    _replace(path, lambda file: file.write(json.dumps(asdict(card), indent=1).encode()))
+
+
+def read_card(path: Path) -> ModelCard | None:
+    """The card in a file; None where there is none, or where it is damaged."""
+    try:
+        fields = json.loads(path.read_bytes())
+        lists = {name: tuple(fields[name]) for name in ("seeds", "epochs", "held_out_loss", "seconds")}
+        return ModelCard(**{**fields, **lists})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write named arrays. A cache that cannot be written costs a warning: the next start trains again."""
+    _replace(path, lambda file: np.savez(file, **arrays))
+
+
+def read_arrays(path: Path) -> dict[str, Any] | None:
+    """The arrays in a file; None where there is none, or where it is damaged."""
+    try:
+        # np.load leaves a file open that it cannot read, unless the file is ours.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def drop(path: Path) -> None:
+    """Delete a file that may be there."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _replace(path: Path, write: Any) -> None:
+    """Write beside it, then rename: a reader sees the whole file or none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+            Path(beside).replace(path)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        warnings.warn(f"nothing cached in {path.parent}: {error.strerror or error}", stacklevel=3)

@@ -1,0 +1,87 @@
+"""The online mixture: experts weighted by their known losses, and the quantiles read where outcomes fell.
+
+At each origin the weights come from the forecasts that were scored in the `memory_s` before it, counting a loss
+only once its target had ended; the recalibration comes from the mixture's own outcomes over the same time, and
+those mixtures had weights from the time before them. So an answer is a function of the fitted experts and of the
+series, and nothing else. What was scored is kept as long as the series goes on as it was: an update then asks
+each expert for one origin, while after a start all scored origins are asked for at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from predictors.conformal import calibrated_places, read_at
+from predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from predictors.mixture_scored import Scored, speak
+from predictors.mixture_weights import MixtureSettings, band_of_leads, mix, weigh
+from predictors.points import first_unit
+
+AT_ONCE = 256
+"""Origins that experts are asked for together: their answers are what takes memory."""
+
+
+class Mixture:
+    """The experts' mixture as an expert. Not for several threads: it keeps what it scored.
+
+    An expert may have `honest_from`, epoch seconds: before it, it had learned from the units it was to forecast,
+    and what it said there does not count.
+    """
+
+    def __init__(
+        self, experts: Sequence[Expert], settings: MixtureSettings | None = None, *, name: str = "mixture"
+    ) -> None:
+        """Take the experts, at least one."""
+        self.name = name
+        self.needs_units = min(expert.needs_units for expert in experts)
+        self.experts = tuple(experts)
+        self.settings = settings or MixtureSettings()
+        self._scored = Scored(self.experts, self.settings)
+        self._band_of = band_of_leads(self.settings.bands, self.settings.horizon)
+
+    def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        """Quantiles after each origin, see `Expert`. Beyond the settings' horizon the last lead repeats."""
+        answers = np.full((len(ends), self.settings.horizon, len(LEVELS)), np.nan)
+        if len(ends):
+            self._follow(series, int(ends.min()), int(ends.max()))
+        for first in range(0, len(ends), AT_ONCE):
+            chunk = ends[first : first + AT_ONCE]
+            spoken = speak(self.experts, series, chunk, self.settings.horizon)
+            for row, end in enumerate(chunk):
+                origin = int(end) + first_unit(series)
+                mixed = self._mixed(spoken[row], origin, series.unit_s)
+                answers[first + row] = self._recalibrated(mixed, origin, series.unit_s)
+        return answers[:, np.minimum(np.arange(horizon), self.settings.horizon - 1)]
+
+    def weights(self, series: Series) -> Floats:
+        """What each expert counts at the end of the series: shape (experts, bands, levels)."""
+        end = len(series.rates)
+        self._follow(series, end, end)
+        return self._weights(end + first_unit(series), series.unit_s)
+
+    def _follow(self, series: Series, low: int, high: int) -> None:
+        self._scored.follow(series, low, high, lambda spoken, origin: self._mixed(spoken, origin, series.unit_s))
+
+    def _mixed(self, spoken: Floats, origin: int, unit_s: float) -> Floats:
+        return mix(spoken, self._weights(origin, unit_s), self._band_of)
+
+    def _weights(self, origin: int, unit_s: float) -> Floats:
+        losses, known, decays = self._scored.losses_at(origin, unit_s)
+        memory = self._scored.memory(unit_s)
+        ages = np.arange(self.settings.stride, memory, self.settings.stride) * unit_s
+        full = float((0.5 ** (ages / self.settings.half_life_s)).sum())
+        return weigh(losses, known, decays, sharpness=self.settings.sharpness, full=full)
+
+    def _recalibrated(self, mixed: Floats, origin: int, unit_s: float) -> Floats:
+        if not self.settings.recalibrated or np.isnan(mixed[0, 0]):
+            return mixed
+        seen = self._scored.places_at(origin, unit_s)
+        trusted = self.settings.trusted_s / (unit_s * self.settings.stride)
+        wanted = np.empty((len(self.settings.bands), len(LEVELS)))
+        for band in range(len(wanted)):
+            part = seen[:, self._band_of == band]
+            known = np.isfinite(part[:, -1]).sum()
+            wanted[band] = calibrated_places(part, strength=min(1.0, known / trusted))
+        return read_at(mixed, wanted[self._band_of])

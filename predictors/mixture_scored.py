@@ -1,0 +1,164 @@
+"""What a mixture keeps of the forecasts it scored: losses of its experts, and where outcomes fell among its own.
+
+A row per scored origin, oldest first. Origins are counted in units from epoch 0, and scored where that number is a
+multiple of the stride: so a fresh start scores the same ones as a service that has run for days. Rows hold what is
+known by the newest unit; whoever asks at an earlier origin masks what was not known there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from predictors.conformal import places
+from predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from predictors.mixture_weights import Losses, Mask, MixtureSettings
+from predictors.points import first_unit
+from predictors.scores import pinball, targets
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rows:
+    """What is known of scored origins, one a row.
+
+    origins: shape (rows,). loss, awake, common: see `Losses`. mixed: (rows, horizon, levels), what the mixture
+    said; places: (rows, horizon), where the outcomes fell in it. NaN where it was silent or nothing is known yet.
+    """
+
+    origins: Ints
+    loss: Floats
+    awake: Mask
+    common: Floats
+    mixed: Floats
+    places: Floats
+
+    def some(self, part: slice) -> _Rows:
+        return _Rows(**{field.name: getattr(self, field.name)[part] for field in fields(self)})
+
+    def and_then(self, more: _Rows) -> _Rows:
+        return _Rows(
+            **{
+                field.name: np.concatenate([getattr(self, field.name), getattr(more, field.name)])
+                for field in fields(self)
+            }
+        )
+
+
+class Scored:
+    """Scored origins of one series; follows it as it goes on and starts anew where it is another one."""
+
+    def __init__(self, experts: Sequence[Expert], settings: MixtureSettings) -> None:
+        """Nothing is scored yet."""
+        self._experts = tuple(experts)
+        self._settings = settings
+        self._starts = np.concatenate([[0], settings.bands[:-1]]).astype(np.int64)
+        self._seen: Series | None = None
+        self._rows = self._silent(np.empty(0, np.int64))
+        self._open = np.empty((0, len(self._experts), settings.horizon, len(LEVELS)))
+
+    def follow(self, series: Series, low: int, high: int, mixed_at: Callable[[Floats, int], Floats]) -> None:
+        """Score what answers at ends in [low, high] depend on; `mixed_at` mixes what experts said at an origin."""
+        start, stride = first_unit(series), self._settings.stride
+        memory = self.memory(series.unit_s)
+        first = -(-(start + max(1, low - 2 * memory)) // stride) * stride
+        if not self._goes_on(series, high, first):
+            self._rows = self._silent(np.empty(0, np.int64))
+            self._open = self._open[:0]
+        self._seen = Series(rates=series.rates[:high], start_at=series.start_at, unit_s=series.unit_s)
+        scored = self._rows.origins
+        new = np.arange(scored[-1] + stride if len(scored) else first, start + high, stride)
+        if len(new):
+            spoken = speak(self._experts, series, new - start, self._settings.horizon)
+            self._rows = self._rows.some(slice(int(np.searchsorted(scored, first)), None)).and_then(
+                self._silent(new)
+            )
+            self._open = np.concatenate([self._open, spoken])
+        self._judge(start + high)
+        for row in range(len(self._rows.origins) - len(new), len(self._rows.origins)):
+            origin = int(self._rows.origins[row])
+            if origin > start + low - memory:  # the mixtures before it are nobody's outcomes
+                self._rows.mixed[row] = mixed_at(self._open[row - len(self._rows.origins)], origin)
+        self._place(start + high)
+        self._open = self._open[np.flatnonzero(self._newest().origins + self._settings.horizon > start + high)]
+
+    def memory(self, unit_s: float) -> int:
+        """Units that count."""
+        return round(self._settings.memory_s / unit_s)
+
+    def losses_at(self, origin: int, unit_s: float) -> tuple[Losses, Ints, Floats]:
+        """Losses that count at an origin, how many of their rows were known there in each band, and decays."""
+        rows = self._window(origin, self.memory(unit_s))
+        losses = Losses(loss=rows.loss, awake=rows.awake, common=rows.common)
+        ended = origin - np.array(self._settings.bands)
+        known = np.searchsorted(rows.origins, ended, side="right").astype(np.int64)
+        ages_s = (origin - rows.origins) * unit_s
+        decays: Floats = np.exp2(-ages_s / self._settings.half_life_s)
+        return losses, known, decays
+
+    def places_at(self, origin: int, unit_s: float) -> Floats:
+        """Where the outcomes known at an origin fell: shape (rows, horizon), NaN where unknown."""
+        rows = self._window(origin, self.memory(unit_s))
+        known = rows.origins[:, None] + np.arange(1, self._settings.horizon + 1) <= origin
+        return np.where(known, rows.places, np.nan)
+
+    def _window(self, origin: int, memory: int) -> _Rows:
+        low, high = np.searchsorted(self._rows.origins, [origin - memory, origin - 1], side="right")
+        return self._rows.some(slice(int(low), int(high)))
+
+    def _goes_on(self, series: Series, high: int, first: int) -> bool:
+        """Whether the rows kept are what following this series would have made, as far as they reach."""
+        seen, origins = self._seen, self._rows.origins
+        if seen is None or seen.unit_s != series.unit_s or not len(origins):
+            return False
+        old, new = first_unit(seen), first_unit(series)
+        ended = old + len(seen.rates)
+        if not (old <= new <= ended <= new + high and origins[0] <= first <= origins[-1] + self._settings.stride):
+            return False
+        return np.array_equal(seen.rates[new - old :], series.rates[: ended - new])
+
+    def _newest(self) -> _Rows:
+        """The rows of `_open`."""
+        return self._rows.some(slice(len(self._rows.origins) - len(self._open), None))
+
+    def _actual(self, rows: _Rows) -> Floats:
+        assert self._seen is not None
+        return targets(self._seen.rates, rows.origins - first_unit(self._seen), self._settings.horizon)
+
+    def _judge(self, newest: int) -> None:
+        """Losses of the open rows, as far as they are known; a band is known when its last lead is."""
+        assert self._seen is not None
+        rows = self._newest()
+        loss = pinball(self._actual(rows)[:, None], self._open)
+        widths = np.diff(np.append(self._starts, self._settings.horizon))
+        banded = np.add.reduceat(loss, self._starts, axis=2) / widths[:, None]
+        honest = np.array([getattr(expert, "honest_from", -np.inf) for expert in self._experts])
+        rows.awake[:] = np.isfinite(self._open[:, :, 0, 0]) & (rows.origins[:, None] * self._seen.unit_s >= honest)
+        known = rows.origins[:, None] + np.array(self._settings.bands) <= newest
+        counts = known[:, None, :, None] & rows.awake[:, :, None, None]
+        rows.loss[:] = np.where(counts, banded, 0.0)
+        rows.common[:] = rows.loss.sum(axis=1) / rows.awake.sum(axis=1).clip(1)[:, None, None]
+
+    def _place(self, newest: int) -> None:
+        """Where outcomes fell in the open rows."""
+        del newest
+        rows = self._newest()
+        rows.places[:] = places(rows.mixed, self._actual(rows))
+
+    def _silent(self, origins: Ints) -> _Rows:
+        count, experts, bands = len(origins), len(self._experts), len(self._settings.bands)
+        horizon, levels = self._settings.horizon, len(LEVELS)
+        return _Rows(
+            origins=origins,
+            loss=np.zeros((count, experts, bands, levels)),
+            awake=np.zeros((count, experts), np.bool_),
+            common=np.zeros((count, bands, levels)),
+            mixed=np.full((count, horizon, levels), np.nan),
+            places=np.full((count, horizon), np.nan),
+        )
+
+
+def speak(experts: Sequence[Expert], series: Series, ends: Ints, horizon: int) -> Floats:
+    """What each expert says at each origin: shape (origins, experts, horizon, levels), NaN where one is silent."""
+    return np.stack([expert.forecast(series, ends, horizon) for expert in experts], axis=1)

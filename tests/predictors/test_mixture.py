@@ -1,0 +1,264 @@
+"""The mixture: whom it listens to, what it owes, and that a restart changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predictors.expert import LEVELS, Expert, Floats, Ints, Series
+from predictors.mixture_expert import Mixture
+from predictors.mixture_weights import MixtureSettings
+from predictors.scores import pinball, targets
+
+SPREAD = np.array([-1.28, -0.67, 0.0, 0.67, 1.28, 1.64, 2.33])
+HOUR_S = 3_600.0
+SHORT = MixtureSettings(
+    horizon=12, stride=7, bands=(1, 4, 12), memory_s=6 * HOUR_S, half_life_s=3 * HOUR_S, trusted_s=HOUR_S
+)
+
+
+@dataclass
+class Saying:
+    """Says level x the last value plus SPREAD x width; silent before `needs_units`."""
+
+    name: str = "saying"
+    needs_units: int = 1
+    level: float = 1.0
+    width: float = 10.0
+    honest_from: float = -np.inf
+    asked: int = 0
+
+    def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        self.asked += len(ends)
+        last = series.rates[np.maximum(ends - 1, 0)]
+        rows = np.maximum(self.level * last[:, None] + self.width * SPREAD, 0.0)
+        rows[ends < self.needs_units] = np.nan
+        return np.repeat(rows[:, None], horizon, axis=1)
+
+
+def noise(units: int, *, around: float = 100.0, width: float = 10.0, seed: int = 1) -> Series:
+    rng = np.random.default_rng(seed)
+    return Series(rates=np.maximum(around + width * rng.standard_normal(units), 0.0), start_at=600_000.0)
+
+
+def flat(units: int = 1200, rate: float = 100.0) -> Series:
+    return Series(rates=np.full(units, rate), start_at=600_000.0)
+
+
+def at_end(mixture: Mixture, series: Series) -> Floats:
+    return mixture.forecast(series, np.array([len(series.rates)]), mixture.settings.horizon)[0]
+
+
+def mixture_of(*experts: Expert, **changes: object) -> Mixture:
+    return Mixture(experts, replace(SHORT, **changes))  # type: ignore[arg-type]
+
+
+def test_without_any_outcome_all_experts_count_alike():
+    mixture = mixture_of(Saying(level=1.0), Saying(level=2.0))
+
+    np.testing.assert_allclose(at_end(mixture, flat(1))[:, 2], 150.0)
+    np.testing.assert_allclose(mixture.weights(flat(1)), 0.5)
+
+
+def test_it_finds_the_expert_that_is_right():
+    right, wrong = Saying(level=1.0, width=0.1), Saying(level=1.5, width=0.1)
+
+    weights = mixture_of(wrong, right).weights(flat())
+
+    assert (weights[1] > 0.99).all()
+
+
+def test_it_finds_the_expert_that_is_right_at_each_lead():
+    class Late(Saying):
+        """Right at the last leads only, where the other one is wrong."""
+
+        def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
+            rows = super().forecast(series, ends, horizon)
+            wrong = rows * 1.3
+            return np.concatenate([wrong[:, :4], rows[:, 4:]], axis=1) if self.level == 1.0 else rows
+
+    class Early(Saying):
+        def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
+            rows = super().forecast(series, ends, horizon)
+            return np.concatenate([rows[:, :4], 1.3 * rows[:, 4:]], axis=1)
+
+    weights = mixture_of(Early(width=0.1), Late(width=0.1)).weights(flat())
+
+    assert (weights[0, :2] > 0.9).all()
+    assert (weights[1, 2] > 0.9).all()
+
+
+def test_it_forgets_who_was_right_before_its_memory():
+    before, after = 900, 600
+    rates = np.concatenate([np.full(before, 100.0), 100.0 * 1.01 ** np.arange(1, after + 1)])
+    series = Series(rates=rates, start_at=600_000.0)
+    still, rising = Saying(level=1.0, width=0.1), Saying(level=1.01, width=0.1)
+
+    def share(units: int) -> float:
+        return float(mixture_of(still, rising).weights(Series(rates=rates[:units], start_at=600_000.0))[0, 0, 2])
+
+    assert share(before) > 0.99
+    assert share(len(series.rates)) < 0.01
+
+
+def test_silent_experts_have_no_part():
+    loud, silent = Saying(level=1.0), Saying(level=3.0, needs_units=10_000)
+
+    np.testing.assert_allclose(at_end(mixture_of(loud, silent, recalibrated=False), flat(300))[:, 2], 100.0)
+
+
+def test_all_silent_is_silence():
+    answer = at_end(mixture_of(Saying(needs_units=500)), flat(300))
+
+    assert np.isnan(answer).all()
+
+
+def test_a_newcomer_counts_like_the_best_until_it_has_outcomes():
+    series = flat()
+    end_at = series.start_at + 60.0 * len(series.rates)
+    good, bad, new = Saying(width=0.1), Saying(level=1.5, width=0.1), Saying(level=1.2, honest_from=end_at)
+
+    weights = mixture_of(good, bad, new).weights(series)
+
+    np.testing.assert_allclose(weights[2], weights[0], rtol=1e-6)
+    assert (weights[1] < 0.01).all()
+
+
+def test_only_what_ended_counts():
+    """An outcome of lead h counts once it ended: what comes after an origin changes nothing there."""
+    series, ends = noise(900), np.array([500, 640, 641])
+    changed = Series(rates=series.rates.copy(), start_at=series.start_at)
+    changed.rates[641:] *= 7
+    experts = (Saying(), Saying(level=0.9, width=3.0))
+
+    known = mixture_of(*experts).forecast(series, ends, 12)
+    other = mixture_of(*experts).forecast(changed, ends, 12)
+
+    np.testing.assert_array_equal(known, other)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    start=st.integers(1, 900),
+    steps=st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    seed=st.integers(0, 99),
+    recalibrated=st.booleans(),
+)
+def test_following_a_series_gives_what_a_fresh_start_gives(start, steps, seed, recalibrated):
+    series = noise(start + sum(steps), seed=seed)
+    experts = (Saying(), Saying(level=0.9, width=3.0), Saying(level=1.2, needs_units=400))
+    following = mixture_of(*experts, recalibrated=recalibrated)
+    for end in np.cumsum([start, *steps]):
+        known = Series(rates=series.rates[:end], start_at=series.start_at)
+        followed = at_end(following, known)
+
+        fresh = at_end(mixture_of(*experts, recalibrated=recalibrated), known)
+        np.testing.assert_allclose(followed, fresh, rtol=1e-9, atol=1e-9)
+
+
+def test_many_origins_at_once_give_what_each_gives_alone():
+    series, ends = noise(1200), np.array([300, 333, 800, 1200])
+    together = mixture_of(Saying(), Saying(level=0.9)).forecast(series, ends, 12)
+
+    for row, end in enumerate(ends):
+        known = Series(rates=series.rates[:end], start_at=series.start_at)
+        np.testing.assert_allclose(
+            together[row], at_end(mixture_of(Saying(), Saying(level=0.9)), known), rtol=1e-9
+        )
+
+
+def test_a_history_whose_oldest_units_are_dropped_is_followed():
+    """The controller shows two weeks: the series then starts later each minute. Twice the memory is enough."""
+    series = noise(1500)
+    experts = (Saying(), Saying(level=0.9, width=3.0))
+    following = mixture_of(*experts)
+    for end in range(1300, 1400, 9):
+        dropped = end - 900
+        shown = Series(rates=series.rates[dropped:end], start_at=series.start_at + 60.0 * dropped)
+        whole = Series(rates=series.rates[:end], start_at=series.start_at)
+
+        np.testing.assert_allclose(at_end(following, shown), at_end(mixture_of(*experts), whole), rtol=1e-9)
+
+
+@pytest.mark.parametrize("change", ["another past", "another time"])
+def test_another_series_is_started_afresh(change):
+    series = noise(1000)
+    other = noise(1001, seed=9) if change == "another past" else replace(noise(1001), start_at=660_000.0)
+    mixture = mixture_of(Saying(), Saying(level=0.9))
+    at_end(mixture, series)
+
+    np.testing.assert_allclose(at_end(mixture, other), at_end(mixture_of(Saying(), Saying(level=0.9)), other))
+
+
+def test_an_update_asks_for_one_origin_and_one_scored():
+    series, expert = noise(1000), Saying()
+    mixture = mixture_of(expert)
+    at_end(mixture, Series(rates=series.rates[:993], start_at=series.start_at))
+    expert.asked = 0
+
+    for end in range(994, 1001):
+        at_end(mixture, Series(rates=series.rates[:end], start_at=series.start_at))
+
+    assert expert.asked == 7 + 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(units=st.integers(1, 500), seed=st.integers(0, 99), around=st.sampled_from([0.0, 1.0, 1e6]))
+def test_quantiles_rise_and_are_no_less_than_nothing(units, seed, around):
+    answer = at_end(mixture_of(Saying(), Saying(level=0.5)), noise(units, around=around, seed=seed))
+
+    assert (np.diff(answer, axis=-1) >= 0).all()
+    assert (answer >= 0).all()
+
+
+def test_beyond_the_horizon_the_last_lead_repeats():
+    answer = mixture_of(Saying()).forecast(noise(300), np.array([300]), 20)[0]
+
+    assert answer.shape == (20, len(LEVELS))
+    np.testing.assert_array_equal(answer[12:], np.broadcast_to(answer[11], (8, len(LEVELS))))
+
+
+def drifting(units: int, width_at: Callable[[Floats], Floats]) -> Series:
+    rng = np.random.default_rng(3)
+    share = np.arange(units) / units
+    return Series(rates=np.maximum(100.0 + width_at(share) * rng.standard_normal(units), 0.0), start_at=0.0)
+
+
+@pytest.mark.parametrize(
+    "width_at", [lambda _: 20.0, lambda share: 5.0 + 25.0 * share, lambda share: 30.0 - 10.0 * share]
+)
+def test_ninety_percent_covers_ninety_percent_where_experts_are_wrong_about_their_width(width_at):
+    """The noise is other than the expert believes, and drifts."""
+    series = drifting(4000, width_at)
+    always_100 = type("Always", (Saying,), {"forecast": _always})
+    ends = np.arange(1000, 3980, 11)
+    calibrated = mixture_of(always_100()).forecast(series, ends, 12)
+    plain = mixture_of(always_100(), recalibrated=False).forecast(series, ends, 12)
+    actual = targets(series.rates, ends, 12)
+
+    def covered(answer: Floats) -> float:
+        return float((actual <= answer[..., LEVELS.index(0.9)]).mean())
+
+    assert covered(calibrated) == pytest.approx(0.9, abs=0.02)
+    assert abs(covered(plain) - 0.9) > 0.03
+
+
+def _always(self: Saying, series: Series, ends: Ints, horizon: int) -> Floats:
+    del series
+    return np.broadcast_to(100.0 + self.width * SPREAD, (len(ends), horizon, len(LEVELS))).copy()
+
+
+def test_it_is_no_worse_than_the_best_expert():
+    series, ends = noise(3000, width=20.0), np.arange(1000, 2980, 13)
+    experts = [Saying(level=level, width=width) for level in (0.8, 1.0) for width in (5.0, 40.0)]
+    actual = targets(series.rates, ends, 12)
+
+    def loss(expert: Expert) -> float:
+        return float(pinball(actual, expert.forecast(series, ends, 12)).mean())
+
+    assert loss(mixture_of(*experts)) <= min(map(loss, experts))
