@@ -53,9 +53,10 @@ def sweep_grid(config: Path | None, axes: Sequence[Axis], *, engine: Engine, as_
     Misconfigured, before anything runs, where a combination cannot run; or when a result cannot be written.
     """
     points = list(combinations(config, axes))
-    folder = SweepFolder(_out(points))
+    out = _out(points)
     with progress() as report:
         layout = lay_out(points, report)
+    folder = SweepFolder(out)
     for text in layout.left_out:
         note(text)
     outcome = _run(layout, folder, engine)
@@ -151,7 +152,8 @@ def _runs(layout: Layout, outcome: Outcome) -> list[SweptRun]:
 
 
 def _print(rows: Sequence[ParetoRow], layout: Layout, outcome: Outcome, folder: SweepFolder) -> None:
-    for table in pareto_tables(rows):
+    for heading, table in pareto_tables(rows):
+        show(heading)
         show_wide(table)
         show("")
     for text in _notes(layout, outcome):

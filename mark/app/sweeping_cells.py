@@ -87,7 +87,7 @@ class _Load:
 
 def lay_out(points: Sequence[Combination], report: Report) -> Layout:
     """The cells of the combinations. Misconfigured, with its combination, for the first that cannot run."""
-    loads = _read_loads(points)
+    loads, code = _read_loads(points), code_digest()
     layout = Layout(traces={load.digest: load.trace for load in loads.values()})
     able: dict[str, tuple[tuple[str, bool, str], ...]] = {}
     found: dict[str, Cell] = {}
@@ -99,7 +99,7 @@ def lay_out(points: Sequence[Combination], report: Report) -> Layout:
             if alike not in able:  # seeds change nothing that is checked
                 able[alike] = tuple(_able(point.settings, load.trace, layout))
             for policy, foreseeing, forecaster in able[alike]:
-                cell = _cell(point, policy, load, foreseeing=foreseeing, forecaster=forecaster)
+                cell = _cell(point, policy, load, code=code, foreseeing=foreseeing, forecaster=forecaster)
                 found.setdefault(cell.job.key, cell)
         except MarkError as error:
             raise refusal_of(point, error) from error
@@ -132,7 +132,7 @@ def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[tuple[st
         yield policy, forecaster == PERFECT, forecaster
 
 
-def _cell(point: Combination, policy: str, load: _Load, *, foreseeing: bool, forecaster: str) -> Cell:
+def _cell(point: Combination, policy: str, load: _Load, *, code: str, foreseeing: bool, forecaster: str) -> Cell:
     settings = _effective(point, policy)
     shown = {key: _plain(value) for key, value in point.swept.items() if key not in ("seed", "trace.file")}
     asked = {key: value for key, value in shown.items() if key.startswith(ASKED) or key in ASKED_KEYS}
@@ -143,17 +143,17 @@ def _cell(point: Combination, policy: str, load: _Load, *, foreseeing: bool, for
     tree, bound_tree = portable(settings), portable(_of_load(settings))
     return Cell(
         job=Job(
-            key=job_key(tree, trace=load.digest, forecaster=forecaster),
+            key=job_key(tree, trace=load.digest, code=code, forecaster=forecaster),
             trace=load.digest,
-            code=code_digest(),
+            code=code,
             settings=tree,
             policy=policy,
             label=" ".join([load.name, policy, *told, f"seed={settings.seed}"]),
         ),
         bounds=Job(
-            key=job_key(bound_tree, trace=load.digest, forecaster=None),
+            key=job_key(bound_tree, trace=load.digest, code=code, forecaster=None),
             trace=load.digest,
-            code=code_digest(),
+            code=code,
             settings=bound_tree,
             policy=None,
             label=f"bounds of {group} seed={settings.seed}",

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
-from mark.app.sweeping_job import Finished, Job, attempt
+from mark.app.sweeping_job import Finished, Job, attempt_elsewhere
 from mark.app.sweeping_ray import RayCluster
 from mark.domain.errors import Misconfigured, unknown
 from mark.simulator.traces import Trace
@@ -170,7 +170,7 @@ def _serve(pipe: Connection) -> None:
             return
         if load is not None:
             loads[job.trace] = load
-        pipe.send(attempt(job, loads[job.trace]))
+        pipe.send(attempt_elsewhere(job, loads[job.trace]))
 
 
 def _end_with_parent() -> None:

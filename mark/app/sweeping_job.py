@@ -6,6 +6,7 @@ same things (sweeping_keys.py), so a result that is kept under the key is the re
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from mark.app.settings import Settings
 from mark.app.simulating import run_remarks
 from mark.app.sweeping_keys import code_digest
 from mark.app.wiring import make_experiment, overrides_for, workload_on
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError
 from mark.report.comparison import ComparedRun
 from mark.report.documents import run_document
 from mark.simulator.traces import Trace
@@ -60,10 +61,15 @@ def attempt(job: Job, trace: Trace) -> Finished:
     return Finished(job=job, failure=" ".join(failure.split()), wall_s=time.monotonic() - began)
 
 
+def attempt_elsewhere(job: Job, trace: Trace) -> Finished:
+    """As `attempt`, in another process than the sweep's: refused where the code there is another."""
+    if _own_code() != job.code:
+        return Finished(job=job, failure="the worker has other code of mark than the sweep; give it the same")
+    return attempt(job, trace)
+
+
 def perform(job: Job, trace: Trace) -> dict[str, Any]:
     """The document of the job: a run without its bounds, or `bound_usd` and `floor_usd`."""
-    if code_digest() != job.code:
-        raise Misconfigured("the worker runs other code of mark than the sweep; install the same on every node")
     settings = Settings.model_validate(job.settings)
     experiment = make_experiment(settings, workload=workload_on(settings, trace))
     if job.policy is None:
@@ -72,3 +78,9 @@ def perform(job: Job, trace: Trace) -> dict[str, Any]:
     result = experiment.run(job.policy, overrides=overrides_for(job.policy, settings))
     result = replace(result, notes=(*run_remarks(settings, experiment, job.policy), *result.notes))
     return run_document(ComparedRun(result=result))
+
+
+@functools.cache
+def _own_code() -> str:
+    """Of this process, which does not see what changes on the disk later."""
+    return code_digest()

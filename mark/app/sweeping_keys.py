@@ -25,9 +25,8 @@ DECIDING = ("domain", "ports.py", "planner", "dispatch", "catalog", "controller"
 """What of `mark` a result depends on; the rest reports it or serves live."""
 
 
-@functools.cache
 def code_digest() -> str:
-    """Of mark's own sources and data."""
+    """Of mark's own sources and data, as they lie on the disk now."""
     digest = hashlib.sha256(mark.__version__.encode())
     for name in DECIDING:
         _add_tree(digest, HOUSE / name)
@@ -68,9 +67,9 @@ def portable(settings: Settings) -> dict[str, Any]:
     return tree
 
 
-def job_key(tree: Mapping[str, Any], *, trace: str, forecaster: str | None) -> str:
-    """The key of a result: of `portable` settings, a trace's digest and, for a replay, its forecaster's name."""
-    counted = {**tree, "trace": {**tree["trace"], "file": trace}, "code": code_digest()}
+def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecaster: str | None) -> str:
+    """The key of a result: of `portable` settings, both digests and, for a replay, its forecaster's name."""
+    counted = {**tree, "trace": {**tree["trace"], "file": trace}, "code": code}
     for key in ("models", "prices"):
         counted[key] = _file_digest(tree[key]) if tree[key] else None
     counted["profiles"] = [name if name in shipped_sets() else _file_digest(name) for name in tree["profiles"]]

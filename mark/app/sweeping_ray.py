@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from mark.app.sweeping_job import Finished, Job, attempt
+from mark.app.sweeping_job import Finished, Job, attempt_elsewhere
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces import Trace
 
@@ -39,7 +39,7 @@ class RayCluster:
         running: dict[Any, Job] = {}
         try:
             loads = {digest: ray.put(trace) for digest, trace in traces.items()}
-            task = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt)
+            task = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt_elsewhere)
             todo = iter(jobs)
             while True:
                 for job in islice(todo, IN_FLIGHT - len(running)):

@@ -135,6 +135,6 @@ def _share_words(missed: float) -> str:
 
 
 def _round_costs(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times the powers of ten around [low, high]."""
+    """1, 2, 3, 5 and 7 times the powers of ten around [low, high]."""
     powers = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
-    return [float(digit * 10.0**power) for power in powers for digit in (1, 2, 5)]
+    return [float(digit * 10.0**power) for power in powers for digit in (1, 2, 3, 5, 7)]

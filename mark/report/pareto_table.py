@@ -23,9 +23,9 @@ from mark.report.wording import MISSING, percent, ratio, usd
 Words = Callable[[float], str]
 
 
-def pareto_tables(rows: Sequence[ParetoRow]) -> list[Table]:
-    """One table a group, its rows from the cheapest; those on the front are numbered."""
-    return [_table(group, members) for group, members in by_group(rows).items()]
+def pareto_tables(rows: Sequence[ParetoRow]) -> list[tuple[str, Table]]:
+    """A heading and a table a group, its rows from the cheapest; those on the front are numbered."""
+    return [(f"{group}\n{group_headline(members)}", _table(members)) for group, members in by_group(rows).items()]
 
 
 def group_headline(rows: Sequence[ParetoRow]) -> str:
@@ -71,13 +71,10 @@ def remark(row: ParetoRow) -> str:
     return ", ".join(said)
 
 
-def _table(group: str, rows: Sequence[ParetoRow]) -> Table:
+def _table(rows: Sequence[ParetoRow]) -> Table:
     keys = swept_keys(rows)
     remarks = any(remark(row) for row in rows)
     table = Table(
-        title=Text(f"{group}\n{group_headline(rows)}"),
-        title_justify="left",
-        title_style="",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,

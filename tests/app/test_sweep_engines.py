@@ -1,0 +1,204 @@
+"""The engines of a sweep. Ray itself is asked where it is installed, else a small fake of what is called of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from mark.app import sweeping_job, sweeping_progress
+from mark.app.sweeping_cells import Layout, lay_out
+from mark.app.sweeping_engines import Engine, Processes, make_engine
+from mark.app.sweeping_grid import Axis, combinations, parse_axis, setting_names
+from mark.app.sweeping_job import Finished, attempt_elsewhere
+from mark.app.sweeping_progress import sweep_progress
+from mark.app.sweeping_ray import RayCluster
+from mark.domain.errors import Misconfigured
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Of a task that nobody waited for yet."""
+
+    label: str
+    call: Callable[[], object]
+
+
+class FakeRay(ModuleType):
+    """Of Ray what is called: tasks run at once, in this process, and are ready in the opposite order."""
+
+    class RayError(Exception):
+        """As ray.exceptions.RayError."""
+
+    def __init__(self) -> None:
+        super().__init__("ray")
+        self.exceptions = SimpleNamespace(RayError=self.RayError)
+        self.cancelled: list[object] = []
+        self.asked: dict[str, Any] = {}
+        self.put_count = 0
+        self.up = False
+        self.lost: set[str] = set()
+
+    def init(self, address: str | None, **_options: object) -> None:
+        if address == "nowhere":
+            raise ConnectionError("cannot connect\nto it")
+        self.up = True
+
+    def shutdown(self) -> None:
+        self.up = False
+
+    def put(self, value: object) -> tuple[str, object]:
+        self.put_count += 1
+        return "stored", value
+
+    def remote(self, **options: Any) -> Callable[..., Any]:
+        self.asked = options
+        return lambda function: SimpleNamespace(
+            remote=lambda job, stored: Reference(job.label, lambda: function(job, stored[1]))
+        )
+
+    def wait(self, references: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return references[-num_returns:], references[:-num_returns]
+
+    def get(self, reference: Any) -> object:
+        if reference.label in self.lost:
+            raise self.RayError("The node\nwas lost")
+        return reference.call()
+
+    def cancel(self, reference: object, *, force: bool) -> None:
+        assert force
+        self.cancelled.append(reference)
+
+
+@pytest.fixture
+def fake_ray(monkeypatch) -> FakeRay:
+    ray = FakeRay()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    return ray
+
+
+@pytest.fixture
+def layout(mark) -> Layout:
+    """Two replays and the bounds of their load, in the folder of `mark`."""
+    axes = [
+        Axis(key="trace.file", flag="--trace", values=("load.csv.gz",)),
+        Axis(key="trace.start_s", flag="--start-s", values=(780,)),
+        Axis(key="model", flag="--model", values=("inception-v3",)),
+        Axis(key="policies", flag="--policy", values=(["reactive", "sagemaker"],)),
+    ]
+    return lay_out(list(combinations(None, axes)), lambda _label, _share: None)
+
+
+@pytest.fixture(params=["local", "fake ray", "ray"])
+def engine(request, monkeypatch) -> Iterator[Engine]:
+    """Every engine; the real Ray where it is installed."""
+    sweeping_job._own_code.cache_clear()  # the sources may have changed since this process began
+    if request.param == "local":
+        yield Processes(2)
+        return
+    if request.param == "fake ray":
+        monkeypatch.setitem(sys.modules, "ray", FakeRay())
+    else:
+        pytest.importorskip("ray", reason="needs the extra ray")
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    yield RayCluster(None)
+
+
+def test_every_job_is_done_once_whatever_becomes_of_another(engine, layout):
+    bad = replace(layout.jobs[1], key="bad", policy="none such")
+    jobs = (*layout.jobs, bad)
+
+    with closing(engine.run(jobs, layout.traces)) as stream:
+        found = {finished.job.key: finished for finished in stream}
+
+    assert set(found) == {job.key for job in jobs}
+    assert found["bad"].failure is not None
+    assert found["bad"].failure.startswith("unknown policy 'none such'")
+    done = [found[job.key].document for job in layout.jobs]
+    assert all(document is not None for document in done)
+    assert sum("bound_usd" in document and "policy" not in document for document in done if document) == 1
+
+
+def test_a_worker_with_other_code_refuses(layout):
+    finished = attempt_elsewhere(replace(layout.jobs[0], code="other"), next(iter(layout.traces.values())))
+
+    assert finished.document is None
+    assert finished.failure is not None
+    assert finished.failure.startswith("the worker has other code of mark than the sweep")
+
+
+def test_a_lost_node_is_the_failure_of_its_task_alone(fake_ray, layout):
+    fake_ray.lost = {layout.jobs[0].label}
+
+    found = list(RayCluster("ray://there").run(layout.jobs, layout.traces))
+
+    assert [finished.failure for finished in found if finished.failure] == ["RayError: The node was lost"]
+    assert len(found) == 3
+    assert fake_ray.put_count == 1  # the load travels once
+    assert fake_ray.asked["num_cpus"] == 1
+    assert not fake_ray.up
+
+
+def test_a_sweep_that_ends_early_cancels_what_ray_still_runs(fake_ray, layout):
+    with closing(RayCluster(None).run(layout.jobs, layout.traces)) as stream:
+        next(stream)
+
+    assert len(fake_ray.cancelled) == len(layout.jobs) - 1
+    assert not fake_ray.up
+
+
+def test_a_cluster_that_is_not_there_is_one_line(fake_ray, layout):
+    with pytest.raises(Misconfigured, match=r"^no Ray cluster at nowhere: cannot connect$"):
+        list(RayCluster("nowhere").run(layout.jobs, layout.traces))
+
+
+def test_engines_go_by_their_names(fake_ray):
+    assert isinstance(make_engine("ray", workers=None, address=None), RayCluster)
+    assert isinstance(make_engine("local", workers=None, address=None), Processes)
+
+
+def test_what_can_be_swept_is_what_decides_a_replay():
+    names = setting_names()
+
+    assert {"policy.lead_min", "policy.monitor.requests", "objective.latency_ms", "faults.interrupts"} <= set(
+        names
+    )
+    assert not [name for name in names if name.startswith(("service", "out"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("policy.lead_min=3,5", (3, 5)),
+        ("offerings.types=[c5.large],[c5.large, c5.xlarge]", (["c5.large"], ["c5.large", "c5.xlarge"])),
+        ("offerings.overflow=true,false", (True, False)),
+        ("dispatch=null,least-finish", (None, "least-finish")),
+        ("faults.interrupts=[],[{at_min: 1, share: 0.5}]", ([], [{"at_min": 1, "share": 0.5}])),
+    ],
+)
+def test_values_are_read_as_yaml(text, values):
+    assert parse_axis(text).values == values
+
+
+def test_the_bar_of_a_terminal_says_only_what_failed_in_lines(monkeypatch, capsys, layout):
+    monkeypatch.setattr(
+        sweeping_progress,
+        "Console",
+        lambda file: Console(file=file, force_terminal=True, width=120, color_system=None),
+    )
+    good = Finished(job=layout.jobs[0], document={"bound_usd": None, "floor_usd": None})
+    with sweep_progress(1, 4) as tell:
+        tell(good)
+        tell(Finished(job=layout.jobs[1], failure="it broke", wall_s=1.25))
+
+    said = capsys.readouterr().err
+    assert f"{layout.jobs[1].label}: failed: it broke (1.2 s)" in said
+    assert "3/4" in said
+    assert f"{good.job.label}: " not in said
