@@ -17,11 +17,11 @@ from predictors.residuals import PointExpert
 class ExpertForecaster:
     """A forecaster made of two experts. Not for several threads: experts keep what they computed."""
 
-    def __init__(self, mean_expert: Expert, max_expert: Expert, *, note: str = "") -> None:
-        """Take the experts. `note` is added to `source`: what the forecaster should have learned and could not."""
+    def __init__(self, mean_expert: Expert, max_expert: Expert, *, name: str = "") -> None:
+        """Take the experts. `name` opens `source`; it is the experts' where none is given."""
         self._experts = (mean_expert, max_expert)
         self._simple = (PointExpert(LastValue()), PointExpert(LastValue()))
-        self._name = mean_expert.name + (f": {note}" if note else "")
+        self._name = name or mean_expert.name
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:
         """Quantiles of the `horizon` units from `history.end_at` on; a maximum is never below the mean."""

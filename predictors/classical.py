@@ -1,18 +1,40 @@
 """The classical forecasters by name: as experts over one series, and as forecasters for the controller.
 
-What an expert learned is cached under a name made from all that it depends on.
+What an expert learned is cached under a name made from all that it depends on. What cannot be read from the cache
+is learned anew.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import tempfile
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from mark.domain.errors import Misconfigured
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.adapter import ExpertForecaster, max_series, mean_series
+from predictors.autoregression import ArWeights, Autoregression, fit_autoregression
+from predictors.autoregression_direct import Direct, fit_direct
+from predictors.boosted import Boosted, BoostedSettings, train_boosted
 from predictors.expert import Expert, Series
+from predictors.exponential import HoltWinters, Smoothing, fit_smoothing
 from predictors.points import Drift, LastValue, MovingMean, PointRule, season_units
 from predictors.points_seasonal import DayAgo, Seasonal
 from predictors.residuals import PointExpert
+
+FORMAT = 1
+"""Part of a cached file's name: raise it when what is learned changes its meaning."""
+Progress = Callable[[str, float], None]
+Learned = dict[str, Any]
+"""What an expert learned, as JSON keeps it."""
 
 _RULES: dict[str, Callable[[Series], PointRule]] = {
     "last-value": lambda _: LastValue(),
@@ -22,13 +44,86 @@ _RULES: dict[str, Callable[[Series], PointRule]] = {
     "seasonal": lambda series: Seasonal(day=season_units(series)),
 }
 
-CLASSICAL = tuple(_RULES)
+
+@dataclass(frozen=True, slots=True)
+class _Learner:
+    """How an expert learns from a series (None: it is too short), and how it is made of what was learned."""
+
+    learn: Callable[[Series, int, Progress | None], Learned | None]
+    made: Callable[[Learned, int], Expert]
+
+
+def _learn_smoothing(series: Series, seed: int, progress: Progress | None) -> Learned | None:
+    del seed, progress  # under a second
+    found = fit_smoothing(series)
+    return {"level": found.level, "trend": found.trend, "seasonal": found.seasonal, "damping": found.damping}
+
+
+def _learn_autoregression(series: Series, seed: int, progress: Progress | None) -> Learned | None:
+    del seed, progress  # under a second
+    found = fit_autoregression(series)
+    return None if found is None else {"constant": found.constant, "lags": found.lags, "weights": found.weights}
+
+
+def _learn_direct(series: Series, seed: int, progress: Progress | None) -> Learned | None:
+    del seed, progress  # a second
+    found = fit_direct(series)
+    return None if found is None else {"weights": found.tolist()}
+
+
+def _learn_boosted(series: Series, seed: int, progress: Progress | None) -> Learned | None:
+    base = fit_direct(series)
+    if base is None:
+        return None
+    models = train_boosted(series, base, BoostedSettings(), seed=seed, progress=progress)
+    return {"base": base.tolist(), "models": models}
+
+
+_LEARNERS: dict[str, _Learner] = {
+    "holt-winters": _Learner(
+        _learn_smoothing, lambda learned, day: PointExpert(HoltWinters(Smoothing(**learned), day=day))
+    ),
+    "autoregression": _Learner(
+        _learn_autoregression,
+        lambda learned, _: PointExpert(
+            Autoregression(ArWeights(learned["constant"], tuple(learned["lags"]), tuple(learned["weights"])))
+        ),
+    ),
+    "ridge": _Learner(
+        _learn_direct, lambda learned, day: PointExpert(Direct(np.array(learned["weights"]), day=day))
+    ),
+    "boosted": _Learner(
+        _learn_boosted,
+        lambda learned, day: Boosted(tuple(learned["models"]), np.array(learned["base"]), day=day),
+    ),
+}
+
+CLASSICAL = (*_RULES, *_LEARNERS)
 """Names of all experts here, the simplest first."""
 
 
-def classical_expert(name: str, history: Series) -> Expert:
-    """The expert of that name for one series."""
-    return PointExpert(_RULES[name](history))
+def classical_expert(
+    name: str, history: Series, *, seed: int = 1, cache_dir: Path | None = None, progress: Progress | None = None
+) -> Expert | None:
+    """The expert of that name for series like `history`, which it learns from; None where that is too short.
+
+    The same history and seed give the same expert. Errors: KeyError where the name is none of CLASSICAL;
+    Misconfigured where the history holds rates that are negative or no numbers.
+    """
+    if not (np.isfinite(history.rates).all() and (history.rates >= 0).all()):
+        raise Misconfigured(f"{name}: the history holds rates that are negative or no numbers; repair the trace")
+    if name in _RULES:
+        return PointExpert(_RULES[name](history))
+    learner = _LEARNERS[name]
+    cached = _cache_path(name, history, seed, cache_dir)
+    learned = _read(cached) if cached else None
+    if learned is None:
+        learned = learner.learn(history, seed, progress)
+        if learned is None:
+            return None
+        if cached:
+            _keep(cached, learned)
+    return learner.made(learned, season_units(history))
 
 
 def moving_mean(setup: ForecasterSetup) -> Forecaster:
@@ -46,8 +141,70 @@ def seasonal(setup: ForecasterSetup) -> Forecaster:
     return _forecaster("seasonal", setup)
 
 
+def holt_winters(setup: ForecasterSetup) -> Forecaster:
+    """Holt-Winters with a season of a day, on log rates."""
+    return _forecaster("holt-winters", setup)
+
+
+def autoregression(setup: ForecasterSetup) -> Forecaster:
+    """An autoregression of log rates on the last hours and the same time yesterday."""
+    return _forecaster("autoregression", setup)
+
+
+def ridge(setup: ForecasterSetup) -> Forecaster:
+    """A linear regression a lead, on lags, profiles and the calendar."""
+    return _forecaster("ridge", setup)
+
+
+def boosted(setup: ForecasterSetup) -> Forecaster:
+    """Gradient-boosted quantiles on top of the ridge regression."""
+    return _forecaster("boosted", setup)
+
+
 def _forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
     experts = [
-        classical_expert(name, series) for series in (mean_series(setup.history), max_series(setup.history))
+        classical_expert(
+            name, series, seed=setup.seed, cache_dir=setup.cache_dir, progress=_part(setup.progress, kind)
+        )
+        for kind, series in enumerate((mean_series(setup.history), max_series(setup.history)))
     ]
-    return ExpertForecaster(experts[0], experts[1])
+    means, maxima = experts
+    if means is None or maxima is None:
+        simple = (PointExpert(LastValue()), PointExpert(LastValue()))
+        return ExpertForecaster(*simple, name=f"{name}: too little history to learn from, last value")
+    return ExpertForecaster(means, maxima, name=name)
+
+
+def _part(progress: Progress | None, kind: int) -> Progress | None:
+    """Progress of the means' or the maxima's expert as half of the whole."""
+    if progress is None:
+        return None
+    return lambda label, share: progress(label, (kind + share) / 2)
+
+
+def _cache_path(name: str, history: Series, seed: int, cache_dir: Path | None) -> Path | None:
+    if cache_dir is None:
+        return None
+    settings = BoostedSettings() if name == "boosted" else None
+    parts = hashlib.sha256(repr((FORMAT, name, settings, seed, history.start_at, history.unit_s)).encode())
+    parts.update(np.ascontiguousarray(history.rates).tobytes())
+    return cache_dir / f"{name}-{parts.hexdigest()[:32]}.json"
+
+
+def _read(path: Path) -> Learned | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _keep(path: Path, learned: Learned) -> None:
+    """Write it whole or not at all: another run may read it meanwhile."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
+            json.dump(learned, file)
+        os.replace(file.name, path)
+    except OSError as error:  # a full disk or a read-only cache costs the next run its training, not this one
+        warnings.warn(f"{path.stem}: not cached in {path.parent}: {error.strerror or error}", stacklevel=2)

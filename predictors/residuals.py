@@ -75,8 +75,9 @@ class _Kept:
     """Points and errors of consecutive origins; origins and units are counted from epoch 0.
 
     first: the origin of row 0. filled: rows in use. points: shape (rows, horizon); errors: (horizon, rows), NaN
-    where unknown. floors: shape (rows,), what errors are relative to beside the point. refreshed: shape (horizon,),
-    when each lead's latest quantiles, `latest` (horizon, levels), were computed. seen: what all is made from.
+    where unknown. floors: shape (rows,), what errors are relative to beside the point. refreshed: shape
+    (horizon,), when each lead's latest quantiles, `latest` (horizon, levels), were computed. seen: what all is
+    made from.
     """
 
     first: int

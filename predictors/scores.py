@@ -8,6 +8,7 @@ target without a forecast (NaN) makes a score NaN: a forecaster that is silent h
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -130,7 +131,7 @@ def coverage(actual: Floats, quantiles: Floats, *, scored: Mask | None = None) -
     if scored is None:
         scored = np.ones(actual.shape, np.bool_)
     if not scored.any():
-        return (float("nan"),) * quantiles.shape[-1]
+        return tuple(math.nan for _ in range(quantiles.shape[-1]))
     shares: Floats = covered[scored].mean(axis=0)
     return tuple(map(float, shares))
 
@@ -142,5 +143,5 @@ def _total(values: Floats, scored: Mask | None) -> float:
 def _share(part: float, whole: float) -> float:
     """Part of whole; nothing of nothing is 0, something of nothing is infinite."""
     if whole == 0.0:
-        return part if part == 0.0 or np.isnan(part) else float("inf")
+        return part if part == 0.0 or math.isnan(part) else math.inf
     return part / whole

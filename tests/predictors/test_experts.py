@@ -1,0 +1,181 @@
+"""What every classical expert owes, whatever its rule."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from predictors.autoregression import ArWeights, Autoregression, lags_of
+from predictors.autoregression_direct import Direct
+from predictors.boosted_features import LONGEST_LEAD, ORIGIN_NAMES
+from predictors.expert import LEVELS, Expert, Floats, Series
+from predictors.exponential import HoltWinters, Smoothing
+from predictors.points import Drift, LastValue, MovingMean, PointRule
+from predictors.points_seasonal import DayAgo, Seasonal
+from predictors.residuals import PointExpert
+from tests.predictors.series import DAY, last_units, noisy_days, until
+
+HORIZON = 60
+DAYS = noisy_days(4 * DAY)
+LAGS = lags_of(DAYS)
+RIDGE = np.zeros((LONGEST_LEAD, 32))
+RIDGE[:, : len(ORIGIN_NAMES)] = np.random.default_rng(3).normal(0.0, 0.05, (LONGEST_LEAD, len(ORIGIN_NAMES)))
+RULES: dict[str, type[PointRule] | functools.partial[PointRule]] = {
+    "last-value": LastValue,
+    "moving-mean": MovingMean,
+    "drift": Drift,
+    "seasonal-naive": DayAgo,
+    "seasonal": Seasonal,
+    "holt-winters": functools.partial(HoltWinters, Smoothing()),
+    "ridge": functools.partial(Direct, RIDGE),
+    "autoregression": functools.partial(
+        Autoregression, ArWeights(0.01, LAGS, tuple(0.9 / len(LAGS) for _ in LAGS))
+    ),
+}
+
+
+@pytest.fixture(params=sorted(RULES))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def fresh(name: str, window: int = 300) -> Expert:
+    return PointExpert(RULES[name](), window=window)
+
+
+def asked(expert: Expert, series: Series, *ends: int, horizon: int = HORIZON) -> Floats:
+    return expert.forecast(series, np.array(ends), horizon)
+
+
+def test_quantiles_rise_and_are_no_less_than_nothing(name):
+    found = asked(fresh(name), DAYS, *range(2 * DAY, 4 * DAY, 77))
+
+    assert found.shape == (len(range(2 * DAY, 4 * DAY, 77)), HORIZON, len(LEVELS))
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    assert (np.diff(found, axis=-1) >= 0).all()
+    assert (found[..., -1] > found[..., 0]).any()
+
+
+def test_what_comes_later_changes_nothing(name):
+    ends = (2 * DAY, 2 * DAY + 1, 3 * DAY - 7)
+    other = Series(rates=DAYS.rates.copy(), start_at=0.0)
+    other.rates[ends[-1] :] = 1e5
+
+    np.testing.assert_array_equal(asked(fresh(name), other, *ends), asked(fresh(name), DAYS, *ends))
+    for end in ends:
+        other.rates[end:] = 1e5
+    known = [asked(fresh(name), until(DAYS, end), end)[0] for end in ends]
+    np.testing.assert_array_equal(known, asked(fresh(name), DAYS, *ends))
+
+
+def test_the_last_unit_is_seen(name):
+    end = 3 * DAY
+    other = until(DAYS, end)
+    other.rates[-15:] *= 3
+
+    before, after = asked(fresh(name), DAYS, end), asked(fresh(name), other, end)
+
+    if name != "seasonal-naive":  # it looks at yesterday alone: its quantiles alone see today
+        assert (after[0, 0] != before[0, 0]).any()
+    assert (after != before).any()
+
+
+@pytest.mark.parametrize("first", [2 * DAY - 20, 3 * DAY - 20])
+def test_following_the_series_gives_what_a_fresh_one_gives(name, first):
+    follower = fresh(name)
+    for end in range(first, first + 40):
+        found = asked(follower, until(DAYS, end), end)
+
+    np.testing.assert_array_equal(found, asked(fresh(name), until(DAYS, first + 39), first + 39))
+
+
+def test_many_origins_give_what_each_gives_alone(name):
+    ends = (3 * DAY - 3, 3 * DAY, 3 * DAY + 1, 3 * DAY + 18)
+
+    together = asked(fresh(name), DAYS, *ends)
+
+    for end, row in zip(ends, together, strict=True):
+        np.testing.assert_array_equal(row, asked(fresh(name), DAYS, end)[0])
+
+
+def test_another_series_is_not_taken_for_the_one_before(name):
+    used, other = fresh(name), noisy_days(3 * DAY + 1, seed=2)
+    asked(used, until(DAYS, 3 * DAY), 3 * DAY)
+
+    np.testing.assert_array_equal(asked(used, other, 3 * DAY + 1), asked(fresh(name), other, 3 * DAY + 1))
+
+
+def test_a_history_that_forgets_its_oldest_units_gives_the_same(name):
+    follower, days = fresh(name), noisy_days(12 * DAY)
+    for end in (12 * DAY - 2, 12 * DAY - 1, 12 * DAY):
+        shown = last_units(until(days, end), 11 * DAY)
+        found = asked(follower, shown, 11 * DAY)
+
+    np.testing.assert_array_equal(found, asked(fresh(name), shown, 11 * DAY))
+
+
+def test_a_thousand_times_the_load_gives_a_thousand_times_the_forecast(name):
+    ends = (2 * DAY + 5, 3 * DAY)
+
+    found = asked(fresh(name), noisy_days(3 * DAY, factor=1000.0), *ends)
+
+    np.testing.assert_allclose(found, 1000 * asked(fresh(name), noisy_days(3 * DAY), *ends), rtol=1e-6)
+
+
+def test_under_its_history_it_says_nothing(name):
+    expert = fresh(name)
+    needed = expert.needs_units
+
+    found = asked(expert, DAYS, 0, 1, needed - 1, needed, needed + 1)
+
+    assert np.isnan(found[:3]).all()
+    assert np.isfinite(found[3:]).all()
+
+
+def test_no_history_at_all(name):
+    found = asked(fresh(name), Series(rates=np.empty(0), start_at=0.0), 0)
+
+    assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("rps", [0.0, 7.0])
+def test_a_constant_load_is_forecast_as_it_is(name, rps):
+    rates = np.full(2 * DAY + 200, rps)
+    expert = fresh(name)
+
+    found = asked(expert, Series(rates=rates, start_at=0.0), len(rates))
+
+    np.testing.assert_allclose(found, rps, rtol=1e-6, atol=1e-9)
+
+
+def test_load_after_days_of_silence(name):
+    rates = np.zeros(2 * DAY + 300)
+    rates[2 * DAY + 100 :] = 50.0
+
+    found = asked(fresh(name), Series(rates=rates, start_at=0.0), *range(2 * DAY, len(rates), 7))
+
+    assert np.isfinite(found).all()
+    assert (np.diff(found, axis=-1) >= 0).all()
+
+
+def test_levels_hold_what_they_say_on_a_steady_load():
+    rng = np.random.default_rng(5)
+    series = Series(rates=rng.gamma(25.0, 4.0, 3000), start_at=0.0)
+    ends = np.arange(1000, 2900)
+
+    found = PointExpert(MovingMean()).forecast(series, ends, 10)
+
+    actual = series.rates[ends[:, None] + np.arange(10)]
+    shares = (actual[..., None] <= found).mean(axis=(0, 1))
+    np.testing.assert_allclose(shares, LEVELS, atol=0.03)
+
+
+def test_a_lead_without_errors_of_its_own_borrows_the_shorter_ones():
+    expert = fresh("last-value")
+    found = asked(expert, DAYS, expert.needs_units)
+
+    assert (found[0, -1, -1] - found[0, -1, 0]) > 0
+    np.testing.assert_array_equal(found[0, -1], found[0, -2])
