@@ -78,7 +78,6 @@ class Controller:
         self._first_at = recovered.first_at if recovered else -math.inf
         self._planned_at = recovered.planned_at if recovered else -math.inf
         self._open = recovered.unseen if recovered else ()
-        self._watches = policy.standby is not None and policy.standby.surges
 
     @property
     def fleet(self) -> FleetView:
@@ -120,10 +119,14 @@ class Controller:
         )
 
     def is_surging(self) -> bool:
-        """Whether standbys are needed before the next plan; a driver asks each `policy.standby.watch_s`."""
-        if self.policy.standby is None or not self.policy.standby.surges:
-            return False
-        return is_surging(self.state, self._cloud.observe(), self._data_plane.recent_rps(), self.policy)
+        """Whether standbys are needed before the next plan; a driver asks each `watch_s`."""
+        return is_surging(self.state, self._fleet, self._data_plane.recent_rps(), self.policy)
+
+    @property
+    def watch_s(self) -> float:
+        """How often a driver looks for surges; infinite where the policy knows none."""
+        standby = self.policy.standby
+        return standby.watch_s if standby is not None and standby.surges else math.inf
 
     def tick(self) -> Decision:
         """Observe, decide, write down, submit; returns what was decided."""
@@ -138,7 +141,7 @@ class Controller:
             facts=tuple(self._cloud.facts()),
             slo=self._data_plane.slo_window(),
             lambda_warm=self._data_plane.lambda_warm(),
-            recent_rps=self._data_plane.recent_rps() if self._watches else (),
+            recent_rps=self._data_plane.recent_rps() if math.isfinite(self.watch_s) else (),
         )
         if self._plan_is_due(seen):
             seen = self._with_plan(seen)

@@ -28,9 +28,9 @@ def is_surging(state: State, fleet: FleetView, recent_rps: Sequence[float], poli
     standby = policy.standby
     if standby is None or not standby.surges or state.plan is None:
         return False
-    asleep = any(i.role is Role.STANDBY and i.state is InstanceState.STOPPED for i in fleet)
-    up = sum(1 for i in fleet if i.role is Role.STANDBY and i.state in UP)
-    return asleep and _needed(state, fleet, recent_rps, policy, standby) > up
+    pool = {i.id for i in fleet if i.role is Role.STANDBY}
+    awake = len(pool.intersection(state.awake))
+    return awake < len(pool) and _needed(state, fleet, recent_rps, policy, standby) > awake
 
 
 def bridge_surges(

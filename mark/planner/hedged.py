@@ -24,6 +24,7 @@ blocks, no finer than a cell. Everything is compiled; prices only enter as ratio
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,9 +65,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda and standbys."""
     table = expect_rates(request.forecast, smoothing_s=request.slo.latency_s)
     terms = terms_of(request, table)
-    worth, new, kept = _lay(
-        terms.levels, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there
-    )
+    worth, new, kept = lay_fleet(terms)
     counts = tuple(
         PlannedCount(
             offering=item.name,
@@ -91,7 +90,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
         spill_rps=max(0.0, expected - carried),
         excuses=_excuses(request, terms, {item.offering for item in counts}),
         reason=_reason(counts, expected, carried, capacity_rps, worth),
-        awake=_awake(request, table, capacity_rps),
+        awake=_awake(request, table, sum(item.kept * item.usable_rps for item in counts)),
         pool=pool_size(request.history, request.bridge),
     )
 
@@ -116,6 +115,25 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
         capacity=np.array([item.capacity_rps for item in offerings]),
         there=np.array([max(0, running.get(item.name, 0)) for item in offerings], np.int64),
     )
+
+
+def lay_fleet(terms: Terms) -> tuple[float, Ints, Ints]:
+    """The fleet that is worth most: its worth in USD, and how many of each offering are new, and kept."""
+    worth, new, kept = _lay(
+        terms.levels, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there
+    )
+    return float(worth), new, kept
+
+
+def worth_of(terms: Terms, layout: Sequence[tuple[int, bool]]) -> float:
+    """What a fleet is worth whose instances serve in this order from level 0 on, USD; (offering, is it new)."""
+    total, reached, part = 0.0, 0.0, np.empty(len(terms.saved))
+    for i, is_new in layout:
+        top = reached + float(terms.capacity[i])
+        _between(terms.saved, float(terms.levels[1]), reached, top, part)
+        keeping, launching = _values(part, terms.rent[i], terms.launch[i], terms.lead[i])
+        total, reached = total + (launching if is_new else keeping), top
+    return total
 
 
 def _alternative_usd(request: PlanRequest, offerings: tuple[Offering, ...], table: RateTable) -> Floats:
@@ -206,7 +224,7 @@ def _lay(
     return value[best], new[best], kept[best]
 
 
-def _awake(request: PlanRequest, table: RateTable, base_rps: float) -> int:
+def _awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:
     """Standbys to wake before a surge that is foreseen: those that save more than they cost once they serve."""
     bridge = request.bridge
     if bridge.standby is None or not math.isfinite(bridge.lambda_usd):
@@ -219,7 +237,7 @@ def _awake(request: PlanRequest, table: RateTable, base_rps: float) -> int:
     carried = table.carried[first:last].sum(axis=0) * table.unit_s
     count = 0
     while count < bridge.standbys:
-        low = base_rps + count * item.capacity_rps
+        low = kept_rps + count * item.capacity_rps
         served = np.interp([low, low + item.capacity_rps], table.levels, carried)
         if (served[1] - served[0]) * bridge.lambda_usd <= usd:
             break

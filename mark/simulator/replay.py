@@ -212,8 +212,7 @@ class _Run:
         self._cloud.prewarmed = False
         next_tick = self._start_s + period_s
         next_minute, minute = self._start_s, 0
-        standby = self._bundle.controller.standby
-        watch_s = standby.watch_s if standby and standby.surges else math.inf
+        watch_s = self._controller.watch_s
         next_watch = self._start_s + watch_s
         while self._engine.now < self._end_s:
             if self._engine.now >= next_minute:

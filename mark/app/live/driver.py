@@ -7,6 +7,7 @@ launch, a window of the SLO monitor that missed. It decides nothing: `Controller
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,6 +50,7 @@ class ModelDriver:
         self._controller, self._clock, self._cloud, self._plane = controller, clock, cloud, plane
         self._publisher, self._journal, self._header = publisher, journal, header
         self._wake = threading.Event()
+        self._watch_at = -math.inf
 
     def wake(self) -> None:
         """Look at once: something happened."""
@@ -82,6 +84,14 @@ class ModelDriver:
         if decision.state.tick % LOOK_AT_SIZE == 0 and self._journal.size_bytes > SEGMENT_BYTES:
             self._journal.rotate(header_line(self._checkpointed()))
 
+    def _is_surging(self) -> bool:
+        """Looked at every few seconds of service time."""
+        now = self._clock.now()
+        if now < self._watch_at or math.isinf(self._controller.watch_s):
+            return False
+        self._watch_at = now + self._controller.watch_s
+        return self._controller.is_surging()
+
     def _checkpointed(self) -> Header:
         """The header of the journal's next segment: it says all that folding the one before would."""
         controller = self._controller
@@ -91,7 +101,7 @@ class ModelDriver:
         """Until the period's end, or until something happened."""
         while not stop.is_set():
             left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
-            if left_s <= 0 or self._plane.has_missed():
+            if left_s <= 0 or self._plane.has_missed() or self._is_surging():
                 return
             self._cloud.hear()  # what is spent is known before the next tick
             if self._wake.wait(min(left_s, LOOK_EACH_S)):

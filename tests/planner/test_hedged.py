@@ -1,0 +1,226 @@
+"""The hedged planner: what it rents against Lambda and standbys, and that everything it is told moves it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mark.domain.demand import Demand, Forecast
+from mark.domain.offering import Offering
+from mark.domain.plan import Bridge, Plan, PlanRequest
+from mark.planner.bridge import bridge_usd, excursions_s, pool_size
+from mark.planner.hedged import lay_fleet, plan_hedged, terms_of
+from mark.planner.rates import expect_rates
+from scripts.hedged_gap import gap_of, small_terms
+from tests.planner.builders import SLO, offering
+
+LEVELS = (0.1, 0.5, 0.9)
+SMALL = offering("small", rps=5.0, usd_per_hour=0.09, launch_usd=0.004)
+LARGE = offering("large", rps=50.0, usd_per_hour=0.8, launch_usd=0.04)
+LAMBDA = Bridge(lambda_usd=20e-6)
+
+
+def spread(low: float, middle: float, high: float, units: int = 60, peak: float = 1.1) -> Forecast:
+    """The same three quantiles in every unit; the maximum lies above the mean by `peak`."""
+    row = (low, middle, high)
+    return Forecast(
+        start_at=0.0,
+        mean_rps=(row,) * units,
+        max_rps=(tuple(peak * rate for rate in row),) * units,
+        quantiles=LEVELS,
+    )
+
+
+def asked(
+    forecast: Forecast, *offerings: Offering, running: tuple[tuple[str, int], ...] = (), bridge: Bridge = LAMBDA
+) -> PlanRequest:
+    history = Demand(end_at=0.0, mean_rps=(50.0,) * 120, max_rps=(55.0,) * 120)
+    return PlanRequest(
+        now=0.0, history=history, forecast=forecast, offerings=offerings or (SMALL, LARGE), running=running,
+        slo=SLO, bridge=bridge,
+    )  # fmt: skip
+
+
+def capacity(request: PlanRequest) -> float:
+    return plan_hedged(request).capacity_rps
+
+
+def counts(plan: Plan) -> dict[str, int]:
+    return {item.offering: item.count for item in plan.counts}
+
+
+def test_what_is_carried_is_the_mean_of_the_smaller_of_rate_and_level() -> None:
+    table = expect_rates(spread(20.0, 50.0, 80.0), smoothing_s=0.6)
+    rng = np.random.default_rng(1)
+    at = np.interp((np.arange(10) + 0.5) / 10, LEVELS, (20.0, 50.0, 80.0))
+    peak = rng.random(200_000) < 1 / 12
+    mean = at[rng.integers(0, 10, peak.size)]
+    rate = np.where(peak, 1.1 * mean, (12 - 1.1) / 11 * mean)
+    drawn = rate + rng.standard_normal(rate.size) * np.sqrt(rate / 0.6)
+    for place in (20, 100, 180, 240):
+        level = table.levels[place]
+        expected = np.minimum(np.maximum(drawn, 0.0), level).mean()
+        assert table.carried[0, place] == pytest.approx(expected, rel=0.01)
+
+
+@given(
+    st.lists(st.floats(0.0, 1e4), min_size=3, max_size=3).map(sorted), st.floats(0.05, 5.0), st.floats(1.0, 3.0)
+)
+def test_carried_rises_ever_slower_with_the_level(rates: list[float], smoothing_s: float, peak: float) -> None:
+    table = expect_rates(spread(*rates, units=2, peak=peak), smoothing_s=smoothing_s)
+    steps = np.diff(table.carried, axis=1)
+
+    assert (table.carried[:, 0] == 0).all()
+    assert (steps >= -1e-9 * table.levels[-1]).all()
+    assert (np.diff(steps, axis=1) <= 1e-6 * table.levels[-1]).all()
+
+
+def test_a_certain_load_is_carried_by_the_cheapest_type_and_its_noise_by_a_few_small_ones() -> None:
+    plan = plan_hedged(asked(spread(100.0, 100.0, 100.0, peak=1.0)))
+
+    assert counts(plan)["large:on-demand"] == 2
+    assert counts(plan)["small:on-demand"] <= 2
+    assert plan.spill_rps < 3.0
+
+
+def test_nothing_is_rented_for_what_lambda_does_for_less() -> None:
+    assert counts(plan_hedged(asked(spread(0.0, 0.2, 0.5)))) == {}
+
+
+def test_without_lambda_capacity_is_kept_for_what_is_seldom_needed() -> None:
+    unit = offering("unit", rps=1.0, usd_per_hour=0.02)
+    forecast = spread(50.0, 60.0, 120.0)
+
+    assert capacity(asked(forecast, unit, bridge=Bridge())) > 125.0 > capacity(asked(forecast, unit))
+
+
+def test_an_instance_that_is_there_is_kept_where_a_new_one_would_not_be_launched() -> None:
+    forecast = spread(3.0, 3.9, 4.5)
+    dear = replace(SMALL, launch_usd=1.0)
+    assert counts(plan_hedged(asked(forecast, dear))) == {}
+    assert counts(plan_hedged(asked(forecast, dear, running=(("small:on-demand", 1),)))) == {"small:on-demand": 1}
+
+
+def test_a_dip_shorter_than_a_launch_is_worth_is_sat_out() -> None:
+    row, low = (50.0, 50.0, 50.0), (0.0, 0.0, 0.0)
+
+    def dip(units: int) -> Forecast:
+        rows = (*(low,) * units, *(row,) * (60 - units))
+        return Forecast(start_at=0.0, mean_rps=rows, max_rps=rows, quantiles=LEVELS)
+
+    there = (("large:on-demand", 1),)
+    only = replace(LARGE, launch_usd=0.2)  # fifteen minutes of rent
+    assert counts(plan_hedged(asked(dip(8), only, running=there))) == {"large:on-demand": 1}
+    assert counts(plan_hedged(asked(dip(40), only, running=there))) == {}
+
+
+@pytest.mark.parametrize("place", range(len(LEVELS)))
+def test_each_quantile_moves_the_plan(place: int) -> None:
+    """One offering of 1 request/s: every request/s more of a quantile is seen."""
+    unit = offering("unit", rps=1.0, usd_per_hour=0.02, launch_usd=0.0)
+    rates = [30.0, 60.0, 90.0]
+    raised = list(rates)
+    raised[place] += 25.0
+
+    assert capacity(asked(spread(*raised), unit)) > capacity(asked(spread(*rates), unit))
+
+
+def test_prices_profiles_risk_and_overhead_move_the_plan() -> None:
+    unit = offering("unit", rps=1.0, usd_per_hour=0.02, launch_usd=0.001)
+    forecast = spread(20.0, 60.0, 140.0)
+    usual = capacity(asked(forecast, unit))
+
+    assert capacity(asked(forecast, replace(unit, usd_per_hour=0.03))) < usual
+    assert capacity(asked(forecast, replace(unit, usd_per_hour=0.01))) > usual
+    assert capacity(asked(forecast, replace(unit, launch_usd=0.02))) < usual
+    assert capacity(asked(forecast, unit, bridge=Bridge(lambda_usd=10e-6))) < usual
+    assert capacity(replace(asked(forecast, unit), hazards=((unit.name, 5.0),))) < usual
+    launched = replace(unit, launch_usd=0.01)
+    assert capacity(asked(forecast, replace(launched, boot_s=2700.0))) < capacity(asked(forecast, launched))
+    twice = replace(unit, capacity_rps=2.0)
+    assert len(plan_hedged(asked(forecast, twice)).counts) == 1
+    assert capacity(asked(forecast, twice)) > usual  # the same rent for twice as much
+
+
+def test_standbys_that_wake_make_the_base_smaller_and_slow_ones_less_so() -> None:
+    unit = offering("unit", rps=1.0, usd_per_hour=0.01, launch_usd=0.001)
+    forecast = spread(20.0, 60.0, 140.0)
+
+    def base(wake_s: float) -> float:
+        bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=wake_s, standbys=4)
+        return capacity(asked(forecast, unit, bridge=bridge))
+
+    assert base(10.0) < base(120.0) <= capacity(asked(forecast, unit))
+
+
+def test_a_surge_that_is_foreseen_wakes_standbys_before_it_comes() -> None:
+    calm, flood = (50.0, 50.0, 55.0), (200.0, 210.0, 220.0)
+    rows = (calm, *(flood,) * 10, *(calm,) * 49)
+    forecast = Forecast(start_at=0.0, mean_rps=rows, max_rps=rows, quantiles=LEVELS)
+    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=75.0, standbys=5)
+
+    there = (("large:on-demand", 1), ("small:on-demand", 2))
+    assert 2 <= plan_hedged(asked(forecast, running=there, bridge=bridge)).awake <= 4
+    assert plan_hedged(asked(spread(50.0, 50.0, 55.0), running=there, bridge=bridge)).awake == 0
+
+
+def test_the_bridge_costs_lambda_at_first_and_the_standby_later() -> None:
+    """Stretches of 10 min above 20 requests/s; the standby costs 4.44 USD per million requests."""
+    rates = ([10.0] * 50 + [100.0] * 10) * 3
+    history = Demand(end_at=0.0, mean_rps=tuple(rates), max_rps=tuple(rates))
+    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=75.0)
+    levels = np.array([5.0, 20.0, 50.0, 150.0])
+    standby = 0.8 / 3600 / 50
+
+    assert excursions_s(np.array(rates), levels, 60.0).tolist() == [1800.0, 600.0, 600.0, 300.0]
+    after_600 = (20e-6 * 90 + standby * (510 + 75)) / 600
+    assert bridge_usd(history, bridge, levels)[1:] == pytest.approx([after_600, after_600])
+    assert bridge_usd(history, Bridge(lambda_usd=20e-6), levels).tolist() == [20e-6] * 3
+
+
+def test_the_pool_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
+    def history(surge: float, each: int) -> Demand:
+        rates = tuple(([10.0] * (each - 10) + [surge] * 10) * (2880 // each))
+        return Demand(end_at=0.0, mean_rps=rates, max_rps=rates)
+
+    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002)
+    assert pool_size(history(200.0, 120), bridge) == 4
+    assert pool_size(history(100.0, 120), bridge) == 2
+    assert pool_size(history(12.0, 120), bridge) == 0
+    assert pool_size(history(200.0, 120), replace(bridge, asleep_usd_per_hour=5.0)) == 0
+    assert pool_size(history(200.0, 120), replace(bridge, standby=None)) is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rates=st.lists(st.floats(0.0, 300.0), min_size=3, max_size=3).map(sorted),
+    kinds=st.lists(
+        st.tuples(st.floats(1.0, 60.0), st.floats(1e-6, 9e-6), st.floats(0.0, 0.05)), min_size=1, max_size=4
+    ),
+)
+def test_it_is_never_dearer_than_the_best_fleet_of_one_type(
+    rates: list[float], kinds: list[tuple[float, float, float]]
+) -> None:
+    """Under its own cost model; a cell of levels is as fine as it looks, hence the tolerance."""
+    offerings = tuple(
+        offering(f"t{i}", rps=rps, usd_per_hour=usd * 3600 * rps, launch_usd=launch)
+        for i, (rps, usd, launch) in enumerate(kinds)
+    )
+    request = asked(spread(*rates, peak=1.2), *offerings)
+    terms = terms_of(request, expect_rates(request.forecast, smoothing_s=SLO.latency_s))
+    alone = [terms_of(replace(request, offerings=(item,)), expect_rates(request.forecast, smoothing_s=SLO.latency_s))
+             for item in offerings]  # fmt: skip
+    total = float(terms.saved[:, -1].sum())
+    best = max(lay_fleet(one)[0] for one in alone)
+    assert total - lay_fleet(terms)[0] <= (total - best) * 1.03 + 1e-9
+
+
+def test_small_fleets_are_within_three_percent_of_the_best_on_average() -> None:
+    gaps = [gap_of(terms) for terms in small_terms(25)]
+
+    assert np.mean(gaps) <= 0.03
+    assert min(gaps) > -1e-9
