@@ -71,7 +71,7 @@ def test_what_is_carried_is_the_mean_of_the_smaller_of_rate_and_level() -> None:
     st.lists(st.floats(0.0, 1e4), min_size=3, max_size=3).map(sorted), st.floats(0.05, 5.0), st.floats(1.0, 3.0)
 )
 def test_carried_rises_ever_slower_with_the_level(rates: list[float], smoothing_s: float, peak: float) -> None:
-    table = expect_rates(spread(*rates, units=2, peak=peak), smoothing_s=smoothing_s)
+    table = expect_rates(spread(rates[0], rates[1], rates[2], units=2, peak=peak), smoothing_s=smoothing_s)
     steps = np.diff(table.carried, axis=1)
 
     assert (table.carried[:, 0] == 0).all()
@@ -126,7 +126,9 @@ def test_each_quantile_moves_the_plan(place: int) -> None:
     raised = list(rates)
     raised[place] += 25.0
 
-    assert capacity(asked(spread(*raised), unit)) > capacity(asked(spread(*rates), unit))
+    assert capacity(asked(spread(raised[0], raised[1], raised[2]), unit)) > capacity(
+        asked(spread(rates[0], rates[1], rates[2]), unit)
+    )
 
 
 def test_prices_profiles_risk_and_overhead_move_the_plan() -> None:
@@ -210,7 +212,7 @@ def test_it_is_never_dearer_than_the_best_fleet_of_one_type(
         offering(f"t{i}", rps=rps, usd_per_hour=usd * 3600 * rps, launch_usd=launch)
         for i, (rps, usd, launch) in enumerate(kinds)
     )
-    request = asked(spread(*rates, peak=1.2), *offerings)
+    request = asked(spread(rates[0], rates[1], rates[2], peak=1.2), *offerings)
     terms = terms_of(request, expect_rates(request.forecast, smoothing_s=SLO.latency_s))
     alone = [terms_of(replace(request, offerings=(item,)), expect_rates(request.forecast, smoothing_s=SLO.latency_s))
              for item in offerings]  # fmt: skip
