@@ -242,21 +242,14 @@ def _excuses(
     request: PlanRequest, terms: tuple[CostTerms, ...], taken: set[str], first: int
 ) -> tuple[Excuse, ...]:
     """One for each offering that was not taken, by name."""
-    latencies = {item.name: item.latency_s for item in request.offerings}
     excuses = []
     for term in terms:
         if term.offering in taken:
             continue
-        if term.usable_rps <= 0:
-            reason = (
-                f"a batch takes {latencies[term.offering] * 1000:.0f} ms, "
-                f"over the mean latency of {request.slo.mean_latency_s * 1000:.0f} ms"
-            )
-        elif term.offering in request.refused:
-            reason = "refused just now"
-        elif first < 0:
+        reason = why_unable(request, term)
+        if not reason and first < 0:
             reason = "nothing is expected one lead from now"
-        else:
+        elif not reason:
             winner = terms[first]
             reason = (
                 f"{term.usd_per_million:.4g} USD per million requests, launch included; {winner.offering} "
@@ -264,6 +257,17 @@ def _excuses(
             )
         excuses.append(Excuse(offering=term.offering, reason=reason))
     return tuple(excuses)
+
+
+def why_unable(request: PlanRequest, term: CostTerms) -> str:
+    """Why an offering could not be taken, whatever it costs; nothing where it could."""
+    if term.usable_rps <= 0:
+        latency_s = next(item.latency_s for item in request.offerings if item.name == term.offering)
+        return (
+            f"a batch takes {latency_s * 1000:.0f} ms, "
+            f"over the mean latency of {request.slo.mean_latency_s * 1000:.0f} ms"
+        )
+    return "refused just now" if term.offering in request.refused else ""
 
 
 def _reason(

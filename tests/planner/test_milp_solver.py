@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pulp
+import pytest
+
+from mark.domain.errors import PlanInfeasible
+from mark.planner.milp import MilpPolicy, cheapest_schedule
+from mark.planner.solver import CbcSolver, HighsSolver, MilpSolver, SearchLimits
+from scripts.bench_planners import Enumeration, small_requests
+
+SOLVERS = (HighsSolver(), CbcSolver())
+each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=["highs", "cbc"])
+
+
+def knapsack(least: float, *, most: int | None = None) -> pulp.LpProblem:
+    """Carry `least` with items of 3 (cost 4) and 5 (cost 6)."""
+    problem = pulp.LpProblem("knapsack", pulp.LpMinimize)
+    three, five = (problem.add_variable(name, 0, most, cat=pulp.LpInteger) for name in ("three", "five"))
+    problem += 3 * three + 5 * five >= least
+    problem.setObjective(4 * three + 6 * five)
+    return problem
+
+
+@each_solver
+def test_it_solves(solver: MilpSolver) -> None:
+    solved = solver.solve(knapsack(11.0), SearchLimits())
+    assert {name: round(value) for name, value in solved.values.items()} == {"three": 2, "five": 1}
+    assert solved.objective == pytest.approx(14.0)
+    assert solved.bound == pytest.approx(14.0, rel=1e-5)
+
+
+@each_solver
+def test_it_says_the_same_again(solver: MilpSolver) -> None:
+    assert solver.solve(knapsack(11.0), SearchLimits()) == solver.solve(knapsack(11.0), SearchLimits())
+
+
+@each_solver
+def test_no_solution_is_infeasible(solver: MilpSolver) -> None:
+    with pytest.raises(PlanInfeasible, match="found no fleet"):
+        solver.solve(knapsack(11.0, most=1), SearchLimits())
+
+
+@each_solver
+def test_it_is_silent(solver: MilpSolver, capfd: pytest.CaptureFixture[str]) -> None:
+    solver.solve(knapsack(11.0), SearchLimits())
+    assert capfd.readouterr() == ("", "")
+
+
+@each_solver
+def test_the_bound_of_a_search_that_ended_early_holds(solver: MilpSolver) -> None:
+    for request in small_requests(3, seed=1):
+        found = cheapest_schedule(request, MilpPolicy(solver=solver, limits=SearchLimits(max_nodes=1)))
+        assert found.usd * (1.0 - found.gap) <= Enumeration(request).optimum_usd * (1 + 1e-6)
+        assert 0.0 <= found.gap < 1.0
+
+
+@each_solver
+def test_it_finds_the_optimum(solver: MilpSolver) -> None:
+    for request in small_requests(5, seed=2):
+        found = cheapest_schedule(request, MilpPolicy(solver=solver))
+        assert found.usd == pytest.approx(Enumeration(request).optimum_usd, rel=1e-6)
+
+
+def test_a_program_that_cannot_be_run_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulp.PULP_CBC_CMD, "pulp_cbc_path", "/nowhere/cbc")
+    with pytest.raises(PlanInfeasible, match="use HiGHS"):
+        CbcSolver().solve(knapsack(11.0), SearchLimits())
