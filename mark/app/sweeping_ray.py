@@ -8,7 +8,9 @@ paths; the traces and all other settings travel with the jobs.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import redirect_stdout
 from itertools import islice
 from typing import Any
 
@@ -34,6 +36,11 @@ class RayCluster:
 
     def run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
         """Do the jobs."""
+        # what Ray says about lost workers it prints on stdout, which belongs to the sweep's document
+        with redirect_stdout(sys.stderr):
+            yield from self._run(jobs, traces)
+
+    def _run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
         ray = self._ray
         self._connect()
         running: dict[Any, Job] = {}
