@@ -17,6 +17,7 @@ from mark.report.wording import duration_words, percent
 ABOUT = {
     "mark": "the paper: greedy plan, LSTM forecast, Bouncer to Lambda, SLO monitor, standbys on spot",
     "greedy-oracle": "mark with a perfect forecast",
+    "milp": "mark with the exact plan instead of the greedy one; not in all",
     "sagemaker": "managed endpoint: one type, target tracking, its price premium",
     "reactive": "one type, scaled on what was seen in two windows (Knative)",
     "static-peak": "one type, sized once for the highest minute of the history",

@@ -88,6 +88,11 @@ def _greedy_oracle(given: Ingredients) -> PolicyBundle:
     return replace(bundle, controller=replace(bundle.controller, name="greedy-oracle"), forecaster="oracle")
 
 
+def _milp(given: Ingredients) -> PolicyBundle:
+    bundle = _mark(given)
+    return replace(bundle, controller=replace(bundle.controller, name="milp", planner="milp"))
+
+
 def _unbatched(offering: Offering) -> Offering:
     """The same instances serving one request at a time: batching is MArk's."""
     single = BatchPolicy(max_batch=1, max_wait_s=0.0)
@@ -181,6 +186,7 @@ _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
     "mark": _mark,
     "greedy-oracle": _greedy_oracle,
     "hedged": _hedged,
+    "milp": _milp,
     "sagemaker": _sagemaker,
     "reactive": _reactive,
     "static-peak": _static_peak,

@@ -17,12 +17,14 @@ from mark.domain.plan import Bridge, Plan, PlanRequest
 from mark.planner.baselines import plan_nothing, plan_static, plan_target_tracking, plan_two_windows
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged
+from mark.planner.milp import plan_milp
 
 MOST_INSTANCES = 100_000
 """A plan holds fewer: twenty times the largest fleet that is planned in 50 ms."""
 _PLANNERS: dict[str, Callable[[PlanRequest], Plan]] = {
     "greedy": plan_greedy,
     "hedged": plan_hedged,
+    "milp": plan_milp,
     "nothing": plan_nothing,
     "target-tracking": plan_target_tracking,
     "two-windows": plan_two_windows,
