@@ -30,6 +30,8 @@ BANDS = ((0.1, 0.9, 0.22), (0.25, 0.75, 0.4))
 """Lower level, upper level, opacity: the wider one first."""
 HONEST = (0.88, 0.92)
 """Where the 90 % quantile's coverage should lie."""
+LEGEND_SIGNS = 112
+"""Letters that a legend's line has room for; each name has a line and a gap beside it."""
 LEAD_TICKS = (1, 5, 10, 15, 20, 30, 40, 50, 60)
 PAST_UNITS = 180
 """Units of history before a forecast."""
@@ -133,8 +135,14 @@ def lead_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
         axes.set_xticks([tick for tick in LEAD_TICKS if tick <= max(shown, default=1)])
         axes.set_xlabel("lead, minutes", color=INK)
         axes.set_ylabel("weighted quantile loss", color=INK)
-        figure.legend(loc="outside upper left", ncols=4, handlelength=3.2, **legend_style())
+        figure.legend(loc="outside upper left", ncols=_columns(runs), handlelength=3.2, **legend_style())
         return inline_svg(figure, prefix=prefix, description="Weighted quantile loss by lead")
+
+
+def _columns(runs: Sequence[BacktestRun]) -> int:
+    """Columns of a legend, by the longest name: `path/file.py:Name` takes more than `drift`."""
+    longest = max((len(run.predictor) for run in runs), default=0)
+    return max(1, min(6, LEGEND_SIGNS // (longest + 9)))
 
 
 def honesty_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
@@ -165,7 +173,7 @@ def honesty_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
         right.xaxis.get_major_locator().set_params(integer=True)
         for axis in (left.xaxis, left.yaxis, right.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
-        figure.legend(loc="outside upper left", ncols=4, handlelength=3.2, **legend_style())
+        figure.legend(loc="outside upper left", ncols=_columns(runs), handlelength=3.2, **legend_style())
         return inline_svg(figure, prefix=prefix, description="Coverage of the quantiles")
 
 

@@ -273,3 +273,15 @@ def test_what_is_wrong_with_the_flags_is_one_line(ramp, given, said):
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_a_terminal_sees_how_far_it_is(ramp, monkeypatch):
+    given = [*BACKTEST, "--predictor", "last-value", "--json"]
+    assert ramp(*given).err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any stream for a terminal then
+    monkeypatch.setenv("TERM", "xterm")
+
+    answer = ramp(*given)
+
+    assert "backtesting last-value" in answer.err
+    assert len(runs(answer)) == 1

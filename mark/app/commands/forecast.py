@@ -86,7 +86,13 @@ def backtest(
         list[str] | None,
         typer.Option(metavar="HH:MM-HH:MM", help="Do not score this time of each day; comma list, may repeat."),
     ] = None,
-    every_min: Annotated[int, typer.Option(metavar="MIN", help="Forecast each so many minutes.")] = 1,
+    every_min: Annotated[
+        int,
+        typer.Option(
+            metavar="MIN",
+            help="Forecast each so many minutes; 7, say: 10 always meets the same minutes of the hour.",
+        ),
+    ] = 1,
     deadline_s: Annotated[
         float, typer.Option(metavar="SECONDS", help="A forecast that takes longer fails the forecaster.")
     ] = 2.0,
