@@ -77,7 +77,7 @@ def priced(item: Offering, factor: float) -> Offering:
 
 
 def test_all_planners_are_held_to_it() -> None:
-    assert set(PLANNERS) >= {"greedy", "nothing", "static", "target-tracking", "two-windows"}
+    assert set(PLANNERS) >= {"greedy", "hedged", "milp", "nothing", "static", "target-tracking", "two-windows"}
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
@@ -121,12 +121,13 @@ def test_every_offering_is_taken_or_excused(planner: str, wanted: PlanRequest) -
     assert all(0 <= item.kept <= min(item.count, running.get(item.offering, 0)) for item in plan.counts)
 
 
+@pytest.mark.parametrize("planner", ["greedy", "milp"])
 @settings(deadline=None)
 @given(wanted=requests())
-def test_greedy_meets_the_demand_or_says_why_not(wanted: PlanRequest) -> None:
+def test_the_demand_is_met_or_why_not_is_said(planner: str, wanted: PlanRequest) -> None:
     rates = wanted.forecast.max_at(0.5)
     expected = rates[min(wanted.lead_units, len(rates) - 1)]
-    plan = asked("greedy", wanted)
+    plan = asked(planner, wanted)
     if isinstance(plan, str):
         able = [item for item in wanted.offerings if item.latency_s < wanted.slo.mean_latency_s]
         assert expected > 0
