@@ -78,6 +78,8 @@ class Drift:
 
 def windows_before(rates: Floats, ends: Ints, units: int) -> Floats:
     """The last `units` units before each origin, each of which has so many. Returns shape (origins, units)."""
+    if len(ends) == 1:  # a live update: a view of all windows would take longer than the window
+        return rates[None, ends[0] - units : ends[0]]
     return np.lib.stride_tricks.sliding_window_view(rates, units)[ends - units]
 
 
@@ -87,16 +89,19 @@ def day_levels(series: Series, ends: Ints) -> Floats:
     Where less is known it is the mean of the whole hours that are, and within the first hours of all that is.
     Whole hours make it the same number whatever the series' first unit is.
     """
-    hour, start = max(1, round(HOUR_S / series.unit_s)), first_unit(series)
-    lead_in = -start % hour
-    hours = (len(series.rates) - lead_in) // hour if len(series.rates) > lead_in else 0
-    means = series.rates[lead_in : lead_in + hours * hour].reshape(hours, hour).mean(axis=1)
+    hour = max(1, round(HOUR_S / series.unit_s))
     day = max(1, round(season_units(series) / hour))
-    short = [np.nan, *(means[:count].mean() for count in range(1, min(day, hours + 1)))]
-    full = np.lib.stride_tricks.sliding_window_view(means, day).mean(axis=1) if hours >= day else np.empty(0)
-    levels: Floats = np.concatenate((short, full))[np.maximum(ends - lead_in, 0) // hour]
-    for row in np.flatnonzero(np.isnan(levels)):
-        levels[row] = series.rates[: ends[row]].mean()
+    low = max(0, int(ends.min()) - (day + 1) * hour)
+    rates, start = series.rates[low : int(ends.max())], first_unit(series) + low
+    lead_in = -start % hour
+    hours = max(0, len(rates) - lead_in) // hour
+    means = rates[lead_in : lead_in + hours * hour].reshape(hours, hour).mean(axis=1)
+    counts = np.maximum(ends - low - lead_in, 0) // hour
+    levels, whole = np.empty(len(ends)), counts >= day
+    if whole.any():
+        levels[whole] = windows_before(means, counts[whole], day).mean(axis=1)
+    for row in np.flatnonzero(~whole):
+        levels[row] = (means[: counts[row]] if counts[row] else series.rates[: ends[row]]).mean()
     return levels
 
 
