@@ -36,16 +36,6 @@ class ModelCard:
     seconds: tuple[float, ...]
     settings: dict[str, Any]
 
-    def lines(self) -> tuple[str, ...]:
-        """The card in words, one fact a line."""
-        losses = ", ".join(f"{loss:.4f}" for loss in self.held_out_loss)
-        return (
-            f"{self.name} ({self.kind}): {len(self.seeds)} networks of {self.parameters:,} parameters",
-            f"trained on {self.units:,} units, {self.trained_from:.0f} to {self.trained_until:.0f} s",
-            f"epochs {', '.join(map(str, self.epochs))} in {sum(self.seconds):.0f} s; held-out loss {losses}",
-            f"settings {', '.join(f'{name}={value}' for name, value in self.settings.items())}",
-        )
-
 
 def write_card(path: Path, card: ModelCard) -> None:
     """Write it as JSON. A cache that cannot be written costs a warning."""

@@ -1,0 +1,144 @@
+"""The forecasters that learn, by name: `lstm`, the quantile LSTM alone, and `mixture`, all experts together.
+
+Each is made of two experts, one for means and one for maxima, fitted on the history before the run. Making one is
+a function of history, seed and settings, and what was learned is cached: a service that wants a newer one makes it
+beside the one that speaks, and then takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mark.ports import Forecaster, ForecasterSetup
+from predictors.adapter import ExpertForecaster, max_series, mean_series
+from predictors.classical import classical_expert
+from predictors.expert import Expert, Floats, Ints, Series
+from predictors.lstm_quantile import LstmQuantile, can_learn, fit_lstm
+from predictors.lstm_quantile_settings import QuantileSettings
+from predictors.mixture_expert import Mixture
+from predictors.mixture_weights import MixtureSettings
+
+EXPERTS = (
+    "last-value",
+    "moving-mean",
+    "seasonal",
+    "seasonal-naive",
+    "holt-winters",
+    "autoregression",
+    "ridge",
+    "boosted",
+)
+"""Classical experts that take part; those that the history is too short for are left out."""
+SIMPLE = ("last-value", "moving-mean")
+"""Who speaks where there is under a day to learn from."""
+LEARNED_BY_HEART = ("boosted",)
+"""Experts that remember the history too well to be judged by it."""
+
+
+class LearnedForecaster(ExpertForecaster):
+    """A forecaster with a card: what its networks were trained on, by kind of series."""
+
+    def __init__(self, mean_expert: Expert, max_expert: Expert, *, note: str, card: Mapping[str, Any]) -> None:
+        """Take the experts; `note` is added to `source`."""
+        super().__init__(mean_expert, max_expert, name=": ".join(filter(None, (mean_expert.name, note))))
+        self.card = card
+
+
+class Judged:
+    """An expert that is judged from `honest_from` on, epoch seconds: it learned from what came before."""
+
+    def __init__(self, expert: Expert, *, honest_from: float) -> None:
+        """Take the expert."""
+        self.name, self.needs_units = expert.name, expert.needs_units
+        self.honest_from = honest_from
+        self._expert = expert
+
+    def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        """What the expert says."""
+        return self._expert.forecast(series, ends, horizon)
+
+
+def build(
+    setup: ForecasterSetup,
+    *,
+    experts: tuple[str, ...] = EXPERTS,
+    settings: MixtureSettings | None = None,
+    lstm: QuantileSettings | None = None,
+) -> Forecaster:
+    """The mixture of all experts that can learn from `setup.history`; who cannot is named in `Forecast.source`."""
+    mixtures: list[Mixture] = []
+    cards: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for kind, series in _series(setup):
+        found: list[Expert] = []
+        for name in experts:
+            expert = classical_expert(
+                name, series, seed=setup.seed, cache_dir=setup.cache_dir, progress=setup.progress
+            )
+            if expert is None:
+                missing[name] = "short history"
+            else:
+                found.append(_judged(expert, series))
+        network = _network(setup, kind, series, lstm or QuantileSettings(), missing)
+        if network is not None:
+            found.append(network)
+            cards[f"lstm_{kind}"] = asdict(network.card)
+        mixtures.append(Mixture(found, settings))
+    note = "; ".join(f"without {name}: {why}" for name, why in missing.items())
+    return LearnedForecaster(mixtures[0], mixtures[1], note=note, card=cards)
+
+
+def build_lstm(
+    setup: ForecasterSetup, *, settings: MixtureSettings | None = None, lstm: QuantileSettings | None = None
+) -> Forecaster:
+    """The quantile LSTM, its quantiles read where outcomes fell; with under a day of history, simple rules.
+
+    Errors: ImportError where it has to train and torch is absent.
+    """
+    mixtures: list[Mixture] = []
+    cards: dict[str, Any] = {}
+    note = ""
+    for kind, series in _series(setup):
+        if can_learn(series):
+            network = _fitted(setup, kind, series, lstm or QuantileSettings())
+            cards[f"lstm_{kind}"] = asdict(network.card)
+            mixtures.append(Mixture([network], settings, name="lstm"))
+        else:
+            note = f"under a day of history, {' and '.join(SIMPLE)}"
+            rules = [classical_expert(name, series, seed=setup.seed) for name in SIMPLE]
+            mixtures.append(Mixture([rule for rule in rules if rule is not None], settings, name="lstm"))
+    return LearnedForecaster(mixtures[0], mixtures[1], note=note, card=cards)
+
+
+def _series(setup: ForecasterSetup) -> tuple[tuple[str, Series], ...]:
+    return (("mean", mean_series(setup.history)), ("max", max_series(setup.history)))
+
+
+def _judged(expert: Expert, series: Series) -> Expert:
+    if expert.name not in LEARNED_BY_HEART:
+        return expert
+    return Judged(expert, honest_from=series.start_at + len(series.rates) * series.unit_s)
+
+
+def _network(
+    setup: ForecasterSetup, kind: str, series: Series, settings: QuantileSettings, missing: dict[str, str]
+) -> LstmQuantile | None:
+    """The LSTM; None, and why in `missing`, where there is too little to learn from or no torch to learn with."""
+    if not can_learn(series):
+        missing["lstm"] = "under a day of history"
+        return None
+    try:
+        return _fitted(setup, kind, series, settings)
+    except ImportError as error:
+        if error.name != "torch":
+            raise
+        missing["lstm"] = "torch is not installed"
+        return None
+
+
+def _fitted(setup: ForecasterSetup, kind: str, series: Series, settings: QuantileSettings) -> LstmQuantile:
+    return fit_lstm(
+        series, settings, kind=kind, seed=setup.seed, cache_dir=setup.cache_dir, progress=setup.progress
+    )
