@@ -66,8 +66,10 @@ def history_units(train_days: float | None) -> int:
     return units
 
 
-def check_predictors(names: list[str]) -> list[str]:
-    """The names, each once. Misconfigured where there is none, or one does not load."""
+def check_predictors(names: list[str], settings: Settings) -> list[str]:
+    """The names, each once, or the settings' forecaster. Misconfigured for none, and for one that does not load."""
+    if not names and settings.forecaster:
+        names = [settings.forecaster]
     if not names:
         raise Misconfigured("name a forecaster with --predictor; `mark policies` lists them")
     for name in names:
@@ -75,9 +77,9 @@ def check_predictors(names: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def check_predictor(names: list[str]) -> str:
+def check_predictor(names: list[str], settings: Settings) -> str:
     """The one name. Misconfigured where there are several, or it does not load."""
-    name, *others = check_predictors(names)
+    name, *others = check_predictors(names, settings)
     if others:
         raise Misconfigured(f"one forecaster at a time, not {', '.join([name, *others])}")
     return name

@@ -67,7 +67,7 @@ def backtest_settings(settings: Settings, asked: BacktestAsked, *, as_json: bool
 
     Raises Misconfigured where one failed, and typer.Exit after Ctrl-C, both after what is finished was printed.
     """
-    predictors = check_predictors(asked.predictors)
+    predictors = check_predictors(asked.predictors, settings)
     leads = _leads(asked.leads)
     _check(asked)
     windows = [window for text in asked.leave_out for window in parse_window(text)]

@@ -23,7 +23,7 @@ from mark.simulator.workload import Workload
 
 def show_settings(settings: Settings, predictors: list[str], *, at_s: float | None, as_json: bool) -> None:
     """Print the forecast from `at_s` on the trace's clock, the trace's end where left out."""
-    name = check_predictor(predictors)
+    name = check_predictor(predictors, settings)
     workload = chosen_workload(settings)
     end_s = math.floor(workload.trace.duration_s)
     at_s = float(end_s if at_s is None else math.floor(at_s))

@@ -26,7 +26,7 @@ def train_settings(
 
     Without a start or a number of days all of the trace is learned from.
     """
-    name = check_predictor(predictors)
+    name = check_predictor(predictors, settings)
     if out is not None and out.suffix not in FORMS:
         raise Misconfigured(f"--out {out}: a card is written as .json or .md")
     units = history_units(train_days)

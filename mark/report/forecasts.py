@@ -11,6 +11,8 @@ from mark.report.wording import MISSING
 from mark.simulator.backtest import KEPT_LEVELS, SCORED, BacktestScores, BacktestSpan
 from mark.simulator.scores import SCORED_LEVELS, Floats
 
+DIGITS = {"wql": 4, "wape": 4, "mase": 2}
+"""The scores that are compared, and how many digits of each are worth printing."""
 TARGET_WORDS = {"mean": "mean rate of a minute", "max": "highest 5 s rate of a minute"}
 
 
@@ -36,11 +38,16 @@ def scored_runs(runs: Sequence[BacktestRun]) -> list[tuple[BacktestRun, Backtest
     return [(run, run.scores) for run in runs if run.scores is not None]
 
 
-def best_of(runs: Sequence[BacktestRun], score: str) -> BacktestRun | None:
-    """The run with the smallest finite `wql`, `wape` or `mase`; the first of several. None where there is none."""
-    able = [(getattr(scores, score), run) for run, scores in scored_runs(runs)]
-    able = [(value, run) for value, run in able if math.isfinite(value)]
-    return min(able, key=lambda item: item[0])[1] if able else None
+def least_of(runs: Sequence[BacktestRun], score: str) -> float:
+    """The least `wql`, `wape` or `mase` of the runs; NaN, which equals nothing, where no run has one."""
+    found = (float(getattr(scores, score)) for _, scores in scored_runs(runs))
+    return min((value for value in found if math.isfinite(value)), default=math.nan)
+
+
+def marked_scores(scores: BacktestScores, runs: Sequence[BacktestRun]) -> list[tuple[str, bool]]:
+    """wQL, WAPE and MASE of one of `runs` in words, and whether no run has less."""
+    found = ((float(getattr(scores, score)), digits, least_of(runs, score)) for score, digits in DIGITS.items())
+    return [(figure(value, digits), value == least) for value, digits, least in found]
 
 
 def backtest_headline(runs: Sequence[BacktestRun]) -> str:

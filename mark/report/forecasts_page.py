@@ -16,9 +16,9 @@ from mark.report.forecasts import (
     BacktestRun,
     backtest_document,
     backtest_headline,
-    best_of,
     figure,
     leads_words,
+    marked_scores,
     plain,
     scored_runs,
 )
@@ -30,7 +30,6 @@ from mark.simulator.backtest import SCORED, BacktestSpan
 BACKTEST_PAGE = "forecasts.html"
 BACKTEST_DOCUMENT = "forecasts.json"
 FORECAST_PAGE = "forecast.html"
-SCORES = (("wql", 4), ("wape", 4), ("mase", 2))
 
 
 def write_backtest(
@@ -53,7 +52,6 @@ def render_backtest(
     # matplotlib takes a second to import and only a page needs it
     from mark.report import forecasts_plots as plots  # noqa: PLC0415
 
-    best = {score: best_of(runs, score) for score, _ in SCORES}
     end_rps = plots.top_rps(runs)
     drawn = {
         id(run): plots.path_figure(run, scores.path, number=number, end_rps=end_rps, prefix=f"path{number}")
@@ -66,7 +64,7 @@ def render_backtest(
             "anchor": f"run-{number}",
             "predictor": run.predictor,
             "error": run.error,
-            "cells": _cells(run, best),
+            "cells": _cells(run, runs),
             "notes": run.scores.notes if run.scores else (),
             "card": _card(run.card),
             "path": _trusted(drawn.get(id(run), "")),
@@ -112,12 +110,12 @@ def write_forecast(
     return out_dir / FORECAST_PAGE
 
 
-def _cells(run: BacktestRun, best: Mapping[str, BacktestRun | None]) -> dict[str, Any] | None:
+def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> dict[str, Any] | None:
     scores = run.scores
     if scores is None:
         return None
     return {
-        "scores": [(figure(getattr(scores, score), digits), best[score] is run) for score, digits in SCORES],
+        "scores": marked_scores(scores, runs),
         "coverage": [figure(100 * float(scores.coverage[column]), 1) for column in SCORED],
         "train": figure(run.train_s, 1),
         "infer": f"{run.infer_ms:.3g}",

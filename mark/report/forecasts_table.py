@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.domain.demand import Demand, Forecast
-from mark.report.forecasts import TARGET_WORDS, BacktestRun, best_of, figure, leads_words, plain, scored_runs
+from mark.report.forecasts import TARGET_WORDS, BacktestRun, figure, leads_words, marked_scores, plain, scored_runs
 from mark.report.live_words import rps_words
 from mark.report.wording import MISSING, duration_words
 from mark.simulator.backtest import SCORED, BacktestSpan
@@ -37,27 +37,21 @@ def backtest_table(runs: Sequence[BacktestRun], span: BacktestSpan) -> Table:
     table.add_column("% at or below the quantile\n50 /   75 /   90 /   95", justify="right", no_wrap=True)
     table.add_column("train\ns", justify="right", no_wrap=True)
     table.add_column("forecast\nms", justify="right", no_wrap=True)
-    best = {score: best_of(runs, score) for score in ("wql", "wape", "mase")}
     for run in runs:
-        table.add_row(*_cells(run, best))
+        table.add_row(*_cells(run, runs))
     return table
 
 
-def _cells(run: BacktestRun, best: Mapping[str, BacktestRun | None]) -> tuple[str | Text, ...]:
+def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> tuple[str | Text, ...]:
     scores = run.scores
     if scores is None:
         return (escape(run.predictor), Text("failed", style="bold red"), *(MISSING,) * 5)
-    digits = {"wql": 4, "wape": 4, "mase": 2}
-    marked = (
-        Text(
-            figure(getattr(scores, score), count) + (BEST if best[score] is run else " "),
-            style="bold" if best[score] is run else "",
-        )
-        for score, count in digits.items()
-    )
     return (
         escape(run.predictor),
-        *marked,
+        *(
+            Text(text + (BEST if is_best else " "), style="bold" if is_best else "")
+            for text, is_best in marked_scores(scores, runs)
+        ),
         " / ".join(figure(100 * float(scores.coverage[column]), 1) for column in SCORED),
         figure(run.train_s, 1),
         f"{run.infer_ms:.3g}",

@@ -149,3 +149,15 @@ def test_what_is_wrong_is_one_line(ramp, given, said):
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_a_configuration_names_trace_and_forecaster(ramp):
+    Path("mark.yaml").write_text("trace: {file: ramp.csv.gz, start_s: 1800}\nforecaster: mine.py:Counts\n")
+
+    trained = document(ramp("forecast", "train", "--config", "mark.yaml", "--json"))
+    shown = document(ramp("forecast", "show", "--config", "mark.yaml", "--at", "1800", "--json"))
+    (scored,) = document(ramp("forecast", "backtest", "--config", "mark.yaml", "--json"))["runs"]
+
+    assert trained["card"]["units"] == 30
+    assert shown["minutes"][0]["mean_rps"] == [30]
+    assert scored["predictor"].endswith("mine.py:Counts")

@@ -22,8 +22,9 @@ from mark.report.forecasts import (
     BacktestRun,
     backtest_document,
     backtest_headline,
-    best_of,
     leads_words,
+    least_of,
+    marked_scores,
     plain,
     scored_runs,
 )
@@ -135,8 +136,14 @@ def test_the_least_loss_is_the_best_and_failures_and_blanks_are_none() -> None:
     assert BANDS.scores is not None
     assert POINT.scores is not None
     assert BANDS.scores.wql < POINT.scores.wql
-    assert best_of((FAILED, blank, POINT, BANDS), "wql") is BANDS
-    assert best_of((FAILED,), "wql") is None
+    assert least_of((FAILED, blank, POINT, BANDS), "wql") == BANDS.scores.wql
+    assert math.isnan(least_of((FAILED,), "wql"))
+    twin = replace(BANDS, predictor="twin")
+    assert [marked_scores(one, (POINT, BANDS, twin))[0][1] for one in (POINT.scores, BANDS.scores)] == [
+        False,
+        True,
+    ]
+    assert marked_scores(BANDS.scores, (BANDS, twin))[0] == (f"{BANDS.scores.wql:.4f}", True)
     assert [item[0].predictor for item in scored_runs(RUNS)] == ["point", "bands"]
 
 
