@@ -8,6 +8,7 @@ paths; the traces and all other settings travel with the jobs.
 from __future__ import annotations
 
 import importlib
+import socket
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -20,6 +21,8 @@ from mark.simulator.traces import Trace
 
 IN_FLIGHT = 500
 """Tasks that Ray holds at once: more than a cluster has cores, few enough to wait for quickly."""
+REACH_S = 5.0
+"""How long a cluster may take to answer at all; Ray itself tries for minutes."""
 RETRIES = 2
 """How often a task is started anew when its node is lost."""
 
@@ -33,6 +36,7 @@ class RayCluster:
         except ImportError as error:
             raise Misconfigured("--engine ray needs ray: pip install 'mark-serving[ray]'") from error
         self._address = address
+        _reach(address)
 
     def run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
         """Do the jobs."""
@@ -76,3 +80,14 @@ class RayCluster:
             said = " ".join(str(error).split())
             return Finished(job=job, failure=f"{type(error).__name__}: {said}")
         return finished
+
+
+def _reach(address: str | None) -> None:
+    """Refuse `HOST:PORT`, with `ray://` before it or not, where nobody listens."""
+    host, colon, port = (address or "").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.rpartition("/")[2], int(port)), timeout=REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise Misconfigured(f"no Ray cluster at {address}: {error}") from error

@@ -159,6 +159,12 @@ def test_a_cluster_that_is_not_there_is_one_line(fake_ray, layout):
         list(RayCluster("nowhere").run(layout.jobs, layout.traces))
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:70000"])
+def test_an_address_where_nobody_listens_is_refused_at_once(fake_ray, address):
+    with pytest.raises(Misconfigured, match=f"^no Ray cluster at {address}: "):
+        RayCluster(address)
+
+
 def test_engines_go_by_their_names(fake_ray):
     assert isinstance(make_engine("ray", workers=None, address=None), RayCluster)
     assert isinstance(make_engine("local", workers=None, address=None), Processes)
