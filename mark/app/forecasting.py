@@ -67,7 +67,7 @@ def history_units(train_days: float | None) -> int:
 
 
 def check_predictors(names: list[str], settings: Settings) -> list[str]:
-    """The names, each once, or the settings' forecaster. Misconfigured for none, and for one that does not load."""
+    """The names, each once, or the settings' forecaster. Misconfigured for none, or one that does not load."""
     if not names and settings.forecaster:
         names = [settings.forecaster]
     if not names:
