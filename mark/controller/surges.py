@@ -15,11 +15,10 @@ from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Order, StartStandby, StopStandby
+from mark.planner.bridge import WORTH_WAKING
 
 LASTING_WINDOWS = 2
 """A surge is one when so many windows of 5 s in a row exceed what is ready."""
-WORTH_WAKING = 0.4
-"""Share of a standby that the excess must fill: below it Lambda is cheaper."""
 UP = (InstanceState.READY, InstanceState.PENDING)
 
 

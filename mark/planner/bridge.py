@@ -24,6 +24,8 @@ from mark.domain.plan import Bridge
 NOTICE_S = 15.0
 """A surge is taken for one when it has lasted some windows of 5 s."""
 LONGEST_S = 1800.0
+WORTH_WAKING = 0.4
+"""Share of a standby that an excess must fill: below it Lambda is cheaper."""
 FEWEST_UNITS = 60
 """With less history nothing is known of surges."""
 USUAL_S = 300.0

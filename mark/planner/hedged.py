@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
-from mark.planner.bridge import bridge_usd, pool_size
+from mark.planner.bridge import WORTH_WAKING, bridge_usd, pool_size
 from mark.planner.rates import RateTable, expect_rates
 
 LEAST_MISSED = 1e-3
@@ -99,9 +99,8 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
     """Prices and savings of a request."""
     offerings = tuple(sorted(request.offerings, key=lambda item: item.name))
     unit_h = table.unit_s / 3600.0
-    alternative = _alternative_usd(request, offerings, table)
     saved = np.zeros_like(table.carried)
-    np.cumsum(np.diff(table.carried, axis=1) * alternative * table.unit_s, axis=1, out=saved[:, 1:])
+    np.cumsum(_alternative_usd(request, offerings, table), axis=1, out=saved[:, 1:])
     hazards = dict(request.hazards)
     risk = [hazards.get(item.name, item.hazard_per_hour) * _loss_usd(item, request) for item in offerings]
     running = dict(request.running)
@@ -137,12 +136,21 @@ def worth_of(terms: Terms, layout: Sequence[tuple[int, bool]]) -> float:
 
 
 def _alternative_usd(request: PlanRequest, offerings: tuple[Offering, ...], table: RateTable) -> Floats:
-    """What a request costs in each cell of levels when no planned instance carries it, USD."""
-    prices = bridge_usd(request.history, request.bridge, table.levels)
-    if np.isfinite(prices).all() or not offerings:
-        return prices if offerings else np.zeros(len(prices))
-    cheapest = min(item.usd_per_hour / 3600.0 / item.capacity_rps for item in offerings)
-    return np.full(len(prices), cheapest / max(1.0 - request.slo.target, LEAST_MISSED))
+    """What the requests of each unit and cell of levels cost when no planned instance carries them, USD."""
+    served = np.diff(table.carried, axis=1) * table.unit_s
+    lambda_usd, standby = request.bridge.lambda_usd, request.bridge.standby
+    if not offerings:
+        return np.zeros_like(served)
+    if not math.isfinite(lambda_usd):
+        cheapest = min(item.usd_per_hour / 3600.0 / item.capacity_rps for item in offerings)
+        return served * (cheapest / max(1.0 - request.slo.target, LEAST_MISSED))
+    if standby is None:
+        return served * lambda_usd
+    # A standby is woken for what fills it: an excess that is smaller stays with Lambda, however long it lasts.
+    cells = math.ceil(WORTH_WAKING * standby.capacity_rps / table.levels[1])
+    bridged = np.zeros_like(served)
+    bridged[:, : max(0, served.shape[1] - cells)] = served[:, cells:]
+    return (served - bridged) * lambda_usd + bridged * bridge_usd(request.history, request.bridge, table.levels)
 
 
 def _lead(item: Offering, request: PlanRequest) -> int:

@@ -24,7 +24,7 @@ from scipy.special import ndtr
 from mark.domain.demand import WINDOW_S, Forecast
 from mark.domain.errors import PlanInfeasible
 
-NODES = 10
+NODES = 20
 """Equally likely cases that a distribution is cut into."""
 LEVELS = 240
 """Levels of capacity that are told apart, from 0 to the highest rate that may come."""

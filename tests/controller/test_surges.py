@@ -1,4 +1,5 @@
-"""Standbys that bridge surges: woken by the load of the last windows or by the plan, asleep again when it is over."""
+"""Standbys that bridge surges: woken by the load of the last windows or by the plan, asleep again when it is
+over."""
 
 from __future__ import annotations
 

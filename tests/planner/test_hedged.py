@@ -207,7 +207,7 @@ def test_the_pool_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
 def test_it_is_never_dearer_than_the_best_fleet_of_one_type(
     rates: list[float], kinds: list[tuple[float, float, float]]
 ) -> None:
-    """Under its own cost model; a cell of levels is as fine as it looks, hence the tolerance."""
+    """Under its own cost model, but for the width of a cell of levels."""
     offerings = tuple(
         offering(f"t{i}", rps=rps, usd_per_hour=usd * 3600 * rps, launch_usd=launch)
         for i, (rps, usd, launch) in enumerate(kinds)
