@@ -6,6 +6,7 @@ recursion over leads is worked out once, for unit vectors: then all leads of all
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +67,7 @@ def lags_of(series: Series) -> tuple[int, ...]:
 
 def fit_autoregression(series: Series) -> ArWeights | None:
     """The weights that explain each next unit of the history best; None under three days of it."""
+    from statsmodels.tools.sm_exceptions import SingularMatrixWarning  # noqa: PLC0415 - as below
     from statsmodels.tsa.ar_model import AutoReg  # noqa: PLC0415 - pandas takes a second to import
 
     day, lags = season_units(series), lags_of(series)
@@ -73,7 +75,9 @@ def fit_autoregression(series: Series) -> ArWeights | None:
         return None
     first = max(day, len(series.rates) - FIT_DAYS * day)
     logs = relative_logs(series, np.arange(first, len(series.rates)))
-    found = AutoReg(logs, lags=list(lags), trend="c").fit().params
+    with warnings.catch_warnings():  # a constant load has many solutions, and statsmodels takes the least
+        warnings.simplefilter("ignore", SingularMatrixWarning)
+        found = AutoReg(logs, lags=list(lags), trend="c").fit().params
     return ArWeights(float(found[0]), lags, tuple(float(weight) for weight in found[1:]))
 
 

@@ -8,6 +8,7 @@ midnight some days back: a forecast depends on those days alone and not on when 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,6 +156,7 @@ def first_state(logs: Floats, day: int) -> tuple[float, Floats]:
 
 def fit_smoothing(series: Series) -> Smoothing:
     """The parameters that explain each next quarter of an hour best; the defaults under four days of history."""
+    from statsmodels.tools.sm_exceptions import ConvergenceWarning  # noqa: PLC0415 - as below
     from statsmodels.tsa.holtwinters import ExponentialSmoothing  # noqa: PLC0415 - pandas takes a second to import
 
     units = season_units(series)
@@ -176,7 +178,10 @@ def fit_smoothing(series: Series) -> Smoothing:
         initial_trend=0.0,
         initial_seasonal=season,
     )
-    found = model.fit().params
+    # A constant load leaves no error to divide by, and any parameters will do.
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = model.fit().params
     return Smoothing(
         level=max(LEAST_LEVEL, 1.0 - (1.0 - float(found["smoothing_level"])) ** (1.0 / FIT_UNITS)),
         trend=0.0,
