@@ -65,7 +65,7 @@ def sweep_grid(config: Path | None, axes: Sequence[Axis], *, engine: Engine, as_
     document = sweep_document(rows, cells=_cells(layout, outcome), failed=failed)
     if not outcome.interrupted:
         folder.write(DOCUMENT_NAME, json.dumps(document, indent=2, allow_nan=False) + "\n")
-        folder.write(PAGE_NAME, _page(points, layout, rows, failed))
+        folder.write(PAGE_NAME, _page(points, layout, outcome, rows))
     if as_json:
         show_json(document)
     else:
@@ -173,10 +173,7 @@ def _notes(layout: Layout, outcome: Outcome) -> list[str]:
     return [f"Assumed profiles (a stated formula, nobody measured them): {', '.join(assumed)}."]
 
 
-def _page(
-    points: Sequence[Combination], layout: Layout, rows: Sequence[ParetoRow], failed: Sequence[dict[str, str]]
-) -> str:
-    outcome_words = [f"{item['label']}: {item['reason']}" for item in failed]
+def _page(points: Sequence[Combination], layout: Layout, outcome: Outcome, rows: Sequence[ParetoRow]) -> str:
     swept: dict[str, list[str]] = {}
     for point in points:
         for key, value in point.swept.items():
@@ -187,7 +184,7 @@ def _page(
     return render_sweep(
         rows,
         facts=facts,
-        notes=[],
-        failed=outcome_words,
+        notes=[*_notes(layout, outcome), f"The notes of single replays stand in {DOCUMENT_NAME}."],
+        failed=[f"{job.label}: {reason}" for job, reason in outcome.failures.values()],
         command=shlex.join(["mark", *sys.argv[1:]]),
     )

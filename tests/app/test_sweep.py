@@ -70,7 +70,9 @@ def test_a_grid_in_worker_processes_agrees_with_simulate_and_is_not_run_again(ma
     assert document(untouched)["rows"] == first["rows"]
     assert untouched.err == "note: 4 of 4 replays and bounds are there already\n"
     assert json.loads(Path("grid/sweep.json").read_text()) == document(untouched)
-    assert "<svg" in Path("grid/sweep.html").read_text()
+    page = Path("grid/sweep.html").read_text()
+    assert "<svg" in page
+    assert "No assumed profiles: all are measured or published." in page
 
 
 def test_a_worker_that_dies_is_reported_and_the_others_go_on(mark):
