@@ -12,7 +12,7 @@ from mark.app.terminal import progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
 from mark.domain.errors import Misconfigured
 from mark.report.forecasts import plain
-from mark.report.forecasts_table import card_table, card_words
+from mark.report.forecasts_table import card_lines, card_table
 from mark.report.page import write_whole
 from mark.report.wording import duration_words
 
@@ -65,7 +65,7 @@ def _document(built: Built, trace: str, history_s: float) -> dict[str, Any]:
 def _written(document: dict[str, Any], suffix: str) -> str:
     if suffix == ".json":
         return json.dumps(document, indent=2, allow_nan=False) + "\n"
-    head = {"trace": document["trace"], "history": duration_words(document["history_s"])}
-    rows = {**head, **(document["card"] or {})}
-    lines = [f"| {key} | {card_words(value).replace('|', '/')} |" for key, value in rows.items()]
+    head = [("trace", document["trace"]), ("history", duration_words(document["history_s"]))]
+    said = [*head, *card_lines(document["card"] or {})]
+    lines = [f"| {key.replace('|', '/')} | {value.replace('|', '/')} |" for key, value in said]
     return "\n".join([f"# {document['predictor']}", "", "| | |", "|---|---|", *lines, ""])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,9 @@ from mark.report.forecasts import (
     figure,
     leads_words,
     marked_scores,
-    plain,
     scored_runs,
 )
-from mark.report.forecasts_table import card_words
+from mark.report.forecasts_table import card_lines
 from mark.report.page import write_whole
 from mark.report.wording import duration_words
 from mark.simulator.backtest import SCORED, BacktestSpan
@@ -66,7 +65,7 @@ def render_backtest(
             "error": run.error,
             "cells": _cells(run, runs),
             "notes": run.scores.notes if run.scores else (),
-            "card": _card(run.card),
+            "card": card_lines(run.card or {}),
             "path": _trusted(drawn.get(id(run), "")),
         }
         for number, run in enumerate(runs)
@@ -120,10 +119,6 @@ def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> dict[str, Any] | No
         "train": figure(run.train_s, 1),
         "infer": f"{run.infer_ms:.3g}",
     }
-
-
-def _card(card: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    return [(str(key), card_words(value)) for key, value in plain(card).items()] if card else []
 
 
 def _has_quantiles(runs: Sequence[BacktestRun]) -> bool:

@@ -91,14 +91,24 @@ def card_table(card: Mapping[str, Any]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    for key, value in card.items():
-        grid.add_row(escape(str(key)), Text(card_words(value)))
+    for key, value in card_lines(card):
+        grid.add_row(escape(key), Text(value))
     return grid
 
 
+def card_lines(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a card says, each thing with its name; a part of the card (`lstm_mean`) goes before its names."""
+    lines = []
+    for key, value in plain(card).items():
+        if isinstance(value, Mapping):
+            lines += [(f"{key}: {name}", card_words(item)) for name, item in value.items()]
+        else:
+            lines.append((key, card_words(value)))
+    return lines
+
+
 def card_words(value: Any) -> str:
-    """One value of a card in a line."""
-    value = plain(value)
+    """One plain value of a card in a line."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {card_words(item)}" for key, item in value.items())
     if isinstance(value, list):
