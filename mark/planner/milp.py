@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -49,8 +49,8 @@ from mark.planner.milp_program import (
 )
 from mark.planner.solver import HighsSolver, MilpSolver, SearchLimits
 
-BLOCKS_GAP = 1e-3
-"""Where units share fleets, a search ends at this relative gap at the latest: the blocks cost more than that."""
+BLOCKS_LIMITS = SearchLimits(max_nodes=10, relative_gap=1e-3)
+"""Where units share fleets, a search ends at these at the latest: blocks cost more than it could still find."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,10 @@ def _search(given: Provisioning, policy: MilpPolicy) -> Schedule:
     lossless = np.array_equal(np.repeat(blocks.rates, blocks.lengths), given.rates)
     limits = policy.limits
     if not lossless:
-        limits = replace(limits, relative_gap=max(limits.relative_gap, BLOCKS_GAP))
+        limits = SearchLimits(
+            max_nodes=min(limits.max_nodes, BLOCKS_LIMITS.max_nodes),
+            relative_gap=max(limits.relative_gap, BLOCKS_LIMITS.relative_gap),
+        )
     solved = policy.solver.solve(build_problem(blocks), limits)
     if solved.values:
         found = np.repeat(_counts(blocks, solved.values), blocks.lengths, axis=0)

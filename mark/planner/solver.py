@@ -26,7 +26,7 @@ FEASIBILITY = 1e-9
 class SearchLimits:
     """When a search ends: after `max_nodes` nodes, or once the gap is at most `relative_gap`."""
 
-    max_nodes: int = 10
+    max_nodes: int = 200
     relative_gap: float = 1e-6
 
 
@@ -63,6 +63,7 @@ class HighsSolver:
             gapRel=limits.relative_gap,
             gapAbs=0.0,
             random_seed=SEED,
+            presolve="off",  # the planner reduces its programs itself; HiGHS takes longer over it than it saves
             mip_max_nodes=limits.max_nodes,
             mip_feasibility_tolerance=FEASIBILITY,
             primal_feasibility_tolerance=FEASIBILITY,

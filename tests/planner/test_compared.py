@@ -12,10 +12,13 @@ from mark.planner.greedy import plan_greedy
 from mark.planner.milp import cheapest_schedule, plan_milp
 from scripts.bench_planners import INSTANCES, Enumeration, small_requests
 
+A_FEW = 40
 
-def test_milp_is_optimal_and_greedy_above_it() -> None:
+
+@pytest.mark.parametrize("count", [A_FEW, pytest.param(INSTANCES, marks=pytest.mark.slow)])
+def test_milp_is_optimal_and_greedy_above_it(count: int) -> None:
     gaps = []
-    for request in small_requests(INSTANCES):
+    for request in small_requests(count):
         seen = Enumeration(request)
         assert cheapest_schedule(request).usd == pytest.approx(seen.optimum_usd, rel=1e-6)
         assert seen.gap(plan_milp(request)) == pytest.approx(0.0, abs=1e-6)
