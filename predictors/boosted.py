@@ -27,8 +27,8 @@ class BoostedSettings:
     """How it is trained. rows: origins and leads that are drawn; the rest is LightGBM's, by its own names."""
 
     rows: int = 60_000
-    trees: int = 80
-    num_leaves: int = 8
+    trees: int = 120
+    num_leaves: int = 5
     learning_rate: float = 0.05
     min_data_in_leaf: int = 500
     feature_fraction: float = 0.7

@@ -42,6 +42,7 @@ _RULES: dict[str, Callable[[Series], PointRule]] = {
     "drift": lambda _: Drift(),
     "seasonal-naive": lambda series: DayAgo(day=season_units(series)),
     "seasonal": lambda series: Seasonal(day=season_units(series)),
+    "seasonal-median": lambda series: Seasonal(typical=True, day=season_units(series)),
 }
 
 
@@ -139,6 +140,11 @@ def drift(setup: ForecasterSetup) -> Forecaster:
 def seasonal(setup: ForecasterSetup) -> Forecaster:
     """The profile of the last days at the level of the last hour."""
     return _forecaster("seasonal", setup)
+
+
+def seasonal_median(setup: ForecasterSetup) -> Forecaster:
+    """The same with a profile of medians: for floods that come at any time."""
+    return _forecaster("seasonal-median", setup)
 
 
 def holt_winters(setup: ForecasterSetup) -> Forecaster:

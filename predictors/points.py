@@ -54,15 +54,16 @@ class MovingMean:
 
 
 class Drift:
-    """The mean of the last 15 minutes, moving on as it moved over the last hour: half of it, and never below 0.
+    """The mean of the last 15 minutes, moving on as it moved over the last hour: a quarter of it.
 
-    The full drift overshoots wherever a load turns. A forecast holds at most three times the mean it starts from.
+    The full drift overshoots wherever a load turns. A forecast lies between 0 and three times the mean that it
+    starts from.
     """
 
     name = "drift"
     needs_units = 60
     _part = 15
-    _share = 0.5
+    _share = 0.25
     _most = 3.0
 
     def points(self, series: Series, ends: Ints, horizon: int) -> Floats:

@@ -28,6 +28,7 @@ RULES: dict[str, type[PointRule] | functools.partial[PointRule]] = {
     "drift": Drift,
     "seasonal-naive": DayAgo,
     "seasonal": Seasonal,
+    "seasonal-median": functools.partial(Seasonal, typical=True),
     "holt-winters": functools.partial(HoltWinters, Smoothing()),
     "ridge": functools.partial(Direct, RIDGE),
     "autoregression": functools.partial(
