@@ -13,12 +13,11 @@ from dataclasses import replace
 
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens
+from mark.domain.demand import WINDOW_S
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Order, StartStandby, StopStandby
 from mark.planner.bridge import WORTH_WAKING
 
-LASTING_WINDOWS = 2
-"""A surge is one when so many windows of 5 s in a row exceed what is ready."""
 UP = (InstanceState.READY, InstanceState.PENDING)
 
 
@@ -50,7 +49,7 @@ def bridge_surges(
         return _wake(state, seen, awake, pool, needed - len(awake), tokens)
     if not seen.recent_rps or seen.plan is None:  # put to sleep with a plan only, when all of a minute is known
         return state, []
-    keep = max(foreseen, _needed(state, seen.fleet, (max(seen.recent_rps),) * LASTING_WINDOWS, policy, standby))
+    keep = max(foreseen, _standbys(max(seen.recent_rps), seen.fleet, policy, standby))
     awake.sort(key=lambda i: (i.state is not InstanceState.PENDING, i.credits or 0.0, i.id))
     spare = [i for i in awake if i.state in UP][: max(0, len(awake) - keep)]
     if not spare:
@@ -71,7 +70,7 @@ def _wake(
     woken = tuple(i.id for i in asleep[:count])
     if not woken:
         return state, []
-    rate = min(seen.recent_rps[-LASTING_WINDOWS:], default=0.0)
+    rate = _lasting(state, seen.recent_rps)
     reason = (
         f"{rate:.1f} requests/s arrive, {len(awake) + count} standbys are needed beside what is ready: "
         f"wake {len(woken)} of {len(asleep)}"
@@ -87,13 +86,22 @@ def _needed(
     policy: ControllerPolicy,
     standby: StandbyPolicy,
 ) -> int:
-    """Standbys that the excess of the last windows over the ready fleet needs."""
-    if recent_rps:
-        rate = min(recent_rps[-LASTING_WINDOWS:])
-    else:
-        rate = state.last_unit.mean_rps if state.last_unit else 0.0
+    """Standbys that the excess which has lasted needs."""
+    return _standbys(_lasting(state, recent_rps), fleet, policy, standby)
+
+
+def _lasting(state: State, recent_rps: Sequence[float]) -> float:
+    """The rate that all windows of the plan's patience reached; no windows are known at a start."""
+    if not recent_rps:
+        return state.last_unit.mean_rps if state.last_unit else 0.0
+    patience_s = state.plan.patience_s if state.plan is not None else 0.0
+    return min(recent_rps[-max(1, math.ceil(patience_s / WINDOW_S)) :])
+
+
+def _standbys(rate_rps: float, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy) -> int:
+    """So many carry what exceeds the ready fleet."""
     ready = 0.0
     for name, count in sorted(fleet.ready().items()):
         offering = policy.offering(name)
         ready += count * (offering.capacity_rps if offering else 0.0)
-    return max(0, math.ceil((rate - ready) / standby.offering.capacity_rps - WORTH_WAKING))
+    return max(0, math.ceil((rate_rps - ready) / standby.offering.capacity_rps - WORTH_WAKING))

@@ -39,7 +39,8 @@ class Plan:
 
     `required_rps` is the rate that the fleet must carry then, `capacity_rps` what it carries; what is short
     of it is `spill_rps`, left to Lambda or to nobody. Standbys: `awake` of them are worth waking before the surge
-    that is foreseen, `pool` is how many there should be (None: the policy's own rule).
+    that is foreseen, `pool` is how many there should be (None: the policy's own rule), and others are worth waking
+    once an excess has lasted for `patience_s`.
     """
 
     at: float
@@ -51,6 +52,7 @@ class Plan:
     reason: str = ""
     awake: int = 0
     pool: int | None = None
+    patience_s: float = 0.0
 
     @property
     def usd_per_hour(self) -> float:

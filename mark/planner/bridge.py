@@ -21,8 +21,12 @@ from numpy.typing import NDArray
 from mark.domain.demand import Demand
 from mark.domain.plan import Bridge
 
-NOTICE_S = 15.0
-"""A surge is taken for one when it has lasted some windows of 5 s."""
+NOTICE_S = 10.0
+"""A surge is taken for one when it has lasted two windows of 5 s."""
+MINIMUM_S = 60.0
+"""An instance is billed for so long each time it starts."""
+LONGEST_PATIENCE_S = 60.0
+"""As far back as windows are looked at."""
 LONGEST_S = 1800.0
 WORTH_WAKING = 0.4
 """Share of a standby that an excess must fill: below it Lambda is cheaper."""
@@ -74,6 +78,28 @@ def pool_size(history: Demand, bridge: Bridge) -> int | None:
         if saves <= costs:
             return count
     return most
+
+
+def patience_s(history: Demand, bridge: Bridge, kept_rps: float) -> float:
+    """How long an excess over the fleet must last before a standby is woken for it.
+
+    No longer than it takes to notice, where the history says that such an excess mostly lasts: of the units that
+    held a window above the level, so many were followed by one that lies above it on average. Else until Lambda has
+    cost as much as waking would (the ski rental's rule: never more than twice the best).
+    """
+    item = bridge.standby
+    if item is None or not math.isfinite(bridge.lambda_usd):
+        return NOTICE_S
+    level = kept_rps + WORTH_WAKING * item.capacity_rps
+    means, maxima = np.array(history.mean_rps, np.float64), np.array(history.max_rps, np.float64)
+    burst = maxima[:-1] > level
+    lasting = float((means[1:][burst] > level).mean()) if burst.any() else 0.0
+    lasts_s = float(excursions_s(means, np.array([level]), history.unit_s)[0])
+    rent_usd_per_s = item.usd_per_hour / 3600.0
+    woken_usd = rent_usd_per_s * (bridge.wake_s + MINIMUM_S)
+    lambda_usd_per_s = bridge.lambda_usd * item.capacity_rps
+    gained = lasting * max(0.0, lasts_s - bridge.wake_s) * (lambda_usd_per_s - rent_usd_per_s)
+    return NOTICE_S if gained > woken_usd else min(LONGEST_PATIENCE_S, NOTICE_S + woken_usd / lambda_usd_per_s)
 
 
 def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:

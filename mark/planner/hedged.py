@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
-from mark.planner.bridge import WORTH_WAKING, bridge_usd, pool_size
+from mark.planner.bridge import WORTH_WAKING, bridge_usd, patience_s, pool_size
 from mark.planner.rates import RateTable, expect_rates
 
 LEAST_MISSED = 1e-3
@@ -79,6 +79,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
         if new[i] + kept[i] > 0
     )
     capacity_rps = sum(item.count * item.usable_rps for item in counts)
+    kept_rps = sum(item.kept * item.usable_rps for item in counts)
     tau = min(request.lead_units, len(request.forecast) - 1)
     expected = float(table.carried[tau, -1])
     carried = float(np.interp(capacity_rps, table.levels, table.carried[tau]))
@@ -90,8 +91,9 @@ def plan_hedged(request: PlanRequest) -> Plan:
         spill_rps=max(0.0, expected - carried),
         excuses=_excuses(request, terms, {item.offering for item in counts}),
         reason=_reason(counts, expected, carried, capacity_rps, worth),
-        awake=_awake(request, table, sum(item.kept * item.usable_rps for item in counts)),
+        awake=_awake(request, table, kept_rps),
         pool=pool_size(request.history, request.bridge),
+        patience_s=patience_s(request.history, request.bridge, kept_rps),
     )
 
 

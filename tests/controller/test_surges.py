@@ -28,7 +28,7 @@ def pool(*states: InstanceState) -> tuple[Instance, ...]:
 def watched(
     at: float, fleet: tuple[Instance, ...], *recent: float, planned: bool = False, awake: int = 0
 ) -> Observation:
-    wanted = replace(plan(small=2), pool=4, awake=awake) if planned else None
+    wanted = replace(plan(small=2), pool=4, awake=awake, patience_s=10.0) if planned else None
     return replace(seen(at, fleet, wanted=wanted), recent_rps=recent)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Offering
 from mark.domain.plan import Bridge, Plan, PlanRequest
-from mark.planner.bridge import bridge_usd, excursions_s, pool_size
+from mark.planner.bridge import bridge_usd, excursions_s, patience_s, pool_size
 from mark.planner.hedged import lay_fleet, plan_hedged, terms_of
 from mark.planner.rates import expect_rates
 from scripts.hedged_gap import gap_of, small_terms
@@ -179,7 +179,7 @@ def test_the_bridge_costs_lambda_at_first_and_the_standby_later() -> None:
     standby = 0.8 / 3600 / 50
 
     assert excursions_s(np.array(rates), levels, 60.0).tolist() == [1800.0, 600.0, 600.0, 300.0]
-    after_600 = (20e-6 * 90 + standby * (510 + 75)) / 600
+    after_600 = (20e-6 * 85 + standby * (515 + 75)) / 600
     assert bridge_usd(history, bridge, levels)[1:] == pytest.approx([after_600, after_600])
     assert bridge_usd(history, Bridge(lambda_usd=20e-6), levels).tolist() == [20e-6] * 3
 
@@ -226,3 +226,18 @@ def test_small_fleets_are_within_three_percent_of_the_best_on_average() -> None:
 
     assert np.mean(gaps) <= 0.03
     assert min(gaps) > -1e-9
+
+
+def test_an_excess_that_mostly_lasts_is_met_at_once_and_others_when_lambda_has_cost_a_wake() -> None:
+    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=75.0, standbys=4)
+
+    def history(mean_rps: tuple[float, ...], max_rps: tuple[float, ...]) -> Demand:
+        return Demand(end_at=0.0, mean_rps=mean_rps, max_rps=max_rps)
+
+    floods = ((10.0,) * 50 + (100.0,) * 10) * 2
+    flickers = history((10.0,) * 120, (100.0,) * 120)
+    waking_usd = 0.8 / 3600 * (75 + 60)
+
+    assert patience_s(history(floods, floods), bridge, 10.0) == 10.0
+    assert patience_s(flickers, bridge, 10.0) == pytest.approx(10.0 + waking_usd / (20e-6 * 50))
+    assert patience_s(flickers, replace(bridge, lambda_usd=1e-6), 10.0) == 60.0
