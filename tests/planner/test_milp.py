@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
 from mark.domain.plan import Plan, PlanRequest
-from mark.planner.milp import MilpPolicy, cheapest_schedule, plan_milp
+from mark.planner.milp import EVERY_UNIT, MilpPolicy, cheapest_schedule, plan_milp
 from mark.planner.queueing import usable_rps
 from mark.planner.solver import SearchLimits
 from tests.planner.builders import SLO, offering, request
@@ -203,3 +203,13 @@ def test_large_fleets_are_planned_to_a_small_gap() -> None:
     rates = [20_000.0 + 5_000.0 * math.sin(k / 9.0) for k in range(60)]
     found = cheapest_schedule(request(rates, (SMALL, LARGE)), MilpPolicy(limits=SearchLimits(max_nodes=20)))
     assert 0.0 <= found.gap < 5e-3
+
+
+def test_blocks_cost_no_more_than_their_gap_says() -> None:
+    agile = offering("agile", rps=25.0, usd_per_hour=0.99, latency_s=0.1, launch_usd=0.001)
+    rates = [40.0 + 35.0 * math.sin(k / 2.0) for k in range(16)]
+    wanted = request(rates, (SMALL, LARGE, agile), running={S: 2}, lead_units=0)
+    exact, quick = cheapest_schedule(wanted, EVERY_UNIT), cheapest_schedule(wanted)
+    assert exact.gap < 1e-6
+    assert exact.usd <= quick.usd * (1 + 1e-9)
+    assert quick.usd * (1.0 - quick.gap) <= exact.usd * (1 + 1e-9)
