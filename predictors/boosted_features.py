@@ -21,8 +21,10 @@ LAST = 5
 PROFILE_DAYS = 7
 SMOOTH = 2
 """Units on either side of the same time of another hour or day that count too."""
+WIDE = 7
+"""The same where a quarter of an hour of yesterday counts."""
 LONGEST_LEAD = 60
-"""Leads beyond it are taken for it: the unit an hour before the target must be known."""
+"""Leads beyond it are taken for it."""
 
 ORIGIN_NAMES = (
     *(f"last {lag}" for lag in range(1, LAST + 1)),
@@ -80,7 +82,7 @@ MOST_LOG = 7.0
 
 def needed_units(day: int) -> int:
     """The history that features need."""
-    return day + day // 24 + SMOOTH + 8
+    return day + day // 24 + WIDE + 3
 
 
 def features_of(series: Series, ends: Ints, leads: Ints) -> Features:
@@ -89,7 +91,8 @@ def features_of(series: Series, ends: Ints, leads: Ints) -> Features:
     Every origin has at least `needed_units`. They look back `PROFILE_DAYS` days and no further.
     """
     hour, day = max(1, round(HOUR_S / series.unit_s)), season_units(series)
-    leads = np.broadcast_to(np.minimum(leads, LONGEST_LEAD), (len(ends), leads.shape[-1]))
+    leads = np.minimum(leads, min(LONGEST_LEAD, day - WIDE - 1))
+    leads = np.broadcast_to(leads, (len(ends), leads.shape[-1]))
     floors = np.maximum(FLOOR_SHARE * day_levels(series, ends), np.finfo(np.float64).tiny)
     last, day_before = windows_before(series.rates, ends, hour), windows_before(series.rates, ends - day, hour)
     levels = last.mean(axis=1) + floors
@@ -135,13 +138,14 @@ def _of_target(
     hour, day = day_before.shape[1], season_units(series)
     units = ends[:, None] + leads - 1
     around = np.arange(-SMOOTH, SMOOTH + 1)
+    newest = units - -(-leads // hour) * hour  # the same minute of the newest hour that is known
     yesterday, one, two = (
-        rates_at(series.rates, units[..., None] - back + around) for back in (day, hour, 2 * hour)
+        rates_at(series.rates, places[..., None] + around) for places in (units - day, newest, newest - hour)
     )
-    # Beside the target, the unit an hour ago may not have ended yet: then the mean is of those that have.
-    one = np.where(units[..., None] - hour + around < ends[:, None, None], one, np.nan)
-    wide = rates_at(series.rates, units[..., None] - day + np.arange(-7, 8))
-    hours = rates_at(series.rates, units[..., None] - hour * np.arange(1, 13))
+    # Around it there may be units that have not ended yet: then the mean is of those that have.
+    one = np.where(newest[..., None] + around < ends[:, None, None], one, np.nan)
+    wide = rates_at(series.rates, units[..., None] - day + np.arange(-WIDE, WIDE + 1))
+    hours = rates_at(series.rates, newest[..., None] - hour * np.arange(12))
     before = day_before.mean(axis=1)[:, None] + floors[:, None]
     shown = levels[:, None]
     low = int(ends.min()) - hour

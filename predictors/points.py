@@ -6,6 +6,7 @@ the last hours it looks back a bounded time, so that a history of two weeks give
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,8 @@ from predictors.expert import Floats, Ints, Series
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0
+ROUNDING = 1e-4
+"""Of a unit: a start that lies so little before a unit's own is that unit's, but for the rounding of a sum."""
 
 
 class PointRule(Protocol):
@@ -108,7 +111,7 @@ def day_levels(series: Series, ends: Ints) -> Floats:
 
 def first_unit(series: Series) -> int:
     """The absolute number of the series' first unit: units are counted from epoch 0."""
-    return round(series.start_at / series.unit_s)
+    return math.floor(series.start_at / series.unit_s + ROUNDING)
 
 
 def season_units(series: Series) -> int:

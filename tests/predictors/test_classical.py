@@ -75,6 +75,23 @@ def test_what_comes_later_changes_nothing(name, cache):
     )
 
 
+@pytest.mark.parametrize("name", CLASSICAL)
+@pytest.mark.parametrize("unit_s", [57.0, 300.0])
+def test_units_of_another_length(name, unit_s):
+    series = Series(rates=noisy_days(4 * DAY).rates, start_at=0.0, unit_s=unit_s)
+    end = round(3.5 * 86_400 / unit_s) if unit_s < 60 else 8 * 288
+    other = Series(rates=series.rates[: end + 90].copy(), start_at=0.0, unit_s=unit_s)
+    other.rates[end:] = 1e4
+    found = classical_expert(name, Series(rates=series.rates[:end], start_at=0.0, unit_s=unit_s))
+    assert found is not None
+    ends = np.arange(end - 30, end + 1)
+
+    rows = found.forecast(other, ends, 60)
+
+    assert np.isfinite(rows).all()
+    np.testing.assert_array_equal(rows, found.forecast(series, ends, 60))
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_thousand_times_the_load_gives_a_thousand_times_the_forecast(name, cache):
     found = expert(name, cache).forecast(DAYS, TEST_ENDS[:3], 60)

@@ -12,7 +12,7 @@ from predictors.autoregression_direct import Direct
 from predictors.boosted_features import LONGEST_LEAD, ORIGIN_NAMES
 from predictors.expert import LEVELS, Expert, Floats, Series
 from predictors.exponential import HoltWinters, Smoothing
-from predictors.points import Drift, LastValue, MovingMean, PointRule
+from predictors.points import Drift, LastValue, MovingMean, PointRule, first_unit
 from predictors.points_seasonal import DayAgo, Seasonal
 from predictors.residuals import PointExpert
 from tests.predictors.series import DAY, last_units, noisy_days, until
@@ -134,6 +134,13 @@ def test_under_its_history_it_says_nothing(name):
 
     assert np.isnan(found[:3]).all()
     assert np.isfinite(found[3:]).all()
+
+
+@pytest.mark.parametrize("start_at", [0.0, 30.0, 1.7e9 + 30.0, 1.7e9 + 0.1, 1.7e9 + 59.7])
+def test_units_are_counted_one_by_one_wherever_they_start(start_at):
+    series = [Series(rates=np.ones(1), start_at=start_at + 60.0 * k) for k in range(200)]
+
+    assert [first_unit(one) for one in series] == list(range(first_unit(series[0]), first_unit(series[0]) + 200))
 
 
 def test_no_history_at_all(name):
