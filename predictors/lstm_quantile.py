@@ -22,7 +22,7 @@ from predictors.lstm_quantile_store import ModelCard, drop, read_arrays, write_a
 from predictors.lstm_quantile_weights import QuantileForward, QuantileWeights
 
 NAME = "lstm"
-FORMAT = 1
+FORMAT = 2
 """Part of a cached file's name: raise it when training or the file's arrays change their meaning."""
 Progress = Callable[[str, float], None]
 

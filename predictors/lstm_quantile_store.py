@@ -21,7 +21,7 @@ class ModelCard:
     """Where a model comes from: what it was trained on, how, and how well it then did on the held-out end.
 
     trained_from, trained_until: epoch seconds. epochs, held_out_loss, seconds: one value per seed; the loss is the
-    pinball loss of logs, the mean over leads and levels.
+    one that was trained on, to be compared between models of the same settings and history only.
     """
 
     name: str

@@ -1,10 +1,9 @@
 """Training of the quantile LSTM; with `lstm_training.py` the only modules of the forecasters that need torch.
 
-Pinball loss of log rates, AdamW under one cycle of the learning rate, the epoch with the least loss on the last
-tenth of the history is kept. The linear skip starts at least squares and the increments at its residuals'
-quantiles, so epoch 0 is a linear forecast and every epoch after it has to beat that. Each epoch draws its
-origins from (seed, epoch) and leaves a checkpoint: training that was interrupted goes on there and ends at the
-same weights.
+Pinball loss of rates to a power, AdamW under one cycle of the learning rate; the epoch with the least loss on the
+last tenth of the history is kept. The linear skip starts at least squares and the increments at its residuals'
+quantiles, so epoch 0 is a linear forecast and every epoch after it has to beat that. Each epoch draws its origins
+from (seed, epoch) and leaves a checkpoint: an interrupted training goes on there and ends at the same weights.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Keep = Callable[[dict[str, Floats32]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """Weights, and how they came about: epochs run, and the held-out pinball loss of the one kept (of logs)."""
+    """Weights, and how they came about: epochs run, and the held-out loss of the one kept (see `_Course`)."""
 
     weights: QuantileWeights
     epochs: int
@@ -56,7 +55,11 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Origins with what follows them, ready to be learned: float32 tensors, the first axis is the origin."""
+    """Origins with what follows them, ready to be learned: float32 tensors, the first axis is the origin.
+
+    targets: shape (origins, horizon), logs relative to the last hour's level; rates: (origins,), that level as a
+    share of the mean rate. The others are inputs.
+    """
 
     steps: Tensor
     local: Tensor
@@ -64,6 +67,7 @@ class Examples:
     slots: Tensor
     skips: Tensor
     targets: Tensor
+    rates: Tensor
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -84,6 +88,9 @@ class Network(nn.Module):
         self.lead = nn.Linear(LEAD, width, bias=False)
         self.slots = nn.Embedding(SLOTS, width)
         self.out = nn.Linear(width, len(LEVELS), bias=False)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.units: Tensor
+        self.register_buffer("units", torch.ones(settings.horizon, len(LEVELS)))
         self.b_out = nn.Parameter(torch.zeros(settings.horizon, len(LEVELS)))
         self.skip = nn.Parameter(torch.zeros(settings.horizon, SKIP))
         with torch.no_grad():
@@ -95,7 +102,7 @@ class Network(nn.Module):
         _, (state, _) = self.lstm(rows.steps)
         head = self.origin(torch.cat([state[-1], rows.local], dim=-1))
         hidden = nn.functional.silu(self.lead(rows.leads) + self.slots(rows.slots) + head[:, None])
-        raw = self.out(hidden) + self.b_out
+        raw = self.out(self.dropout(hidden)) * self.units + self.b_out
         median = raw[..., MEDIAN] + torch.einsum("ohs,hs->oh", rows.skips, self.skip)
         increments = nn.functional.softplus(raw)
         down = increments[..., :MEDIAN].flip(-1).cumsum(-1).flip(-1)
@@ -136,8 +143,8 @@ def train_quantiles(
         learned = examples_of(series, inputs, np.flatnonzero(origins <= split - settings.horizon), settings)
         judged = examples_of(series, inputs, np.flatnonzero(origins >= split), settings)
         network = Network(settings)
-        _start_linear(network, learned)
-        course = _Course(network, learned, judged, settings, seed)
+        spread = _start_linear(network, learned)
+        course = _Course(network, learned, judged, settings, seed=seed, spread=spread)
         course.run(resume, keep, progress)
     return Trained(
         weights=weights_of(network, floor_rps, sees_days=sees_days),
@@ -150,12 +157,26 @@ class _Course:
     """One training from epoch to epoch; all that it needs to go on is in a checkpoint."""
 
     def __init__(
-        self, network: Network, learned: Examples, judged: Examples, settings: QuantileSettings, seed: int
+        self,
+        network: Network,
+        learned: Examples,
+        judged: Examples,
+        settings: QuantileSettings,
+        *,
+        seed: int,
+        spread: Tensor,
     ) -> None:
         self.network, self.learned, self.judged = network, learned, judged
         self.settings, self.seed = settings, seed
+        weights = spread**-settings.evenness
+        self.lead_weights = (weights / weights.mean())[:, None]
+        linear = [network.skip, network.b_out]
+        others = [value for name, value in network.named_parameters() if name not in {"skip", "b_out"}]
         self.optimiser = torch.optim.AdamW(
-            network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+            [
+                {"params": others, "weight_decay": settings.weight_decay, "share": 1.0},
+                {"params": linear, "weight_decay": 0.0, "share": settings.linear_share},
+            ]
         )
         drawn = max(1, round(len(learned) * settings.share))
         self.drawn, self.batches = drawn, -(-drawn // settings.batch)
@@ -189,15 +210,17 @@ class _Course:
 
     def _learn(self) -> None:
         shuffle = np.random.default_rng((self.seed, self.epoch))
+        torch.manual_seed(int(shuffle.integers(2**31)))  # of dropout
+        self.network.train()
         order = torch.from_numpy(shuffle.permutation(len(self.learned))[: self.drawn])
         for batch in range(self.batches):
             rows = order[batch * self.settings.batch : (batch + 1) * self.settings.batch]
             rate = self._rate(self.epoch * self.batches + batch)
             for group in self.optimiser.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group["share"]
             self.optimiser.zero_grad()
             examples = self.learned.some(rows)
-            torch.autograd.backward(_pinball(self.network(examples), examples.targets).mean())
+            torch.autograd.backward(self._losses(examples).mean())
             nn.utils.clip_grad_norm_(self.network.parameters(), GRADIENT_NORM)
             self.optimiser.step()
 
@@ -211,11 +234,21 @@ class _Course:
 
     def _judge(self) -> float:
         total = 0.0
+        self.network.eval()
         with torch.no_grad():
             for first in range(0, len(self.judged), JUDGED_AT_ONCE):
                 rows = self.judged.some(slice(first, first + JUDGED_AT_ONCE))
-                total += float(_pinball(self.network(rows), rows.targets).double().sum())
+                total += float(self._losses(rows).double().sum())
         return total / (self.judged.targets.numel() * len(LEVELS))
+
+    def _losses(self, rows: Examples) -> Tensor:
+        """Pinball losses of rates to a power, from logs: shape (origins, horizon, levels)."""
+        power = self.settings.loss_power
+        found = torch.exp(power * self.network(rows).clamp(max=FARTHEST))
+        wanted = torch.exp(power * rows.targets)[..., None]
+        levels = torch.tensor(LEVELS)
+        loss = torch.maximum(levels * (wanted - found), (levels - 1) * (wanted - found))
+        return self.lead_weights * rows.rates[:, None, None] ** power * loss
 
     def _checkpoint(self) -> dict[str, Floats32]:
         arrays: dict[str, Any] = {
@@ -245,13 +278,14 @@ class _Course:
 def examples_of(series: Series, inputs: Inputs, some: Ints, settings: QuantileSettings) -> Examples:
     """The origins `some` (places in `inputs.rows`) and what followed them. Both start with the series."""
     logs = np.log(series.rates + inputs.floor_rps)
-    horizon = settings.horizon
+    horizon, mean_rps = settings.horizon, inputs.floor_rps / settings.floor_share
     parts: list[dict[str, Floats | Ints]] = []
     for first in range(0, len(some), JUDGED_AT_ONCE):
         chunk = inputs.some(some[first : first + JUDGED_AT_ONCE])
         ahead = chunk.rows[:, None] + np.arange(horizon)
         lagged = lagged_inputs(chunk, horizon)
         arrays = {
+            "rates": np.exp(chunk.levels[:, 0]) / mean_rps,
             "steps": step_inputs(chunk, settings.window),
             "local": chunk.local,
             "leads": lead_inputs(chunk, lagged),
@@ -266,8 +300,13 @@ def examples_of(series: Series, inputs: Inputs, some: Ints, settings: QuantileSe
     )
 
 
-def _start_linear(network: Network, learned: Examples) -> None:
-    """Least squares for the skip, each lead apart, and the residuals' quantiles for the increments."""
+def _start_linear(network: Network, learned: Examples) -> Tensor:
+    """Least squares for the skip, each lead apart, and the residuals' quantiles for the increments.
+
+    Returns how far these lie apart at each lead, shape (horizon,): the unit in which the network moves the median,
+    so that what it learns of far leads does not disturb the near ones, which are known much better.
+    """
+    spread = torch.empty(len(network.skip))
     skips, targets = learned.skips.double().numpy(), learned.targets.double().numpy()
     for lead in range(targets.shape[1]):
         known = skips[:, lead]
@@ -282,18 +321,14 @@ def _start_linear(network: Network, learned: Examples) -> None:
         with torch.no_grad():
             network.skip[lead] = torch.from_numpy(weights)
             network.b_out[lead] = torch.from_numpy(start)
+        spread[lead] = float(gaps[:-1].sum())
+    network.units[:, MEDIAN] = spread / spread.mean()
+    return spread
 
 
 def _before_softplus(gaps: Floats) -> Floats:
     values: Floats = np.log(np.expm1(gaps))
     return values
-
-
-def _pinball(quantiles: Tensor, targets: Tensor) -> Tensor:
-    """Shape (origins, horizon, levels)."""
-    levels = torch.tensor(LEVELS)
-    over = targets[..., None] - quantiles
-    return torch.maximum(levels * over, (levels - 1) * over)
 
 
 def weights_of(network: Network, floor_rps: float, *, sees_days: bool) -> QuantileWeights:
@@ -307,6 +342,7 @@ def weights_of(network: Network, floor_rps: float, *, sees_days: bool) -> Quanti
         slots=learned["slots.weight"],
         b_head=learned["origin.bias"],
         w_out=learned["out.weight"].T,
+        units=learned["units"],
         b_out=learned["b_out"],
         skip=learned["skip"],
         floor_rps=np.array(floor_rps, np.float32),

@@ -35,7 +35,8 @@ class QuantileWeights:
     w_step: shape (STEP + hidden, 4 x hidden), gates in torch's order (input, forget, cell, output), the state
     last; b_step: (4 x hidden,). w_origin: (hidden + LOCAL, width), from the state and the newest values; w_lead:
     (LEAD, width); slots: (SLOTS, width), added by the minute of two hours; b_head: (width,). w_out: (width,
-    levels), b_out: (horizon, levels). skip: (horizon, SKIP). floor_rps, sees_days: shape (), see `build_inputs`.
+    levels); units: (horizon, levels), in which its answers count; b_out: (horizon, levels). skip: (horizon, SKIP).
+    floor_rps, sees_days: shape (), see `build_inputs`.
     """
 
     w_step: Floats32
@@ -46,6 +47,7 @@ class QuantileWeights:
     b_head: Floats32
     w_out: Floats32
     b_out: Floats32
+    units: Floats32
     skip: Floats32
     floor_rps: Floats32
     sees_days: Floats32
@@ -63,6 +65,7 @@ class QuantileWeights:
             "b_head": (width,),
             "w_out": (width, len(LEVELS)),
             "b_out": (horizon, len(LEVELS)),
+            "units": (horizon, len(LEVELS)),
             "skip": (horizon, SKIP),
             "floor_rps": (),
             "sees_days": (),
@@ -143,7 +146,8 @@ class QuantileForward:
         for network in range(len(state)):
             head = origin[network] @ arrays["w_origin"][network] + arrays["b_head"][network]
             hidden = leads @ arrays["w_lead"][network] + arrays["slots"][network][slots] + head[:, None]
-            raw = (hidden / (1.0 + np.exp(-hidden))) @ arrays["w_out"][network] + arrays["b_out"][network]
+            raw = (hidden / (1.0 + np.exp(-hidden))) @ arrays["w_out"][network]
+            raw = raw * arrays["units"][network] + arrays["b_out"][network]
             raw[..., MEDIAN] += np.einsum("ohs,hs->oh", skips, arrays["skip"][network])
             total += spread(raw)
         return (total / len(state)).clip(-FARTHEST, FARTHEST)

@@ -25,8 +25,8 @@ class MixtureSettings:
     `stride`: every how many units of absolute time a forecast is scored; it shares no factor with an hour, so
     that all minutes come by. `bands`: the last lead of each band. Losses of `memory_s` count, halved every
     `half_life_s`. `sharpness`: how fast weight falls with loss: an expert 1 % worse over the whole memory has
-    exp(-0.01 x sharpness) of the best one's weight. `recalibrated`: read quantiles where outcomes fell, see
-    `conformal.py`; at full strength once `trusted_s` of outcomes are known.
+    exp(-0.01 x sharpness) of the best one's weight. `strength`: how far quantiles are
+    moved to where outcomes fell, see `conformal.py`, once `trusted_s` of outcomes are known; 0 is not at all.
     """
 
     horizon: int = HORIZON
@@ -34,8 +34,8 @@ class MixtureSettings:
     bands: tuple[int, ...] = (1, 3, 7, 15, 30, 60)
     memory_s: float = 2 * DAY_S
     half_life_s: float = DAY_S
-    sharpness: float = 20.0
-    recalibrated: bool = True
+    sharpness: float = 10.0
+    strength: float = 0.5
     trusted_s: float = DAY_S / 2
 
 
