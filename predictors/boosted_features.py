@@ -30,6 +30,7 @@ ORIGIN_NAMES = (
     *(f"last {lag}" for lag in range(1, LAST + 1)),
     "mean of 5",
     "mean of 15",
+    "median of the hour",
     "lowest of the hour",
     "highest of the hour",
     "hour before",
@@ -41,6 +42,7 @@ TARGET_NAMES = (
     "yesterday, around",
     "yesterday, wide",
     "last days",
+    "last days, typical",
     "an hour ago",
     "an hour ago, around",
     "two hours ago",
@@ -122,6 +124,7 @@ def _of_origin(
         *(last[:, -lag] for lag in range(1, LAST + 1)),
         last[:, -5:].mean(axis=1),
         last[:, -15:].mean(axis=1),
+        np.median(last, axis=1),
         last.min(axis=1),
         last.max(axis=1),
         windows_before(series.rates, ends - hour, hour).mean(axis=1),
@@ -151,11 +154,16 @@ def _of_target(
     low = int(ends.min()) - hour
     profile = profile_of(series, np.arange(low, int(units.max()) + 1), days=PROFILE_DAYS, smooth=SMOOTH)
     profile_hour = windows_before(profile, ends - low, hour).mean(axis=1)[:, None] + floors[:, None]
+    typical = profile_of(
+        series, np.arange(low, int(units.max()) + 1), days=PROFILE_DAYS, smooth=SMOOTH, typical=True
+    )
+    typical_hour = np.median(windows_before(typical, ends - low, hour), axis=1)[:, None] + floors[:, None]
     columns = (
         (yesterday[..., SMOOTH], before),
         (yesterday.mean(axis=-1), before),
         (wide.mean(axis=-1), before),
         (profile[units - low], profile_hour),
+        (typical[units - low], typical_hour),
         (one[..., SMOOTH], shown),
         (np.nanmean(one, axis=-1), shown),
         (two[..., SMOOTH], shown),

@@ -24,6 +24,7 @@ from predictors.adapter import ExpertForecaster, max_series, mean_series
 from predictors.autoregression import ArWeights, Autoregression, fit_autoregression
 from predictors.autoregression_direct import Direct, fit_direct
 from predictors.boosted import Boosted, BoostedSettings, train_boosted
+from predictors.boosted_features import NAMES
 from predictors.expert import Expert, Series
 from predictors.exponential import HoltWinters, Smoothing, fit_smoothing
 from predictors.points import Drift, LastValue, MovingMean, PointRule, season_units
@@ -192,7 +193,7 @@ def _cache_path(name: str, history: Series, seed: int, cache_dir: Path | None) -
     if cache_dir is None:
         return None
     settings = BoostedSettings() if name == "boosted" else None
-    parts = hashlib.sha256(repr((FORMAT, name, settings, seed, history.start_at, history.unit_s)).encode())
+    parts = hashlib.sha256(repr((FORMAT, name, NAMES, settings, seed, history.start_at, history.unit_s)).encode())
     parts.update(np.ascontiguousarray(history.rates).tobytes())
     return cache_dir / f"{name}-{parts.hexdigest()[:32]}.json"
 

@@ -9,7 +9,7 @@ import pytest
 
 from predictors.autoregression import ArWeights, Autoregression, lags_of
 from predictors.autoregression_direct import Direct
-from predictors.boosted_features import LONGEST_LEAD, ORIGIN_NAMES
+from predictors.boosted_features import LONGEST_LEAD, NAMES, ORIGIN_NAMES
 from predictors.expert import LEVELS, Expert, Floats, Series
 from predictors.exponential import HoltWinters, Smoothing
 from predictors.points import Drift, LastValue, MovingMean, PointRule, first_unit
@@ -20,7 +20,7 @@ from tests.predictors.series import DAY, last_units, noisy_days, until
 HORIZON = 60
 DAYS = noisy_days(4 * DAY)
 LAGS = lags_of(DAYS)
-RIDGE = np.zeros((LONGEST_LEAD, 32))
+RIDGE = np.zeros((LONGEST_LEAD, len(NAMES) + 6))
 RIDGE[:, : len(ORIGIN_NAMES)] = np.random.default_rng(3).normal(0.0, 0.05, (LONGEST_LEAD, len(ORIGIN_NAMES)))
 RULES: dict[str, type[PointRule] | functools.partial[PointRule]] = {
     "last-value": LastValue,
