@@ -6,6 +6,8 @@ import functools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from predictors.autoregression import ArWeights, Autoregression, lags_of
 from predictors.autoregression_direct import Direct
@@ -91,6 +93,30 @@ def test_following_the_series_gives_what_a_fresh_one_gives(name, first):
         found = asked(follower, until(DAYS, end), end)
 
     np.testing.assert_array_equal(found, asked(fresh(name), until(DAYS, first + 39), first + 39))
+
+
+@given(
+    rule=st.sampled_from([LastValue, MovingMean, Drift]),
+    start=st.integers(61, 300),
+    steps=st.lists(st.integers(0, 70), min_size=1, max_size=8),
+    forgotten=st.booleans(),
+    spare=st.sampled_from([1, 8, 1024]),
+)
+@settings(max_examples=60)
+def test_whatever_was_asked_before_a_fresh_one_gives_the_same(rule, start, steps, forgotten, spare):
+    follower = PointExpert(rule(), window=50)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("predictors.residuals.SPARE", spare)
+        end = start + 2 * DAY * forgotten
+        for step in steps:
+            end += step
+            shown = until(DAYS, end)
+            if forgotten:  # more than the day and the errors that these rules look back
+                shown = last_units(shown, 2 * DAY)
+            found = asked(follower, shown, len(shown.rates), horizon=10)
+
+    fresh_one = PointExpert(rule(), window=50)
+    np.testing.assert_array_equal(found, asked(fresh_one, shown, len(shown.rates), horizon=10))
 
 
 def test_many_origins_give_what_each_gives_alone(name):
