@@ -1,7 +1,7 @@
-"""An autoregression of log rates on the last hour, the hours before and the same time yesterday.
+"""An autoregression of how much higher the load is than the profile of its last days, as logarithms.
 
-statsmodels fits it once, on the history before the run. A forecast is linear in the rates that are known, so the
-recursion over leads is worked out once, for unit vectors: then all leads of all origins are one matrix product.
+statsmodels fits it once, on the history before the run. A forecast is linear in what is known, so the recursion
+over leads is worked out once, for unit vectors: then all leads of all origins are one matrix product.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import numpy as np
 
 from predictors.expert import Floats, Ints, Series
 from predictors.points import HOUR_S, day_levels, season_units
+from predictors.points_seasonal import DAYS, SMOOTH, profile_of
 
 FLOOR_SHARE = 0.02
 """Of the last day's mean: added to rates before their logarithm is taken."""
-LARGEST_SHARE = 1e3
-"""Of the last day's mean: a rate beyond it (the first minutes after silent days) counts as this."""
+MOST_LOG = 7.0
+"""Logarithms lie within this, either way: a factor of a thousand."""
 FIT_DAYS = 10
 """Days of history that it is fitted on."""
+FEWEST_DAYS = 3
+"""Days of history that it learns from at least."""
 BLOCK = 64
 """Rows of every matrix product: one row gives the same bits alone as among thousands."""
 
@@ -34,61 +37,61 @@ class ArWeights:
 
 
 class Autoregression:
-    """The rule. Rates are seen relative to the mean of the day before them, so the load's level is no matter."""
+    """The rule: the profile, times what is left of how far the last two hours lay from it."""
 
     name = "autoregression"
 
-    def __init__(self, weights: ArWeights) -> None:
-        """Rates before the last lag are needed for the level alone."""
-        self.needs_units = weights.lags[-1] + 60
+    def __init__(self, weights: ArWeights, *, day: int = 1440) -> None:
+        """`day`: units of a day: even the oldest lag has a profile."""
+        self.needs_units = weights.lags[-1] + day + SMOOTH
         self._weights = weights
         self._maps: dict[int, tuple[Ints, Floats, Floats]] = {}
 
     def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
-        """Rates after each origin; see `PointRule`."""
+        """Rates after each origin; see `PointRule`. Beyond (almost) a day ahead the last profile repeats."""
         if horizon not in self._maps:
             self._maps[horizon] = unrolled(self._weights, horizon)
         lags, matrix, constants = self._maps[horizon]
-        low = int(ends.min()) - self._weights.lags[-1]
-        logs = relative_logs(series, np.arange(low, int(ends.max())))
-        known = logs[(ends - low)[:, None] - lags]
-        levels = day_levels(series, ends)[:, None]
-        return np.maximum((np.exp(in_blocks(known, matrix) + constants) - FLOOR_SHARE) * levels, 0.0)
+        leads = np.minimum(np.arange(horizon), season_units(series) - SMOOTH - 1)
+        low, high = int(ends.min()) - self._weights.lags[-1], int(ends.max())
+        profile = profile_of(series, np.arange(low, high + int(leads[-1]) + 1), days=DAYS, smooth=SMOOTH)
+        logs = higher_than(profile[: high - low], series, np.arange(low, high))
+        higher = in_blocks(logs[(ends - low)[:, None] - lags], matrix) + constants
+        floors = FLOOR_SHARE * day_levels(series, ends)[:, None]
+        ahead = profile[(ends - low)[:, None] + leads] + floors
+        rates: Floats = ahead * np.exp(np.clip(higher, -MOST_LOG, MOST_LOG)) - floors
+        return np.maximum(rates, 0.0)
 
 
 def lags_of(series: Series) -> tuple[int, ...]:
-    """Which lags are used: the last half-hour, the hours before, and around the same time yesterday."""
-    hour, day = max(1, round(HOUR_S / series.unit_s)), season_units(series)
+    """Which lags are used: the last half-hour, and around the same minute of the two hours before."""
+    hour = max(1, round(HOUR_S / series.unit_s))
     near = range(1, min(hour // 2, 30) + 1)
     hours = (lag for back in (1, 2) for lag in range(back * hour - 2, back * hour + 3))
-    days = range(day - 5, day + 6)
-    return tuple(sorted({lag for lag in (*near, *hours, *days) if lag >= 1}))
+    return tuple(sorted({lag for lag in (*near, *hours) if lag >= 1}))
 
 
 def fit_autoregression(series: Series) -> ArWeights | None:
-    """The weights that explain each next unit of the history best; None under three days of it."""
+    """The weights that explain each next unit of the history best; None where it is too short to learn from."""
     from statsmodels.tools.sm_exceptions import SingularMatrixWarning  # noqa: PLC0415 - as below
     from statsmodels.tsa.ar_model import AutoReg  # noqa: PLC0415 - pandas takes a second to import
 
-    day, lags = season_units(series), lags_of(series)
-    if len(series.rates) < 3 * day or not series.rates.any():
+    day, lags, known = season_units(series), lags_of(series), len(series.rates)
+    if known < FEWEST_DAYS * day or not series.rates.any():
         return None
-    first = max(day, len(series.rates) - FIT_DAYS * day)
-    logs = relative_logs(series, np.arange(first, len(series.rates)))
+    units = np.arange(max(day + SMOOTH, known - FIT_DAYS * day), known)
+    logs = higher_than(profile_of(series, units, days=DAYS, smooth=SMOOTH), series, units)
     with warnings.catch_warnings():  # a constant load has many solutions, and statsmodels takes the least
         warnings.simplefilter("ignore", SingularMatrixWarning)
         found = AutoReg(logs, lags=list(lags), trend="c").fit().params
     return ArWeights(float(found[0]), lags, tuple(float(weight) for weight in found[1:]))
 
 
-def relative_logs(series: Series, units: Ints) -> Floats:
-    """log(rate / mean of the day before it + a floor) of each unit. Returns shape (units,)."""
-    levels = day_levels(series, np.maximum(units, 1))
-    rates = series.rates[units]
-    most = np.where(rates > 0, LARGEST_SHARE, 0.0)
-    shares = np.divide(rates, levels, out=most, where=levels * LARGEST_SHARE > rates)
-    logs: Floats = np.log(shares + FLOOR_SHARE)
-    return logs
+def higher_than(profile: Floats, series: Series, units: Ints) -> Floats:
+    """log(rate / profile) of each unit, with a floor under both. profile, units and the answer: shape (units,)."""
+    floors = np.maximum(FLOOR_SHARE * day_levels(series, units), np.finfo(np.float64).tiny)
+    logs: Floats = np.log(series.rates[units] + floors) - np.log(profile + floors)
+    return np.clip(logs, -MOST_LOG, MOST_LOG)
 
 
 def unrolled(weights: ArWeights, horizon: int) -> tuple[Ints, Floats, Floats]:

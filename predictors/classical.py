@@ -31,7 +31,7 @@ from predictors.points import Drift, LastValue, MovingMean, PointRule, season_un
 from predictors.points_seasonal import DayAgo, Seasonal
 from predictors.residuals import PointExpert
 
-FORMAT = 1
+FORMAT = 2
 """Part of a cached file's name: raise it when what is learned changes its meaning."""
 Progress = Callable[[str, float], None]
 Learned = dict[str, Any]
@@ -87,8 +87,10 @@ _LEARNERS: dict[str, _Learner] = {
     ),
     "autoregression": _Learner(
         _learn_autoregression,
-        lambda learned, _: PointExpert(
-            Autoregression(ArWeights(learned["constant"], tuple(learned["lags"]), tuple(learned["weights"])))
+        lambda learned, day: PointExpert(
+            Autoregression(
+                ArWeights(learned["constant"], tuple(learned["lags"]), tuple(learned["weights"])), day=day
+            )
         ),
     ),
     "ridge": _Learner(
@@ -154,7 +156,7 @@ def holt_winters(setup: ForecasterSetup) -> Forecaster:
 
 
 def autoregression(setup: ForecasterSetup) -> Forecaster:
-    """An autoregression of log rates on the last hours and the same time yesterday."""
+    """An autoregression on the last two hours, relative to the profile of the last days."""
     return _forecaster("autoregression", setup)
 
 
