@@ -19,6 +19,8 @@ from mark.planner.baselines import cheapest_type, peak_count, single_rps
 
 WEEK_UNITS = 7 * 24 * 60
 """What the hedged planner looks back on: the surges of a week."""
+WARM_SHARE = 0.15
+"""Environments kept warm for surges that nobody foresees: a cold one answers too late (some cents a day)."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
 
@@ -173,6 +175,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             standby=given.surge_standby,
             cooldown_s=0.0,
             keep_observed=False,
+            warm_share=WARM_SHARE,
             history_units=WEEK_UNITS,
         ),
         dispatch=DispatchPolicy(

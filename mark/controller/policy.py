@@ -50,9 +50,9 @@ class ControllerPolicy:
 
     `horizon` is how many units are forecast (an autoscaler looks at none of them). `fallbacks` are on-demand
     twins, used while a spot offering is refused. `cooldown_s` is how long a smaller plan must last before anything
-    is drained; `keep_observed` also keeps what the last unit's load needed. A launch that stays unseen for
-    `request_timeout_s` is forgotten; a refused offering is left out for `unavailable_s`. `history_units` of load
-    are shown to the planner.
+    is drained; `keep_observed` also keeps what the last unit's load needed. Lambda environments for `warm_share` of
+    the ready capacity are kept warm. A launch that stays unseen for `request_timeout_s` is forgotten; a refused
+    offering is left out for `unavailable_s`. `history_units` of load are shown to the planner.
     """
 
     name: str
@@ -70,6 +70,7 @@ class ControllerPolicy:
     cooldown_s: float = 360.0
     keep_observed: bool = True
     warm_lambda: bool = True
+    warm_share: float = 0.0
     request_timeout_s: float = 900.0
     unavailable_s: float = 600.0
     max_instances: int = 5000

@@ -20,6 +20,8 @@ from mark.controller.state import Counts, Decision, Observation, Requested, Stat
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, WarmLambda
 
+WARM_QUANTILE = 0.9
+"""Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""
 READY_UNITS = 15
 """How many units of ready instances are remembered: the longest look-back of an autoscaler."""
 
@@ -196,14 +198,14 @@ def _usable_rps(state: State, policy: ControllerPolicy, name: str) -> float:
 
 
 def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> list[Order]:
-    """Warm Lambda when the load expected before the plan takes effect exceeds what is ready, or a gap is open."""
+    """Warm Lambda for what may come beyond what is ready before the plan takes effect, or for an open gap."""
     if not policy.warm_lambda or policy.overflow is None:
         return []
     expected = 0.0
     if seen.forecast is not None and len(seen.forecast):
-        soon = seen.forecast.max_at(0.5)[: policy.lead_units + 1]
+        soon = seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1]
         ready = _carried_rps(state, seen.fleet.ready(), policy)
-        expected = max(soon) - ready
+        expected = max(max(soon) - ready, policy.warm_share * ready)
     gap = max(expected, short_rps(state, seen.fleet, policy) if state.bridging else 0.0)
     wanted = min(policy.overflow.concurrency, math.ceil(gap * policy.overflow.latency_s))
     if wanted <= seen.lambda_warm:

@@ -84,8 +84,8 @@ def patience_s(history: Demand, bridge: Bridge, kept_rps: float) -> float:
     """How long an excess over the fleet must last before a standby is woken for it.
 
     No longer than it takes to notice, where the history says that such an excess mostly lasts: of the units that
-    held a window above the level, so many were followed by one that lies above it on average. Else until Lambda has
-    cost as much as waking would (the ski rental's rule: never more than twice the best).
+    held a window above the level, so many were followed by one that lies above it on average. Else until Lambda
+    has cost as much as waking would (the ski rental's rule: never more than twice the best).
     """
     item = bridge.standby
     if item is None or not math.isfinite(bridge.lambda_usd):

@@ -36,6 +36,8 @@ from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.bridge import WORTH_WAKING, bridge_usd, patience_s, pool_size
 from mark.planner.rates import RateTable, expect_rates
 
+WAIT_SHARE = 0.5
+"""Of the objective: the rest is the answer's own time. It is MArk's default for the mean latency, too."""
 LEAST_MISSED = 1e-3
 """Capacity that nothing else stands in for is kept while it is busy for the share that may be missed, or this."""
 
@@ -63,7 +65,7 @@ class Terms:
 
 def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda and standbys."""
-    table = expect_rates(request.forecast, smoothing_s=request.slo.latency_s)
+    table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s)
     terms = terms_of(request, table)
     worth, new, kept = lay_fleet(terms)
     counts = tuple(
