@@ -49,19 +49,29 @@ def read_at(quantiles: Floats, wanted: Floats) -> Floats:
     return np.maximum(inside + beyond, 0.0)
 
 
-def calibrated_places(seen: Floats, *, strength: float) -> Floats:
+def calibrated_places(seen: Floats, *, strength: float, tolerance: float) -> Floats:
     """Where each level is to be read, from where outcomes fell: shape (levels,), rising.
 
-    seen: shape (outcomes,), places, NaN left out. `strength` is the share of the way that is gone, in [0, 1].
+    seen: shape (outcomes,), places, NaN left out. A level moves only as far as brings its coverage to within
+    `tolerance` of it: moving costs sharpness, and a share of two days is no exact one. `strength` is the part of
+    that way that is gone, in [0, 1].
     """
     own = np.arange(len(LEVELS), dtype=np.float64)
     known = np.sort(seen[np.isfinite(seen)])
     if not len(known):
         return own
-    # The conformal rank: with one more outcome to come, the level is covered by it too.
-    ranks = np.ceil((len(known) + 1) * np.asarray(LEVELS)).astype(np.int64)
-    wanted: Floats = own + strength * (known[np.clip(ranks - 1, 0, len(known) - 1)] - own)
-    return wanted
+    levels = np.asarray(LEVELS)
+    margin = np.minimum(tolerance, np.minimum(levels, 1.0 - levels) / 2)
+    wanted = own.clip(_covering(known, levels - margin), _covering(known, levels + margin))
+    moved: Floats = own + strength * (wanted - own)
+    return np.maximum.accumulate(moved)
+
+
+def _covering(known: Floats, shares: Floats) -> Floats:
+    """The places at or below which these shares of the outcomes lie. known: rising."""
+    # The conformal rank: with one more outcome to come, the share is covered by it too.
+    ranks = np.ceil((len(known) + 1) * shares).astype(np.int64)
+    return known[np.clip(ranks - 1, 0, len(known) - 1)]
 
 
 def _outer_gaps(quantiles: Floats) -> tuple[Floats, Floats]:

@@ -89,16 +89,17 @@ def build_inputs(
     season = season_of(series)
     first = max(0, int(ends.min()) - reach(season))
     rates = series.rates[first : int(ends.max())]
-    rows = ends - first
     logs = np.log(rates + floor_rps)
-    table = _table(logs, season, horizon)
-    hours = _hour_levels(rates, floor_rps)
-    seconds = series.start_at + series.unit_s * np.arange(first, first + len(table))
+    known = ends - first
+    # The table begins where the first window does: a live update needs three hours of the eight days as rows.
+    low = int(known.min()) - max(window, 2 * HOUR)
+    table = _table(logs, season, low, len(logs) + horizon)
+    rows = known - low
     days = ((ends >= season + window + HOUR) & sees_days).astype(np.float64)
-    yesterday = hours[np.where(days > 0, rows - season, rows)]
-    profile = _mean_before(table[:, 5], HOUR)[rows]
-    profile = np.where(days > 0, profile, hours[rows])
-    today = hours[rows]
+    today = _levels(rates, known, floor_rps)
+    yesterday = _levels(rates, np.where(days > 0, known - season, known), floor_rps)
+    profile = np.where(days > 0, table[:, 5][_hour_before(rows)].mean(axis=1), today)
+    seconds = series.start_at + series.unit_s * (first + low + np.arange(len(table)))
     return Inputs(
         table=np.where(np.isnan(table) & (np.arange(table.shape[1]) > 0), 0.0, table),
         calendar=_calendar(seconds),
@@ -106,30 +107,35 @@ def build_inputs(
         rows=rows,
         levels=np.stack([today, today, today, yesterday, yesterday, profile, profile], axis=1),
         days=days,
-        local=_local(logs, rates, floor_rps, rows, today, yesterday, profile, days),
+        local=_local(rates, known, floor_rps, np.stack([today, yesterday, profile], axis=1), days),
         floor_rps=floor_rps,
     )
 
 
-def _table(logs: Floats, season: int, horizon: int) -> Floats:
-    """Logs, and what lies behind each row; NaN where the series does not reach back."""
-    rows = len(logs) + horizon
-    table = np.full((rows, 1 + LAGGED), np.nan)
-    table[: len(logs), 0] = logs
+def _table(logs: Floats, season: int, low: int, high: int) -> Floats:
+    """Logs of the rows [low, high), and what lies behind each; NaN where the series does not reach."""
     smooth = _smoothed(logs)
-    for column, (values, lag) in enumerate(
-        ((logs, HOUR), (logs, 2 * HOUR), (logs, season), (smooth, season)), start=1
-    ):
-        known = values[: max(0, rows - lag)]
-        table[lag : lag + len(known), column] = known
-    for column, values in ((5, logs), (6, smooth)):
-        total, count = np.zeros(rows), np.zeros(rows)
-        for day in range(1, PROFILE_DAYS + 1):
-            known = values[: max(0, rows - day * season)]
-            total[day * season : day * season + len(known)] += known
-            count[day * season : day * season + len(known)] += 1
-        table[:, column] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return table
+    columns = [
+        _behind(logs, 0, low, high),
+        _behind(logs, HOUR, low, high),
+        _behind(logs, 2 * HOUR, low, high),
+        _behind(logs, season, low, high),
+        _behind(smooth, season, low, high),
+    ]
+    for values in (logs, smooth):
+        days = np.stack([_behind(values, day * season, low, high) for day in range(1, PROFILE_DAYS + 1)])
+        known = np.isfinite(days)
+        total, count = np.where(known, days, 0.0).sum(axis=0), known.sum(axis=0)
+        columns.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+    return np.stack(columns, axis=1)
+
+
+def _behind(values: Floats, lag: int, low: int, high: int) -> Floats:
+    """What was `lag` units before the rows [low, high): NaN outside of the values."""
+    found = np.full(high - low, np.nan)
+    start, stop = min(max(low - lag, 0), len(values)), min(max(high - lag, 0), len(values))
+    found[start + lag - low : stop + lag - low] = values[start:stop]
+    return found
 
 
 def _smoothed(logs: Floats) -> Floats:
@@ -139,15 +145,14 @@ def _smoothed(logs: Floats) -> Floats:
     return means
 
 
-def _mean_before(values: Floats, units: int) -> Floats:
-    """Entry i: the mean of the `units` values before i; NaN where one of them is."""
-    means = np.full(len(values) + 1, np.nan)
-    means[units:] = sliding_window_view(values, units).mean(axis=1)
-    return means
+def _hour_before(rows: Ints) -> Ints:
+    """The rows of the hour before each row: shape (rows, HOUR)."""
+    return rows[:, None] - np.arange(HOUR, 0, -1)
 
 
-def _hour_levels(rates: Floats, floor_rps: float) -> Floats:
-    levels: Floats = np.log(_mean_before(rates, HOUR) + floor_rps)
+def _levels(rates: Floats, known: Ints, floor_rps: float) -> Floats:
+    """The log of the last hour's mean where so many units are known."""
+    levels: Floats = np.log(rates[_hour_before(known)].mean(axis=1) + floor_rps)
     return levels
 
 
@@ -160,20 +165,16 @@ def _calendar(seconds: NDArray[np.floating[Any]]) -> Floats:
     )
 
 
-def _local(
-    logs: Floats,
-    rates: Floats,
-    floor_rps: float,
-    rows: Ints,
-    today: Floats,
-    yesterday: Floats,
-    profile: Floats,
-    days: Floats,
-) -> Floats:
-    last = logs[rows[:, None] - 1 - np.arange(LAST)]
-    hour = rates[rows[:, None] - 1 - np.arange(HOUR)]
-    means = np.log(np.stack([hour[:, :5].mean(axis=1), hour[:, :15].mean(axis=1)], axis=1) + floor_rps)
-    edges = np.log(np.stack([hour.max(axis=1), hour.min(axis=1)], axis=1) + floor_rps)
-    levels = np.where(days[:, None] > 0, np.stack([yesterday, profile], axis=1), today[:, None])
-    values = np.concatenate([last, means, edges, levels], axis=1) - today[:, None]
-    return np.concatenate([values.clip(-FARTHEST, FARTHEST), days[:, None]], axis=1)
+def _local(rates: Floats, known: Ints, floor_rps: float, levels: Floats, days: Floats) -> Floats:
+    """The newest values and levels. levels: shape (origins, 3), those of today, yesterday and the profile."""
+    hour = rates[_hour_before(known)]
+    parts = [
+        hour[:, : -LAST - 1 : -1],
+        hour[:, -5:].mean(axis=1, keepdims=True),
+        hour[:, -15:].mean(axis=1, keepdims=True),
+        hour.max(axis=1, keepdims=True),
+        hour.min(axis=1, keepdims=True),
+    ]
+    logs = np.concatenate([np.log(np.concatenate(parts, axis=1) + floor_rps), levels[:, 1:]], axis=1)
+    relative = (logs - levels[:, :1]).clip(-FARTHEST, FARTHEST)
+    return np.concatenate([relative, days[:, None]], axis=1)

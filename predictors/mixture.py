@@ -20,16 +20,7 @@ from predictors.lstm_quantile_settings import QuantileSettings
 from predictors.mixture_expert import Mixture
 from predictors.mixture_weights import MixtureSettings
 
-EXPERTS = (
-    "last-value",
-    "moving-mean",
-    "seasonal",
-    "seasonal-naive",
-    "holt-winters",
-    "autoregression",
-    "ridge",
-    "boosted",
-)
+EXPERTS = ("last-value", "moving-mean", "seasonal", "holt-winters", "autoregression", "ridge", "boosted")
 """Classical experts that take part; those that the history is too short for are left out."""
 SIMPLE = ("last-value", "moving-mean")
 """Who speaks where there is under a day to learn from."""

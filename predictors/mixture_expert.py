@@ -75,7 +75,7 @@ class Mixture:
         return weigh(losses, known, decays, sharpness=self.settings.sharpness, full=full)
 
     def _recalibrated(self, mixed: Floats, origin: int, unit_s: float) -> Floats:
-        if not self.settings.strength or np.isnan(mixed[0, 0]):
+        if not self.settings.recalibrated or np.isnan(mixed[0, 0]):
             return mixed
         seen = self._scored.places_at(origin, unit_s)
         trusted = self.settings.trusted_s / (unit_s * self.settings.stride)
@@ -83,5 +83,7 @@ class Mixture:
         for band in range(len(wanted)):
             part = seen[:, self._band_of == band]
             known = np.isfinite(part[:, -1]).sum()
-            wanted[band] = calibrated_places(part, strength=self.settings.strength * min(1.0, known / trusted))
+            wanted[band] = calibrated_places(
+                part, strength=min(1.0, known / trusted), tolerance=self.settings.tolerance
+            )
         return read_at(mixed, wanted[self._band_of])

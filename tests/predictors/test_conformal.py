@@ -51,17 +51,32 @@ def test_nothing_is_known_of_missing_outcomes_and_silent_forecasts():
     quantiles = np.array([OWN, OWN + np.nan])
 
     assert np.isnan(places(quantiles, np.array([np.nan, 1.0]))).all()
-    np.testing.assert_array_equal(calibrated_places(np.full(5, np.nan), strength=1.0), OWN)
+    np.testing.assert_array_equal(calibrated_places(np.full(5, np.nan), strength=1.0, tolerance=0.0), OWN)
 
 
 def test_each_level_is_read_where_its_share_of_outcomes_lay_below():
     rng = np.random.default_rng(1)
     seen = rng.uniform(-1, 7, 20_000)
 
-    wanted = calibrated_places(seen, strength=1.0)
+    wanted = calibrated_places(seen, strength=1.0, tolerance=0.0)
 
     assert [(seen <= place).mean() for place in wanted] == pytest.approx(LEVELS, abs=1e-3)
-    np.testing.assert_allclose(calibrated_places(seen, strength=0.5), (wanted + OWN) / 2)
+    np.testing.assert_allclose(calibrated_places(seen, strength=0.5, tolerance=0.0), (wanted + OWN) / 2)
+
+
+def test_a_level_moves_only_as_far_as_its_tolerance_asks():
+    seen = np.sort(np.random.default_rng(1).uniform(-0.6, 6.6, 5_000))
+    own = [(seen <= place).mean() for place in OWN]
+
+    wanted = calibrated_places(seen, strength=1.0, tolerance=0.05)
+
+    for level, place, k, before in zip(LEVELS, wanted, OWN, own, strict=True):
+        margin = min(0.05, level / 2, (1 - level) / 2)
+        if abs(before - level) <= margin - 0.001:
+            assert place == k
+        else:
+            assert (seen <= place).mean() == pytest.approx(level + np.sign(before - level) * margin, abs=1e-3)
+    assert 0 < sum(place == k for place, k in zip(wanted, OWN, strict=True)) < len(LEVELS)
 
 
 def test_a_forecast_that_is_too_narrow_gets_wider():
@@ -70,7 +85,9 @@ def test_a_forecast_that_is_too_narrow_gets_wider():
     narrow = 100.0 + 5.0 * spread
     actual = 100.0 + 10.0 * rng.standard_normal(5_000)
 
-    wanted = calibrated_places(places(np.broadcast_to(narrow, (5_000, len(LEVELS))), actual), strength=1.0)
+    wanted = calibrated_places(
+        places(np.broadcast_to(narrow, (5_000, len(LEVELS))), actual), strength=1.0, tolerance=0.0
+    )
     read = read_at(narrow[None], wanted[None])[0]
 
     np.testing.assert_allclose(read[1:6], 100.0 + 10.0 * spread[1:6], atol=1.5)

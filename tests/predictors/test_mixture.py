@@ -23,7 +23,7 @@ SHORT = MixtureSettings(
     bands=(1, 4, 12),
     memory_s=6 * HOUR_S,
     half_life_s=3 * HOUR_S,
-    strength=1.0,
+    tolerance=0.0,
     trusted_s=HOUR_S,
 )
 
@@ -115,7 +115,7 @@ def test_it_forgets_who_was_right_before_its_memory():
 def test_silent_experts_have_no_part():
     loud, silent = Saying(level=1.0), Saying(level=3.0, needs_units=10_000)
 
-    np.testing.assert_allclose(at_end(mixture_of(loud, silent, strength=0.0), flat(300))[:, 2], 100.0)
+    np.testing.assert_allclose(at_end(mixture_of(loud, silent, recalibrated=False), flat(300))[:, 2], 100.0)
 
 
 def test_all_silent_is_silence():
@@ -153,17 +153,17 @@ def test_only_what_ended_counts():
     start=st.integers(1, 900),
     steps=st.lists(st.integers(1, 30), min_size=1, max_size=8),
     seed=st.integers(0, 99),
-    strength=st.sampled_from([0.0, 0.5, 1.0]),
+    recalibrated=st.booleans(),
 )
-def test_following_a_series_gives_what_a_fresh_start_gives(start, steps, seed, strength):
+def test_following_a_series_gives_what_a_fresh_start_gives(start, steps, seed, recalibrated):
     series = noise(start + sum(steps), seed=seed)
     experts = (Saying(), Saying(level=0.9, width=3.0), Saying(level=1.2, needs_units=400))
-    following = mixture_of(*experts, strength=strength)
+    following = mixture_of(*experts, recalibrated=recalibrated)
     for end in np.cumsum([start, *steps]):
         known = Series(rates=series.rates[:end], start_at=series.start_at)
         followed = at_end(following, known)
 
-        fresh = at_end(mixture_of(*experts, strength=strength), known)
+        fresh = at_end(mixture_of(*experts, recalibrated=recalibrated), known)
         np.testing.assert_allclose(followed, fresh, rtol=1e-9, atol=1e-9)
 
 
@@ -244,7 +244,7 @@ def test_ninety_percent_covers_ninety_percent_where_experts_are_wrong_about_thei
     always_100 = type("Always", (Saying,), {"forecast": _always})
     ends = np.arange(1000, 3980, 11)
     calibrated = mixture_of(always_100()).forecast(series, ends, 12)
-    plain = mixture_of(always_100(), strength=0.0).forecast(series, ends, 12)
+    plain = mixture_of(always_100(), recalibrated=False).forecast(series, ends, 12)
     actual = targets(series.rates, ends, 12)
 
     def covered(answer: Floats) -> float:
