@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from mark.controller.breaker import BreakerPolicy
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.demand import Demand
@@ -173,6 +174,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             fallbacks=given.on_demand if spot else (),
             overflow=given.overflow,
             standby=given.surge_standby,
+            breaker=BreakerPolicy() if spot else None,
             cooldown_s=0.0,
             keep_observed=False,
             warm_share=WARM_SHARE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from mark.controller.breaker import hazards_seen
 from mark.controller.paces import with_paces
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State
@@ -64,6 +65,7 @@ def plan_request(
     policy = with_paces(policy, known.paces)
     running = running_counts(known, seen.fleet)
     refused = {name for name, _ in known.unavailable}
+    refused |= {pool.offering for pool in known.pools if pool.is_open(seen.now)}
     return PlanRequest(
         now=seen.now,
         history=tail(history, policy.history_units),
@@ -76,7 +78,15 @@ def plan_request(
         recent_rps=seen.recent_rps,
         refused=tuple(sorted(refused)),
         bridge=_bridge(policy, seen.fleet),
+        hazards=_hazards(known, policy, dict(running)),
     )
+
+
+def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) -> tuple[tuple[str, float], ...]:
+    if policy.breaker is None:
+        return ()
+    prior = {offering.name: offering.hazard_per_hour for offering in policy.offerings}
+    return hazards_seen(known.pools, policy.breaker, prior, running)
 
 
 def _bridge(policy: ControllerPolicy, fleet: FleetView) -> Bridge:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mark.controller.breaker import BreakerPolicy
 from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
@@ -50,8 +51,8 @@ class ControllerPolicy:
 
     `horizon` is how many units are forecast (an autoscaler looks at none of them). `fallbacks` are on-demand
     twins, used while a spot offering is refused. `cooldown_s` is how long a smaller plan must last before anything
-    is drained; `keep_observed` also keeps what the last unit's load needed. Lambda environments for `warm_share` of
-    the ready capacity are kept warm. A launch that stays unseen for `request_timeout_s` is forgotten; a refused
+    is drained; `keep_observed` also keeps what the last unit's load needed. Lambda environments for `warm_share`
+    of the ready capacity are kept warm. A launch that stays unseen for `request_timeout_s` is forgotten; a refused
     offering is left out for `unavailable_s`. `history_units` of load are shown to the planner.
     """
 
@@ -63,6 +64,7 @@ class ControllerPolicy:
     overflow: LambdaOffering | None = None
     standby: StandbyPolicy | None = None
     monitor: MonitorPolicy | None = None
+    breaker: BreakerPolicy | None = None
     static_count: int = 0
     period_s: float = 60.0
     lead_units: int = 5

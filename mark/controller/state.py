@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mark.controller.breaker import Pool
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Role
 from mark.domain.orders import Fact, Launch, Order, SloWindow
@@ -68,6 +69,7 @@ class State:
     ready_history: tuple[int, ...] = ()
     last_unit: DemandUnit | None = None
     paces: tuple[tuple[str, float], ...] = ()
+    pools: tuple[Pool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+from mark.controller.breaker import Pool, note_interruptions
 from mark.controller.paces import told_paces, with_paces
 from mark.controller.policy import ControllerPolicy
 from mark.controller.slo import watch
@@ -70,6 +71,7 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
         unavailable=tuple(sorted(unavailable.items())),
         extras=tuple(extra for extra in state.extras if extra.until > seen.now),
         paces=state.paces if seen.paces is None else seen.paces,
+        pools=_pools(state, seen, policy),
     )
     if seen.demand is not None:
         ready = sum(1 for i in seen.fleet if i.role is Role.SERVING and i.state is InstanceState.READY)
@@ -80,6 +82,12 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     now_wanted = Wanted(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
     recent = tuple(w for w in state.wanted if w.at > seen.now - policy.cooldown_s)
     return replace(state, plan=seen.plan, wanted=(*recent, now_wanted))
+
+
+def _pools(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Pool, ...]:
+    if policy.breaker is None:
+        return ()
+    return note_interruptions(state.pools, seen.facts, seen.fleet, seen.now, policy.breaker)
 
 
 def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Requested, ...]:
@@ -117,6 +125,8 @@ def _launches(
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
     left = room(state, seen, ordered, policy.max_instances)
     unavailable = dict(state.unavailable)
+    volatile = {pool.offering for pool in state.pools if pool.is_open(seen.now)}
+    returning = {pool.offering for pool in state.pools if pool.is_returning(seen.now)}
     orders: list[Order] = []
     notes: list[str] = []
     for name, count in sorted(_wanted_now(state).items()):
@@ -126,6 +136,11 @@ def _launches(
         if name in unavailable:
             notes.append(f"{name} was refused: not asked for again before {unavailable[name]:.0f} s")
             continue
+        if name in volatile:
+            notes.append(f"{name} was taken away in bulk: nothing is launched in that pool for a while")
+            continue
+        if name in returning:
+            missing = 1
         if missing > left:
             notes.append(f"{name}: {missing} wanted, but the limit is {policy.max_instances} instances")
         missing = min(missing, left)

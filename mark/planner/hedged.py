@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.bridge import WORTH_WAKING, bridge_usd, patience_s, pool_size
+from mark.planner.pools import spread
 from mark.planner.rates import RateTable, expect_rates
 
 WAIT_SHARE = 0.5
@@ -68,18 +69,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
     table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s)
     terms = terms_of(request, table)
     worth, new, kept = lay_fleet(terms)
-    counts = tuple(
-        PlannedCount(
-            offering=item.name,
-            count=int(new[i] + kept[i]),
-            kept=int(kept[i]),
-            usable_rps=item.capacity_rps,
-            usd_per_hour=item.usd_per_hour,
-            launch_usd=item.launch_usd,
-        )
-        for i, item in enumerate(terms.offerings)
-        if new[i] + kept[i] > 0
-    )
+    counts = _spread(request, terms, {item.name: int(new[i] + kept[i]) for i, item in enumerate(terms.offerings)})
     capacity_rps = sum(item.count * item.usable_rps for item in counts)
     kept_rps = sum(item.kept * item.usable_rps for item in counts)
     tau = min(request.lead_units, len(request.forecast) - 1)
@@ -96,6 +86,24 @@ def plan_hedged(request: PlanRequest) -> Plan:
         awake=_awake(request, table, kept_rps),
         pool=pool_size(request.history, request.bridge),
         patience_s=patience_s(request.history, request.bridge, kept_rps),
+    )
+
+
+def _spread(request: PlanRequest, terms: Terms, laid: dict[str, int]) -> tuple[PlannedCount, ...]:
+    """The fleet over pools, in the order of names."""
+    offerings = {item.name: item for item in terms.offerings}
+    there = dict(request.running)
+    fleet = spread({name: count for name, count in laid.items() if count}, offerings, frozenset(request.refused))
+    return tuple(
+        PlannedCount(
+            offering=name,
+            count=count,
+            kept=min(count, max(0, there.get(name, 0))),
+            usable_rps=offerings[name].capacity_rps,
+            usd_per_hour=offerings[name].usd_per_hour,
+            launch_usd=offerings[name].launch_usd,
+        )
+        for name, count in sorted(fleet.items())
     )
 
 
