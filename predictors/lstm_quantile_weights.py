@@ -24,7 +24,7 @@ LEAD = LAGGED + CALENDAR + 3
 SKIP = LAGGED + LOCAL + 1
 """Inputs of the linear skip; the last is the constant."""
 MEDIAN = LEVELS.index(0.5)
-AT_ONCE = 256
+AT_ONCE = 64
 """Origins that go through together: more would leave the processor's cache."""
 
 
@@ -121,10 +121,11 @@ class QuantileForward:
         }
         self._hidden = self._arrays["w_step"].shape[-1] // 4
         self.horizon = int(self._arrays["b_out"].shape[1])
-        # sigmoid(x) = (tanh(x / 2) + 1) / 2: with these gates halved, one tanh serves all four.
-        halves = np.repeat([0.5, 0.5, 1.0, 0.5], self._hidden)
-        self._w_step = self._arrays["w_step"] * halves
-        self._b_step = (self._arrays["b_step"] * halves)[:, None]
+        # sigmoid(x) = (tanh(x / 2) + 1) / 2: with these gates halved, one tanh serves all four. The pass carries
+        # twice the state, so the weights that read it are halved once more.
+        w_step = self._arrays["w_step"] * np.repeat([0.5, 0.5, 1.0, 0.5], self._hidden)
+        self._w_shown, self._w_state = w_step[:, :STEP], np.ascontiguousarray(w_step[:, STEP:]) / 2
+        self._b_step = (self._arrays["b_step"] * np.repeat([0.5, 0.5, 1.0, 0.5], self._hidden))[:, None]
 
     def __call__(self, inputs: Inputs, window: int) -> Floats:
         """Quantiles of log rates, rising over levels: shape (origins, horizon, levels)."""
@@ -154,29 +155,26 @@ class QuantileForward:
 
     def _read(self, steps: Floats) -> Floats:
         """The last state of each network: shape (networks, origins, hidden). steps: (origins, window, STEP)."""
-        networks, hidden, origins = len(self._w_step), self._hidden, len(steps)
-        shown = np.zeros((networks, origins, STEP + hidden))
+        networks, hidden, origins = len(self._w_state), self._hidden, len(steps)
+        inputs = np.empty((steps.shape[1], networks, origins, 4 * hidden))
+        for network in range(networks):
+            inputs[:, network] = steps.transpose(1, 0, 2) @ self._w_shown[network] + self._b_step[network]
+        state, cell = np.zeros((networks, origins, hidden)), np.zeros((networks, origins, hidden))
         gates = np.empty((networks, origins, 4 * hidden))
-        cell = np.zeros((networks, origins, hidden))
         taken, kept = gates[..., :hidden], gates[..., hidden : 2 * hidden]
         fresh, let_out = gates[..., 2 * hidden : 3 * hidden], gates[..., 3 * hidden :]
-        state = shown[..., STEP:]
-        for step in range(steps.shape[1]):
-            shown[..., :STEP] = steps[:, step]
-            np.matmul(shown, self._w_step, out=gates)
-            np.add(gates, self._b_step, out=gates)
+        for shown in inputs:
+            np.matmul(state, self._w_state, out=gates)
+            gates += shown
             np.tanh(gates, out=gates)
-            # (kept + 1) / 2 x cell + (taken + 1) / 2 x fresh, and the state from it.
-            cell += cell * kept
-            cell += fresh
-            fresh *= taken
+            # The cell becomes ((kept + 1) cell + (taken + 1) fresh) / 2.
+            cell += kept * cell
+            fresh += taken * fresh
             cell += fresh
             cell *= 0.5
             np.tanh(cell, out=state)
-            let_out += 1.0
-            state *= let_out
-            state *= 0.5
-        return state
+            state += let_out * state
+        return state / 2
 
 
 def spread(raw: Floats) -> Floats:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from mark.domain.demand import HORIZON
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.adapter import ExpertForecaster, max_series, mean_series
 from predictors.classical import classical_expert
@@ -78,7 +79,7 @@ def build(
             cards[f"lstm_{kind}"] = asdict(network.card)
         mixtures.append(Mixture(found, settings))
     note = "; ".join(f"without {name}: {why}" for name, why in missing.items())
-    return LearnedForecaster(mixtures[0], mixtures[1], note=note, card=cards)
+    return _made(setup, mixtures, note, cards)
 
 
 def build_lstm(
@@ -100,7 +101,17 @@ def build_lstm(
             note = f"under a day of history, {' and '.join(SIMPLE)}"
             rules = [classical_expert(name, series, seed=setup.seed) for name in SIMPLE]
             mixtures.append(Mixture([rule for rule in rules if rule is not None], settings, name="lstm"))
-    return LearnedForecaster(mixtures[0], mixtures[1], note=note, card=cards)
+    return _made(setup, mixtures, note, cards)
+
+
+def _made(setup: ForecasterSetup, mixtures: list[Mixture], note: str, cards: dict[str, Any]) -> LearnedForecaster:
+    forecaster = LearnedForecaster(mixtures[0], mixtures[1], note=note, card=cards)
+    if len(setup.history):
+        # The first forecast scores the days before it, which takes seconds: now, and not at the first tick.
+        if setup.progress is not None:
+            setup.progress(f"scoring {mixtures[0].name}", 0.0)
+        forecaster.forecast(setup.history, HORIZON)
+    return forecaster
 
 
 def _series(setup: ForecasterSetup) -> tuple[tuple[str, Series], ...]:

@@ -22,6 +22,9 @@ from predictors.points import first_unit
 AT_ONCE = 256
 """Origins that experts are asked for together: their answers are what takes memory."""
 
+LEADS_A_BAND = 8
+"""Leads of a band whose outcomes recalibration looks at, at most."""
+
 
 class Mixture:
     """The experts' mixture as an expert. Not for several threads: it keeps what it scored.
@@ -46,13 +49,17 @@ class Mixture:
         answers = np.full((len(ends), self.settings.horizon, len(LEVELS)), np.nan)
         if len(ends):
             self._follow(series, int(ends.min()), int(ends.max()))
-        for first in range(0, len(ends), AT_ONCE):
-            chunk = ends[first : first + AT_ONCE]
-            spoken = speak(self.experts, series, chunk, self.settings.horizon)
-            for row, end in enumerate(chunk):
-                origin = int(end) + first_unit(series)
-                mixed = self._mixed(spoken[row], origin, series.unit_s)
-                answers[first + row] = self._recalibrated(mixed, origin, series.unit_s)
+        origins = ends + first_unit(series)
+        for row in np.flatnonzero(self._scored.are_scored(origins)):
+            mixed = self._scored.mixed_at(int(origins[row]))
+            answers[row] = self._recalibrated(mixed, int(origins[row]), series.unit_s)
+        others = np.flatnonzero(~self._scored.are_scored(origins))
+        for first in range(0, len(others), AT_ONCE):
+            rows = others[first : first + AT_ONCE]
+            spoken = speak(self.experts, series, ends[rows], self.settings.horizon)
+            for row, said in zip(rows, spoken, strict=True):
+                mixed = self._mixed(said, int(origins[row]), series.unit_s)
+                answers[row] = self._recalibrated(mixed, int(origins[row]), series.unit_s)
         return answers[:, np.minimum(np.arange(horizon), self.settings.horizon - 1)]
 
     def weights(self, series: Series) -> Floats:
@@ -81,7 +88,9 @@ class Mixture:
         trusted = self.settings.trusted_s / (unit_s * self.settings.stride)
         wanted = np.empty((len(self.settings.bands), len(LEVELS)))
         for band in range(len(wanted)):
-            part = seen[:, self._band_of == band]
+            leads = np.flatnonzero(self._band_of == band)
+            # Neighbouring leads share their outcomes: a few of a wide band tell as much as all.
+            part = seen[:, leads[:: -(-len(leads) // LEADS_A_BAND)]]
             known = np.isfinite(part[:, -1]).sum()
             wanted[band] = calibrated_places(
                 part, strength=min(1.0, known / trusted), tolerance=self.settings.tolerance

@@ -68,7 +68,7 @@ class Scored:
             self._open = self._open[:0]
         self._seen = Series(rates=series.rates[:high], start_at=series.start_at, unit_s=series.unit_s)
         scored = self._rows.origins
-        new = np.arange(scored[-1] + stride if len(scored) else first, start + high, stride)
+        new = np.arange(scored[-1] + stride if len(scored) else first, start + high + 1, stride)
         if len(new):
             spoken = speak(self._experts, series, new - start, self._settings.horizon)
             self._rows = self._rows.some(slice(int(np.searchsorted(scored, first)), None)).and_then(
@@ -86,6 +86,15 @@ class Scored:
     def memory(self, unit_s: float) -> int:
         """Units that count."""
         return round(self._settings.memory_s / unit_s)
+
+    def are_scored(self, origins: Ints) -> Mask:
+        """Which of these origins have a row, and a mixture in it."""
+        return np.isin(origins, self._rows.origins[np.isfinite(self._rows.mixed[:, 0, 0])])
+
+    def mixed_at(self, origin: int) -> Floats:
+        """What the mixture said at a scored origin: shape (horizon, levels)."""
+        found: Floats = self._rows.mixed[np.searchsorted(self._rows.origins, origin)]
+        return found
 
     def losses_at(self, origin: int, unit_s: float) -> tuple[Losses, Ints, Floats]:
         """Losses that count at an origin, how many of their rows were known there in each band, and decays."""

@@ -73,7 +73,7 @@ def weigh(losses: Losses, known: Ints, decays: Floats, *, sharpness: float, full
         most = decay @ common
         if not count or not most.any():
             continue
-        own = np.einsum("k,knl->nl", decay, losses.loss[:count, :, band])
+        own = (decay @ losses.loss[:count, :, band].reshape(count, -1)).reshape(experts, levels)
         shared = (decay[:, None] * losses.awake[:count]).T @ common
         worth = _relative(own, shared, most)
         excess = worth / worth.min(axis=0).clip(1e-12) - 1.0
