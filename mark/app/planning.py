@@ -22,6 +22,8 @@ from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.simulator.supply import Supply, find_supply
 from mark.simulator.traces import read_trace
 
+LEAD_MIN = 5
+"""Where the settings name no lead."""
 MINUTE_HEADER = ("minute", "rate")
 
 
@@ -51,7 +53,7 @@ def plan_settings(
         offerings=_candidates(supply, counts),
         running=counts,
         slo=supply.slo,
-        lead_units=settings.policy.lead_min,
+        lead_units=LEAD_MIN if settings.policy.lead_min is None else settings.policy.lead_min,
     )
     plan, terms = plan_greedy(request), scores(request)
     excuses = (*plan.excuses, *supply.excuses)

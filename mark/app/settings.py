@@ -114,17 +114,24 @@ class ManagedSettings(Part):
 
 
 class PolicySettings(Part):
-    """How our own policies (mark, greedy-oracle) decide. Baselines stay as they are."""
+    """How our own policies (hedged, mark, greedy-oracle, milp) decide. Baselines stay as they are."""
 
-    lead_min: int = Field(
-        5, ge=1, lt=HORIZON, description="Minutes ahead that a fleet is planned for: about what a launch takes."
+    lead_min: int | None = Field(
+        None,
+        ge=1,
+        lt=HORIZON,
+        description="Minutes ahead that mark plans a fleet for, about what a launch takes; 5 when left out.",
     )
-    cooldown_min: NotNegative = Field(
-        6.0, description="Minutes that a smaller plan must last before instances are drained."
+    cooldown_min: NotNegative | None = Field(
+        None,
+        description="Minutes that a smaller plan must last before instances are drained; left out, 6 for mark and 0 "
+        "for hedged, whose plan prices a launch that comes too soon again.",
     )
     max_instances: PositiveInt = Field(5000, description="Instances at once at most, standbys included.")
-    admission_factor: Share = Field(
-        1.0, description="Share of latency_ms that a predicted answer may take before Lambda is asked instead."
+    admission_factor: Share | None = Field(
+        None,
+        description="Share of latency_ms that a predicted answer may take before Lambda is asked instead; left out, "
+        "1 for mark and 0.98 for hedged.",
     )
     monitor: MonitorSettings = Field(MonitorSettings(), description="The SLO monitor.")
     standby: StandbySettings = Field(StandbySettings(), description="Standbys.")
@@ -147,7 +154,7 @@ class Settings(Part):
     )
     prices: Path | None = Field(None, description="Price file; the shipped snapshot when left out.")
     policies: tuple[str, ...] = Field(
-        ("mark",), min_length=1, description="Policies to run, or all; `mark policies` lists them."
+        ("hedged",), min_length=1, description="Policies to run, or all; `mark policies` lists them."
     )
     forecaster: str | None = Field(
         None, description="Replaces the policies' forecaster: a name, module:attribute or path/file.py:Name."

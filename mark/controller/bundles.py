@@ -183,14 +183,14 @@ def _hedged(given: Ingredients) -> PolicyBundle:
         dispatch=DispatchPolicy(
             routing=Routing.LEAST_FINISH, bounced=Bounced.LAMBDA_IF_SOONER, admission_factor=0.98, late=given.late
         ),
-        forecaster="lstm-vanilla",
+        forecaster="mixture",
     )
 
 
 _BUNDLES: dict[str, Callable[[Ingredients], PolicyBundle]] = {
+    "hedged": _hedged,
     "mark": _mark,
     "greedy-oracle": _greedy_oracle,
-    "hedged": _hedged,
     "milp": _milp,
     "sagemaker": _sagemaker,
     "reactive": _reactive,

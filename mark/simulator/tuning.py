@@ -16,7 +16,7 @@ from mark.domain.offering import Market
 
 Value = TypeVar("Value")
 
-OWN_POLICIES = ("mark", "greedy-oracle", "milp")
+OWN_POLICIES = ("hedged", "mark", "greedy-oracle", "milp")
 """Policies that a Tuning applies to."""
 
 
