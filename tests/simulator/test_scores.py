@@ -98,3 +98,36 @@ def test_no_constant_has_a_smaller_loss_than_the_quantile_of_what_came(
     of_best = scores.weighted_quantile_loss(actual, np.tile(best, (12, 1)), levels)
 
     assert of_best <= scores.weighted_quantile_loss(actual, np.full((12, 2), constant), levels) + 1e-12
+
+
+@given(
+    arrays(np.float64, 6, elements=st.floats(1, 1e4)),
+    arrays(np.float64, (6, 2), elements=st.floats(1, 1e4)),
+    st.floats(0.01, 1e3),
+)
+def test_scores_have_no_unit(actual: np.ndarray, quantiles: np.ndarray, factor: float) -> None:
+    def found(times: float) -> list[float]:
+        came, rows = times * actual, times * quantiles
+        return [
+            scores.absolute_percentage(came, rows[:, 0]),
+            scores.weighted_quantile_loss(came, rows, (0.5, 0.9)),
+            scores.scaled_error(came, rows[:, 0], naive_error=times),
+        ]
+
+    assert found(factor) == pytest.approx(found(1.0))
+
+
+@given(arrays(np.float64, 6, elements=st.floats(0.1, 1e4)))
+def test_a_perfect_forecast_scores_nothing_and_covers_all(actual: np.ndarray) -> None:
+    quantiles = np.repeat(actual[:, None], 2, axis=1)
+
+    assert scores.absolute_percentage(actual, actual) == 0.0
+    assert scores.weighted_quantile_loss(actual, quantiles, (0.5, 0.9)) == 0.0
+    assert scores.coverage(actual, quantiles).tolist() == [1.0, 1.0]
+
+
+def test_a_silent_forecaster_has_no_score() -> None:
+    silent = np.array([[1.0], [np.nan]])
+
+    assert math.isnan(scores.absolute_percentage(np.ones(2), silent[:, 0]))
+    assert math.isnan(scores.weighted_quantile_loss(np.ones(2), silent, (0.5,)))
