@@ -75,7 +75,9 @@ def build(
                 found.append(_judged(expert, series))
         network = _network(setup, kind, series, lstm or QuantileSettings(), missing)
         if network is not None:
-            found.append(network)
+            # Recalibrated by itself first: its far quantiles are its weak side.
+            alone = Mixture([network], settings, name=network.name)
+            found.append(Judged(alone, honest_from=network.honest_from))
             cards[f"lstm_{kind}"] = asdict(network.card)
         mixtures.append(Mixture(found, settings))
     note = "; ".join(f"without {name}: {why}" for name, why in missing.items())

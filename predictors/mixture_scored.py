@@ -62,7 +62,10 @@ class Scored:
         """Score what answers at ends in [low, high] depend on; `mixed_at` mixes what experts said at an origin."""
         start, stride = first_unit(series), self._settings.stride
         memory = self.memory(series.unit_s)
-        first = -(-(start + max(1, low - 2 * memory)) // stride) * stride
+        # Mixtures of the memory before low are outcomes, and had their weights from the memory before theirs. One
+        # expert alone has all the weight.
+        back = 2 * memory if len(self._experts) > 1 else memory
+        first = -(-(start + max(1, low - back)) // stride) * stride
         if not self._goes_on(series, high, first):
             self._rows = self._silent(np.empty(0, np.int64))
             self._open = self._open[:0]
