@@ -43,6 +43,8 @@ class Mixture:
         self.settings = settings or MixtureSettings()
         self._scored = Scored(self.experts, self.settings)
         self._band_of = band_of_leads(self.settings.bands, self.settings.horizon)
+        self._weighed: tuple[tuple[int, int], Floats] | None = None
+        self._placed: tuple[tuple[int, int], Floats] | None = None
 
     def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
         """Quantiles after each origin, see `Expert`. Beyond the settings' horizon the last lead repeats."""
@@ -66,15 +68,37 @@ class Mixture:
         """What each expert counts at the end of the series: shape (experts, bands, levels)."""
         end = len(series.rates)
         self._follow(series, end, end)
-        return self._weights(end + first_unit(series), series.unit_s)
+        return self._weights_at(end + first_unit(series), series.unit_s)
 
     def _follow(self, series: Series, low: int, high: int) -> None:
-        self._scored.follow(series, low, high, lambda spoken, origin: self._mixed(spoken, origin, series.unit_s))
+        oldest = low - self.settings.stride + 1  # what an origin between two scored ones has learned, see `_key`
+        self._scored.follow(
+            series, oldest, high, lambda spoken, origin: self._mixed(spoken, origin, series.unit_s)
+        )
 
     def _mixed(self, spoken: Floats, origin: int, unit_s: float) -> Floats:
-        return mix(spoken, self._weights(origin, unit_s), self._band_of)
+        return mix(spoken, self._weights_at(origin, unit_s), self._band_of)
+
+    def _key(self, origin: int) -> tuple[int, int]:
+        """What was learned of the experts changes at scored origins: those between go by the last one before."""
+        return self._scored.starts, origin - origin % self.settings.stride
+
+    def _weights_at(self, origin: int, unit_s: float) -> Floats:
+        key = self._key(origin)
+        if self._weighed is None or self._weighed[0] != key:
+            self._weighed = key, self._weights(key[1], unit_s)
+        return self._weighed[1]
+
+    def _places_at(self, origin: int, unit_s: float) -> Floats:
+        key = self._key(origin)
+        if self._placed is None or self._placed[0] != key:
+            self._placed = key, self._places(key[1], unit_s)
+        return self._placed[1]
 
     def _weights(self, origin: int, unit_s: float) -> Floats:
+        """Shape (experts, bands, levels)."""
+        if len(self.experts) == 1:
+            return np.ones((1, len(self.settings.bands), len(LEVELS)))
         losses, known, decays = self._scored.losses_at(origin, unit_s)
         memory = self._scored.memory(unit_s)
         ages = np.arange(self.settings.stride, memory, self.settings.stride) * unit_s
@@ -84,6 +108,10 @@ class Mixture:
     def _recalibrated(self, mixed: Floats, origin: int, unit_s: float) -> Floats:
         if not self.settings.recalibrated or np.isnan(mixed[0, 0]):
             return mixed
+        return read_at(mixed, self._places_at(origin, unit_s)[self._band_of])
+
+    def _places(self, origin: int, unit_s: float) -> Floats:
+        """Where quantiles are to be read: shape (bands, levels)."""
         seen = self._scored.places_at(origin, unit_s)
         trusted = self.settings.trusted_s / (unit_s * self.settings.stride)
         wanted = np.empty((len(self.settings.bands), len(LEVELS)))
@@ -95,4 +123,4 @@ class Mixture:
             wanted[band] = calibrated_places(
                 part, strength=min(1.0, known / trusted), tolerance=self.settings.tolerance
             )
-        return read_at(mixed, wanted[self._band_of])
+        return wanted

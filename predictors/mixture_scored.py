@@ -50,10 +50,11 @@ class Scored:
     """Scored origins of one series; follows it as it goes on and starts anew where it is another one."""
 
     def __init__(self, experts: Sequence[Expert], settings: MixtureSettings) -> None:
-        """Nothing is scored yet."""
+        """Nothing is scored yet. `starts` counts how often it started anew."""
         self._experts = tuple(experts)
         self._settings = settings
         self._starts = np.concatenate([[0], settings.bands[:-1]]).astype(np.int64)
+        self.starts = 0
         self._seen: Series | None = None
         self._rows = self._silent(np.empty(0, np.int64))
         self._open = np.empty((0, len(self._experts), settings.horizon, len(LEVELS)))
@@ -69,6 +70,7 @@ class Scored:
         if not self._goes_on(series, high, first):
             self._rows = self._silent(np.empty(0, np.int64))
             self._open = self._open[:0]
+            self.starts += 1
         self._seen = Series(rates=series.rates[:high], start_at=series.start_at, unit_s=series.unit_s)
         scored = self._rows.origins
         new = np.arange(scored[-1] + stride if len(scored) else first, start + high + 1, stride)
