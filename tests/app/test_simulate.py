@@ -24,9 +24,13 @@ KEYS = {
 }  # fmt: skip
 
 
-def runs(answer) -> list[dict]:
+def document(answer) -> dict:
     assert answer.status == 0, answer.err
-    return json.loads(answer.out)["runs"]
+    return json.loads(answer.out)
+
+
+def runs(answer) -> list[dict]:
+    return document(answer)["runs"]
 
 
 def without_wall(found: list[dict]) -> list[dict]:
@@ -37,7 +41,7 @@ def test_the_document_has_what_is_promised_and_adds_up(mark):
     (run,) = runs(mark(*RUN, "--json"))
 
     assert set(run) >= KEYS
-    assert run["policy"] == "mark"
+    assert run["policy"] == "hedged"
     assert run["requests"] == sum(run["served"].values()) > 0
     parts = run["cost_usd"]
     assert parts["serving"] == pytest.approx(parts["instances"] + parts["standby"] + parts["lambda"])
@@ -46,14 +50,14 @@ def test_the_document_has_what_is_promised_and_adds_up(mark):
 
 
 def test_the_same_seed_gives_the_same_document_and_every_policy_the_same_arrivals(mark):
-    spot = [*RUN, "--policy", "mark,reactive", "--policy", "sagemaker", "--market", "spot", "--interrupt", "4:1"]
+    spot = [*RUN, "--policy", "hedged,mark", "--policy", "sagemaker", "--market", "spot", "--interrupt", "4:1"]
     first, again = (runs(mark(*spot, "--seed", "3", "--json")) for _ in range(2))
 
     assert without_wall(first) == without_wall(again)
-    assert [run["policy"] for run in first] == ["mark", "reactive", "sagemaker"]
+    assert [run["policy"] for run in first] == ["hedged", "mark", "sagemaker"]
     assert len({run["requests"] for run in first}) == 1
     assert len({run["bound_usd"] for run in first}) == 1
-    assert first[0]["interruptions"] > 0
+    assert first[0]["interruptions"] > 0 < first[1]["interruptions"]
 
 
 def test_flags_override_the_configuration(mark):
@@ -77,7 +81,9 @@ def test_the_load_is_scaled(mark):
 def test_all_leaves_out_what_cannot_run_and_says_so(mark):
     answer = mark("simulate", "--trace", "load.csv.gz", "--model", "nasnet", "--policy", "all", "--json")
 
-    assert {run["policy"] for run in runs(answer)} == {"mark", "greedy-oracle", "sagemaker", "reactive"}
+    assert {run["policy"] for run in runs(answer)} == {
+        "hedged", "mark", "greedy-oracle", "sagemaker", "reactive",
+    }  # fmt: skip
     assert "note: static-peak is left out: " in answer.err
     assert "note: lambda-only is left out: " in answer.err
 
@@ -88,18 +94,35 @@ def test_named_beside_all_it_is_an_error(mark):
     assert (answer.status, answer.out) == (2, "")
 
 
-def test_without_torch_all_goes_on_and_mark_by_name_does_not(mark, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictors.lstm_training", raising=False)
+class NoTorch:
+    """Finds no torch, as where it is not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+
+@pytest.fixture
+def no_torch(monkeypatch):
+    needing = ("predictors.lstm_training", "predictors.lstm_quantile_training")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch" or name in needing]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NoTorch(), *sys.meta_path])
+
+
+@pytest.mark.usefixtures("no_torch")
+def test_without_torch_all_goes_on_and_mark_by_name_does_not(mark):
     write_trace(constant(1, duration_s=86400 + 120, seed=8), Path("day.csv.gz"))
     command = ["simulate", "--trace", "day.csv.gz", "--model", "inception-v3", "--start-s", "86400", "--json"]
 
     everything = mark(*command, "--policy", "all", "--out", "run")
     named = mark(*command, "--policy", "mark")
 
-    assert {run["policy"] for run in runs(everything)} >= {"greedy-oracle", "sagemaker"}
+    assert {run["policy"] for run in runs(everything)} >= {"hedged", "greedy-oracle", "sagemaker"}
     assert "note: mark is left out: lstm-vanilla needs torch: pip install 'mark-serving[lstm]'" in everything.err
-    assert mark("explain", "run").out.startswith("greedy-oracle")
+    assert mark("explain", "run").out.startswith("hedged")
+    tick, *_ = document(mark("explain", "run", "--json"))["ticks"]
+    assert "without lstm: torch is not installed" in tick["forecast"]
     assert (named.status, named.out) == (2, "")
     assert named.err == "mark: lstm-vanilla needs torch: pip install 'mark-serving[lstm]'\n"
 
@@ -235,7 +258,7 @@ def test_policy_settings_change_our_own_policies_and_the_notes_say_so(mark):
 def test_a_monitor_cannot_launch_what_is_not_offered(mark, name, said):
     Path("mark.yaml").write_text(f"policy: {{monitor: {{instance_type: {name}}}}}\n")
 
-    answer = mark(*RUN, "--types", "c5.large", "--config", "mark.yaml")
+    answer = mark(*RUN, "--policy", "mark", "--types", "c5.large", "--config", "mark.yaml")
 
     assert answer.status == 2
     assert said in answer.err

@@ -26,8 +26,10 @@ def printed(renderable: object, width: int = 100) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_reference_is_mark_else_the_cheapest() -> None:
+def test_reference_is_the_first_of_our_own_policies_else_the_cheapest() -> None:
     mark, cheap, dear = costing("mark", 9.0), costing("reactive", 2.0), costing("sagemaker", 18.0)
+    hedged, again = costing("hedged", 10.0), costing("hedged", 8.0)
+    assert reference_run([dear, mark, hedged, again, cheap]) is hedged
     assert reference_run([dear, mark, cheap]) is mark
     assert reference_run([dear, cheap]) is cheap
     assert cost_ratio(dear, mark) == 2.0
@@ -42,6 +44,14 @@ def test_headline_says_cost_share_and_rival() -> None:
     assert headline(runs) == (
         f"mark: 54.20 USD for {requests} requests, 98.9 % within 600 ms; sagemaker would have cost 2.1x."
     )
+
+
+def test_headline_is_told_for_hedged_where_it_ran() -> None:
+    runs = [costing("mark", 3.0), costing("sagemaker", 6.0), costing("hedged", 2.0)]
+    assert headline(runs).startswith("hedged: 2.00 USD for ")
+    assert "; sagemaker would have cost 3.0x" in headline(runs)
+    _, units, *_ = printed(comparison_table(runs)).splitlines()
+    assert units.split()[:3] == ["policy", "USD", "hedged"]
 
 
 def test_headline_says_when_the_objective_is_missed() -> None:

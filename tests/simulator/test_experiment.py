@@ -30,7 +30,12 @@ from tests.scenarios.builders import (
     up_and_down,
 )
 
-POLICIES = ("mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
+POLICIES = ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
+SHOWN = (
+    "lead_min", "cooldown_min", "max_instances", "admission_factor", "standby.max_count", "monitor.requests",
+    "monitor.seconds", "monitor.count", "monitor.cooldown_s", "monitor.instance_type",
+)  # fmt: skip
+"""Every setting of a Tuning, as notes name it."""
 CALM = FaultScript(stress=0.0)
 
 
@@ -254,6 +259,7 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
         max_instances=80,
     )
     assert all(getattr(tuning, field.name) is not None for field in dataclasses.fields(Tuning))
+    assert len(SHOWN) == len(dataclasses.fields(Tuning))
     given, plain = experiment(kernel, tuning=tuning), experiment(kernel)
     for policy in OWN_POLICIES:
         bundle = given.bundle(policy)
@@ -262,10 +268,13 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
         assert bundle.dispatch.admission_factor == 0.9
         assert asked.standby is not None
         assert asked.standby.max_count == 3
-        assert asked.monitor == MonitorPolicy(
-            offering="c5.xlarge:spot", requests=500, seconds=30.0, count=2, cooldown_s=120.0
-        )
-        assert len(given.changes(policy)) == len(dataclasses.fields(Tuning))
+        if plain.bundle(policy).controller.monitor is not None:
+            assert asked.monitor == MonitorPolicy(
+                offering="c5.xlarge:spot", requests=500, seconds=30.0, count=2, cooldown_s=120.0
+            )
+        told = [f"policy.{key}" for key in SHOWN if asked.monitor is not None or not key.startswith("monitor.")]
+        assert [note.split()[0] for note in given.changes(policy)] == told
+    assert [given.bundle(policy).controller.monitor is None for policy in OWN_POLICIES] == [True] + 3 * [False]
     for policy in set(POLICIES) - set(OWN_POLICIES):
         assert given.bundle(policy) == plain.bundle(policy)
 
