@@ -100,10 +100,8 @@ class Mixture:
         if len(self.experts) == 1:
             return np.ones((1, len(self.settings.bands), len(LEVELS)))
         losses, known, decays = self._scored.losses_at(origin, unit_s)
-        memory = self._scored.memory(unit_s)
-        ages = np.arange(self.settings.stride, memory, self.settings.stride) * unit_s
-        full = float((0.5 ** (ages / self.settings.half_life_s)).sum())
-        return weigh(losses, known, decays, sharpness=self.settings.sharpness, full=full)
+        settled = self.settings.settled_s / (unit_s * self.settings.stride)
+        return weigh(losses, known, decays, sharpness=self.settings.sharpness, settled=settled)
 
     def _recalibrated(self, mixed: Floats, origin: int, unit_s: float) -> Floats:
         if not self.settings.recalibrated or np.isnan(mixed[0, 0]):

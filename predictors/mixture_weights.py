@@ -24,10 +24,10 @@ class MixtureSettings:
 
     `stride`: every how many units of absolute time a forecast is scored; it shares no factor with an hour, so that
     all minutes come by. `bands`: the last lead of each band. Losses of `memory_s` count, halved every
-    `half_life_s`. `sharpness`: how fast weight falls with loss: an expert 1 % worse over the whole memory has
-    exp(-0.01 x sharpness) of the best one's weight. `recalibrated`: quantiles are read where outcomes fell, see
-    `conformal.py`, until the share they covered is off by no more than `tolerance`; fully so once outcomes of
-    `trusted_s` are known.
+    `half_life_s`. `sharpness`: how fast weight falls with loss: an expert that was 1 % worse has
+    exp(-0.01 x sharpness) of the best one's weight, or more before losses of `settled_s` are known.
+    `recalibrated`: quantiles are read where outcomes fell, see `conformal.py`, until the share they covered is off
+    by no more than `tolerance`; fully so once outcomes of `trusted_s` are known.
     """
 
     horizon: int = HORIZON
@@ -36,6 +36,7 @@ class MixtureSettings:
     memory_s: float = 2 * DAY_S
     half_life_s: float = 2 * DAY_S
     sharpness: float = 15.0
+    settled_s: float = DAY_S / 4
     recalibrated: bool = True
     tolerance: float = 0.02
     trusted_s: float = DAY_S / 2
@@ -59,11 +60,11 @@ def band_of_leads(bands: tuple[int, ...], horizon: int) -> Ints:
     return np.minimum(np.searchsorted(bands, np.arange(1, horizon + 1)), len(bands) - 1)
 
 
-def weigh(losses: Losses, known: Ints, decays: Floats, *, sharpness: float, full: float) -> Floats:
+def weigh(losses: Losses, known: Ints, decays: Floats, *, sharpness: float, settled: float) -> Floats:
     """Weights of the experts: shape (experts, bands, levels), summing to 1 over experts.
 
     known: shape (bands,), how many of the origins, from the first, count in each band. decays: (origins,), how
-    much each one counts; `full` is their sum over a whole memory: the less is known, the more equal the weights.
+    much each one counts; while they are fewer than `settled`, weights are the more equal.
     """
     _, experts, bands, levels = losses.loss.shape
     weights = np.full((experts, bands, levels), 1.0 / experts)
@@ -77,7 +78,7 @@ def weigh(losses: Losses, known: Ints, decays: Floats, *, sharpness: float, full
         shared = (decay[:, None] * losses.awake[:count]).T @ common
         worth = _relative(own, shared, most)
         excess = worth / worth.min(axis=0).clip(1e-12) - 1.0
-        raw = np.exp(-sharpness * min(1.0, decay.sum() / full) * excess)
+        raw = np.exp(-sharpness * min(1.0, decay.sum() / settled) * excess)
         weights[:, band] = raw / raw.sum(axis=0)
     return weights
 
