@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mark.app.setting_parts import Part, Positive, PositiveInt, Share
+from mark.app.setting_parts import NotNegative, Part, Positive, PositiveInt, Share
 from mark.dispatch.policy import Late, Routing
 from mark.domain.offering import Market
 
@@ -81,6 +81,19 @@ class AwsSettings(Part):
     )
 
 
+class RetrainSettings(Part):
+    """When the service trains its forecasters anew, in the background. Hours are of the service's clock."""
+
+    every_h: Positive | None = Field(24.0, description="Hours between two trainings; null trains by drift alone.")
+    drift: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = Field(
+        1.5,
+        description="Train at once when the losses of the last 3 h are this many times those of the day before; "
+        "null trains by the clock alone.",
+    )
+    at_least_h: NotNegative = Field(3.0, description="Hours before drift or a failure may ask for another.")
+    limit_min: Positive = Field(60.0, description="Real minutes after which a training is given up.")
+
+
 class ServiceSettings(Part):
     """The live service on this machine."""
 
@@ -104,5 +117,6 @@ class ServiceSettings(Part):
     )
     tls_certificate: Path | None = Field(None, description="Certificate chain (PEM) of gateway and status page.")
     tls_key: Path | None = Field(None, description="Its private key (PEM).")
+    retrain: RetrainSettings = Field(RetrainSettings(), description="When forecasters are trained anew.")
     stress: float = Field(1.0, ge=0, description="Multiplies the hazard of drawn spot interruptions.")
     aws: AwsSettings = Field(AwsSettings(), description="The AWS that the service rents from.")

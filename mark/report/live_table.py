@@ -68,6 +68,8 @@ def _figures(model: Mapping[str, Any]) -> Table:
     grid.add_row("load", Text(f"{now} requests/s; last minute {minute}, maximum {top}"))
     grid.add_row("ready", Text(f"{words.rps_words(ready)} requests/s; planned for {planned}"))
     attained = words.share_words(model["objective"].get("attained"))
+    if trained := words.trained_words(model):
+        grid.add_row("forecast", Text(trained))
     grid.add_row("in time", Text(f"{attained}; {words.budget_words(budget)}"))
     grid.add_row("latency", Text(f"p50/p95/p98/p99 {'/'.join(shown)} ms"))
     grid.add_row("served", Text(answered))

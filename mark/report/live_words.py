@@ -26,6 +26,7 @@ COMPONENTS = (
 )
 """Keys of `cost_usd` and the words of the replay's report for them; serving and total are sums."""
 SUMS = frozenset({"serving", "total"})
+TRAINED_WHY = {"first": "first", "schedule": "on schedule", "drift": "drift"}
 QUANTILES = ("mean", "p50", "p95", "p98", "p99")
 
 
@@ -147,6 +148,25 @@ def objective_words(model: Mapping[str, Any]) -> str:
     """`98 % within 600 ms`."""
     objective = model["objective"]
     return f"{percent(objective['target'])} within {duration_words(objective['latency_ms'] / 1000)}"
+
+
+def trained_words(model: Mapping[str, Any]) -> str:
+    """What the forecaster was trained on last and why, how it does, and what runs or failed."""
+    trained = model.get("trained")
+    if not trained:
+        return ""
+    span = duration_words(trained["until"] - trained["from"])
+    until = time_words(trained["until"], seconds=False)
+    said = [f"{trained['forecaster']}, trained on {span} until {until} ({TRAINED_WHY[trained['why']]})"]
+    drift, training, failed = (trained.get(key) for key in ("drift", "training", "failed"))
+    if drift is not None:
+        said.append(f"losses of late {ratio(drift)} the usual")
+    if training:
+        since = time_words(training["since"], seconds=False)
+        said.append(f"being trained since {since} ({TRAINED_WHY[training['why']]})")
+    if failed:
+        said.append(f"could not be trained at {time_words(failed['at'], seconds=False)}: {failed['error']}")
+    return "; ".join(said)
 
 
 def fleet_rows(model: Mapping[str, Any]) -> tuple[FleetRow, ...]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
 from mark.app.live.account import aws_of
 from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
-from mark.app.live.punctual import PunctualForecaster
-from mark.app.live.term import Term
+from mark.app.live.retraining import Retraining
+from mark.app.live.term import Forecasters, Term
 from mark.app.plugins import build_forecaster
 from mark.app.settings import Settings
 from mark.domain.errors import RetryLater
-from mark.ports import Forecaster
 from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore
 
@@ -26,6 +27,10 @@ LEASE_S = 3.0
 TRY_EACH_S = 0.25
 PAUSE_S = 0.5
 """Between two terms, after something did not answer."""
+KEEP_UP_EACH_S = 5.0
+"""How often who waits looks whether who acts has trained a forecaster."""
+CATCH_UP_S = 20.0
+"""How long a process that starts waits for what was trained before, instead of acting at once."""
 
 
 class Leader:
@@ -43,23 +48,44 @@ class Leader:
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
         self._aws = aws_of(settings, running)
-        self._forecasters = {model.name: _forecasters(model) for model in models}
+        self._forecasters = _forecasters(models, settings)
+        self._looked_at = -math.inf
 
     def run(self, stop: threading.Event) -> None:
         """Act whenever the lease can be had, until `stop` is set."""
+        until = time.monotonic() + CATCH_UP_S
+        while not (stop.is_set() or self._is_caught_up() or time.monotonic() > until):
+            stop.wait(TRY_EACH_S)
         while not stop.is_set():
             try:
                 lease = self._store.leases.take(self._holder, LEASE_S)
             except RetryLater:
                 lease = None
             if lease is None:
+                if time.monotonic() > self._looked_at + KEEP_UP_EACH_S:
+                    self._is_caught_up()
                 stop.wait(TRY_EACH_S)
                 continue
             log.info("acting", extra={"epoch": lease.epoch})
             self._act(lease, stop)
             with suppress(RetryLater):
                 self._store.leases.release(lease)
+            self._stop_training()
+        self._stop_training()  # who waits may be making what another trained
         self._aws.close()
+
+    def _is_caught_up(self) -> bool:
+        """Whether our forecasters are those that who acts has trained, as far as the store can be asked."""
+        self._looked_at = time.monotonic()
+        try:
+            return all(retraining.keep_up(self._store) for retraining, _ in self._forecasters.values())
+        except RetryLater:
+            return True
+
+    def _stop_training(self) -> None:
+        """Who does not act does not train."""
+        for retraining, _ in self._forecasters.values():
+            retraining.stop()
 
     def _act(self, lease: Lease, stop: threading.Event) -> None:
         """One term after another while the lease is ours."""
@@ -77,8 +103,11 @@ class Leader:
                     self._store.leases.renew(lease)
 
 
-def _forecasters(model: LiveModel) -> tuple[Forecaster, Forecaster]:
-    """The policy's forecaster, held to its deadline, and the one that answers when it fails or is late."""
-    name = model.bundle.forecaster
-    punctual = PunctualForecaster(build_forecaster(name, model.setup), name=name)
-    return punctual, build_forecaster("last-value", model.setup)
+def _forecasters(models: Sequence[LiveModel], settings: Settings) -> Forecasters:
+    """The policies' forecasters, trained anew one at a time, and those that answer when they fail or are late."""
+    slot = threading.Lock()
+    asked = settings.service.retrain
+    return {
+        model.name: (Retraining(model, asked, slot=slot), build_forecaster("last-value", model.setup))
+        for model in models
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 from mark.app.live.clock import ServiceClock
@@ -22,8 +23,17 @@ DECISIONS = 12
 class Publisher:
     """Writes one model's status document."""
 
-    def __init__(self, model: LiveModel, *, store: ServiceStore, clock: ServiceClock, began_at: float) -> None:
-        self._began_at = began_at
+    def __init__(
+        self,
+        model: LiveModel,
+        *,
+        store: ServiceStore,
+        clock: ServiceClock,
+        began_at: float,
+        trained: Callable[[], dict[str, Any] | None],
+    ) -> None:
+        """`trained` says what the forecaster was trained on last, and what is being trained."""
+        self._began_at, self._trained = began_at, trained
         self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
         self._store, self._clock = store, clock
         self._decisions: deque[dict[str, Any]] = deque(maxlen=DECISIONS)
@@ -77,6 +87,7 @@ class Publisher:
             "series": self._series(controller),
             **self._asked(controller.history),
             "began_at": self._began_at,
+            "trained": self._trained(),
             "plan": plan
             and {
                 "at": plan.at,

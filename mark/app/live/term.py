@@ -19,6 +19,7 @@ from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
 from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
+from mark.app.live.retraining import FollowedJournal, Retraining
 from mark.app.live.warming import Warmer
 from mark.app.settings import Settings
 from mark.aws.fleet import Ec2Cloud
@@ -44,7 +45,7 @@ RENEW_EACH_S = 0.75
 POLL_S = 2
 """A long poll of the events queue: ending a term waits for it."""
 
-Forecasters = Mapping[str, tuple[Forecaster, Forecaster]]
+Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
 """By model: the policy's forecaster, and the one that answers when it fails."""
 
 
@@ -141,32 +142,28 @@ class Term:
         return runs
 
     def _driver(
-        self, model: LiveModel, forecasters: tuple[Forecaster, Forecaster], shared: _Shared, opened: ExitStack
+        self, model: LiveModel, forecasters: tuple[Retraining, Forecaster], shared: _Shared, opened: ExitStack
     ) -> tuple[ModelDriver, Callable[[], None]]:
         store, policy, clock = self._store, model.bundle.controller, ServiceClock(self._store)
-        written = self._open(model, clock.now())
+        retraining, fallback = forecasters
+        written = self._open(model, clock.now(), retraining)
+        retraining.begin(store, written.began_at)
         recovered = written.recovered
         membership = store.membership(model.name)
         warmer = Warmer(model.served, aws=self._aws, store=store, clock=clock, lease=self._lease)
         cloud = self._cloud(model, written.header.run, clock, warmer, shared)
         opened.callback(cloud.close)
-        plane = LivePlane(
-            store,
-            model.name,
-            clock=clock,
-            next_unit_at=written.history.end_at,
-            monitor=policy.monitor,
-            target=policy.slo.target,
-            warmed=warmer.believed,
-        )
+        plane = self._plane(model, clock, warmer, written.history.end_at)
         controller = Controller(
             policy=policy,
             clock=clock,
             cloud=cloud,
             data_plane=plane,
-            forecaster=forecasters[0],
-            fallback=forecasters[1],
-            journal=written.journal,
+            forecaster=retraining,
+            fallback=fallback,
+            journal=FollowedJournal(
+                written.journal, lambda seen: retraining.follow(seen, controller.history, store)
+            ),
             history=written.history,
             recovered=recovered,
             measure=lambda: measured_paces(membership.members(), policy),
@@ -176,11 +173,25 @@ class Term:
             clock=clock,
             cloud=cloud,
             plane=plane,
-            publisher=Publisher(model, store=store, clock=clock, began_at=written.began_at),
+            publisher=Publisher(
+                model, store=store, clock=clock, began_at=written.began_at, trained=retraining.told
+            ),
             journal=written.journal,
             header=written.header,
         )
         return driver, lambda: driver.run(self._over, recovered.unseen if recovered else ())
+
+    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LivePlane:
+        policy = model.bundle.controller
+        return LivePlane(
+            self._store,
+            model.name,
+            clock=clock,
+            next_unit_at=next_unit_at,
+            monitor=policy.monitor,
+            target=policy.slo.target,
+            warmed=warmer.believed,
+        )
 
     def _cloud(self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: _Shared) -> Ec2Cloud:
         setup = FleetSetup(
@@ -201,13 +212,13 @@ class Term:
             warm=warmer.warm if model.served.overflow else None,
         )
 
-    def _open(self, model: LiveModel, now: float) -> _Opened:
+    def _open(self, model: LiveModel, now: float, retraining: Retraining) -> _Opened:
         """The model's journal, folded; a new one where there is none."""
         store, name = self._store, model.name
         header, recovered = _new_header(model, self._settings, now), None
         if store.journal_segments(name):
             header, ticks = read_journal(store.journal_lines(name))
-            recovered = recover(header, ticks)
+            recovered = recover(header, retraining.read(ticks))
         journal = store.open_journal(name, header_line(header), self._lease)
         before = header.history if header.checkpoint else model.history(header.history.end_at)
         return _Opened(

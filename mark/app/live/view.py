@@ -80,6 +80,7 @@ class LiveView:
             "market": told.get("market"),
             "rates": self._rates(name, now),
             "series": told.get("series", _NO_SERIES),
+            "trained": told.get("trained"),
             **_answers(served, traffic),
             "fleet": {
                 "planned": told.get("planned", {}),

@@ -1,0 +1,31 @@
+"""A trainer's process: PARENT. It makes the forecaster of the task on stdin, which the cache then holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mark.app.live.training import read_task
+from mark.app.plugins import build_forecaster
+from mark.app.processes.lifeline import begin
+from mark.domain.errors import MarkError
+
+NICE = 10
+"""It yields to whatever serves requests or decides."""
+
+
+def main() -> int:
+    """Train; the exit status. What is wrong is one line on stdout."""
+    os.nice(NICE)
+    task = read_task(sys.stdin.buffer.read())
+    try:
+        build_forecaster(task.forecaster, task.setup)
+    except MarkError as error:
+        print(" ".join(str(error).split()))  # noqa: T201 - the parent reads it
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    begin("trainer", parent=int(sys.argv[1]))
+    sys.exit(main())

@@ -1,0 +1,419 @@
+"""A forecaster is trained anew in a process of its own: nobody waits for it, and what fails changes nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from mark.app.live.retraining import FollowedJournal, Retraining, pause_after
+from mark.app.live.training import Task, Training
+from mark.app.setting_service import RetrainSettings
+from mark.controller.journal import Tick
+from mark.controller.state import Observation
+from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
+from mark.domain.errors import RetryLater
+from mark.domain.fleet import FleetView
+from mark.ports import ForecasterSetup
+from mark.report.live_table import status_table
+from tests.report.live_fakes import busy_model, document
+
+LONG_S = 30.0
+BEGAN_AT = 1_800_000_000.0
+HOUR_S = 3600.0
+EVERY_DAY = RetrainSettings(drift=None)
+FACTORY = '''
+import json, os, time
+from mark.domain.demand import point_forecast
+from mark.domain.errors import Misconfigured
+
+class Learner:
+    """Learns for a while when its history ended; `mode` in the cache's folder says how that goes."""
+
+    def __init__(self, setup):
+        learned = setup.cache_dir / f"learned-{setup.history.end_at:.0f}-{setup.seed}.json"
+        mode = setup.cache_dir / "mode"
+        self.mode = mode.read_text() if mode.exists() else ""
+        if not learned.exists():
+            about = {"nice": os.nice(0), "threads": os.environ.get("OMP_NUM_THREADS")}
+            (setup.cache_dir / f"trains-{os.getpid()}").write_text(json.dumps(about))
+            if self.mode == "refuse":
+                raise Misconfigured("nothing to\\nlearn from")
+            time.sleep(600 if self.mode == "hang" else 0.2)
+            learned.write_text(json.dumps(setup.history.end_at))
+        self.rate = json.loads(learned.read_text()) / 1e6
+
+    def forecast(self, history, horizon):
+        if self.mode == "mute":
+            raise ValueError("cannot speak")
+        return point_forecast(
+            history.end_at, mean_rps=(self.rate,) * horizon, max_rps=(self.rate,) * horizon, source="learner"
+        )
+'''
+
+
+class Store:
+    """Status documents, as the store keeps them; away while it is told so."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+        self.away = False
+
+    def status(self, name: str) -> Any:
+        return json.loads(self.kept[name]) if name in self.kept else None
+
+    def put_status(self, name: str, document: Any) -> None:
+        if self.away:
+            raise RetryLater("away")
+        self.kept[name] = json.dumps(document)
+
+
+class World:
+    """A model's service: its ticks are followed an hour of service time at a time."""
+
+    def __init__(self, folder: Path, store: Any, **changes: Any) -> None:
+        self.store, self.folder = store, folder
+        self.at = BEGAN_AT
+        own = {
+            "settings": EVERY_DAY,
+            "slot": threading.Lock(),
+            "pause": lambda _took_s: 0.0,
+            "seed": 0,
+            "name": "served",
+        }
+        given = {**own, **changes}
+        self.model: Any = _model(folder, given["name"], given["seed"])
+        self.history = self.model.history(BEGAN_AT)
+        self.retraining = Retraining(self.model, given["settings"], slot=given["slot"], pause=given["pause"])
+
+    def tick(self, hours: float = 1 / 60, *, rate: float = 5.0, said: float | None = None) -> None:
+        self.at += hours * HOUR_S
+        seen = observation(self.at, rate, said)
+        self.history = self.history.followed_by(seen.demand, 20_000)
+        self.retraining.follow(seen, self.history, self.store)
+
+    def tick_until(self, check: Callable[[], object], hours: float = 1 / 60) -> None:
+        def ticked() -> object:
+            self.tick(hours)
+            return check()
+
+        eventually(ticked)
+
+    def catch_up(self) -> None:
+        eventually(lambda: self.retraining.keep_up(self.store))
+
+    def speaks_of(self) -> float:
+        """The end of the history that the forecaster which speaks learned from."""
+        return 1e6 * self.retraining.forecast(self.history, 60).max_rps[0][0]
+
+    @property
+    def told(self) -> Any:
+        return self.retraining.told()
+
+
+def _model(folder: Path, name: str, seed: int) -> Any:
+    file = folder / "learner.py"
+    file.write_text(FACTORY)
+    past = Demand(end_at=900.0, mean_rps=(5.0,) * 60, max_rps=(6.0,) * 60)
+    policy = SimpleNamespace(lead_units=5, horizon=60)
+    return SimpleNamespace(
+        name=name,
+        bundle=SimpleNamespace(forecaster=f"{file}:Learner", controller=policy),
+        setup=ForecasterSetup(history=past, seed=seed, cache_dir=folder),
+        history=lambda end_at: replace(past, end_at=end_at),
+    )
+
+
+def observation(at: float, rate: float, said: float | None) -> Observation:
+    unit = DemandUnit(start_at=at - UNIT_S, count=0, mean_rps=rate, max_rps=rate)
+    rates = (said or 0.0,) * 60
+    forecast = None if said is None else point_forecast(at, mean_rps=rates, max_rps=rates, source="test")
+    return Observation(now=at, fleet=FleetView(), demand=unit, forecast=forecast)
+
+
+def eventually(check: Callable[[], object]) -> None:
+    until = time.monotonic() + LONG_S
+    while not check():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def trainers(folder: Path) -> dict[int, dict[str, Any]]:
+    """Who trains or trained, by process, but for ourselves."""
+    found = {int(file.name.partition("-")[2]): file for file in folder.glob("trains-*") if file.stat().st_size}
+    return {pid: json.loads(file.read_text()) for pid, file in found.items() if pid != os.getpid()}
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def world(folder: Path) -> World:
+    made = World(folder, Store())
+    made.retraining.begin(made.store, BEGAN_AT)
+    return made
+
+
+def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(world: World) -> None:
+    assert (world.told["why"], world.told["until"], world.told["training"]) == ("first", BEGAN_AT, None)
+    world.tick(23.9)
+    assert world.told["training"] is None
+    world.tick(0.2)
+    due_at, learned_until = world.at, world.history.end_at
+
+    assert world.told["training"] == {"why": "schedule", "since": due_at}
+    assert world.speaks_of() == 900.0
+    world.tick_until(lambda: world.told["training"] is None)
+
+    told = world.told
+    assert world.speaks_of() == pytest.approx(learned_until)
+    assert (told["why"], told["at"], told["failed"]) == ("schedule", world.at, None)
+    assert (told["until"], told["until"] - told["from"]) == (
+        learned_until,
+        len(world.model.setup.history) * 60 + 120,
+    )
+    assert told["took_s"] >= 0.2
+    ((pid, about),) = trainers(world.folder).items()
+    assert about == {"nice": min(19, os.nice(0) + 10), "threads": "1"}
+    assert is_gone(pid)
+
+
+def test_the_next_training_comes_a_day_after_the_last(world: World) -> None:
+    world.tick(24.5)
+    world.tick_until(lambda: world.told["why"] == "schedule")
+    world.tick(23.9)
+    assert world.told["training"] is None
+    world.tick(0.2)
+    assert world.told["training"]
+    world.retraining.stop()
+
+
+def test_it_is_trained_when_its_forecasts_get_worse_and_not_at_once_again(folder: Path) -> None:
+    settings = RetrainSettings(every_h=None, drift=1.5, at_least_h=100.0)
+    world = World(folder, Store(), settings=settings)
+    world.retraining.begin(world.store, BEGAN_AT)
+    for _ in range(1000):
+        world.tick(rate=100.0, said=90.0)
+    assert world.told["drift"] == pytest.approx(1.0)
+    for _ in range(181):
+        world.tick(rate=100.0, said=80.0)
+    assert world.told["drift"] == pytest.approx(2.0, rel=0.05)
+    assert world.told["training"] is None
+
+    world.tick(100.0, rate=100.0, said=80.0)
+    assert world.told["training"]["why"] == "drift"
+    world.tick_until(lambda: world.told["training"] is None)
+    assert world.told["why"] == "drift"
+    world.tick()
+    assert world.told["training"] is None
+
+
+def test_a_new_process_learns_from_the_journal_how_forecasts_did(world: World) -> None:
+    ticks = [observation(BEGAN_AT + 60.0 * n, 100.0, 90.0 if n < 1000 else 80.0) for n in range(1100)]
+    for seen in ticks:
+        world.retraining.follow(seen, world.history, world.store)
+    other = World(world.folder, world.store)
+    journal = [Tick(seen=seen, orders=(), notes=()) for seen in ticks]
+
+    assert list(other.retraining.read(journal)) == journal
+    other.retraining.begin(other.store, BEGAN_AT)
+    assert other.told["drift"] == world.told["drift"] > 1.0
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [("refuse", "nothing to learn from"), ("mute", "cannot speak"), ("hang", "not done within 1 s")],
+)
+def test_what_fails_or_is_late_leaves_the_old_one_and_the_status_says_so(
+    folder: Path, mode: str, said: str
+) -> None:
+    settings = RetrainSettings(limit_min=1 / 60 if mode == "hang" else 60.0, at_least_h=3.0)
+    world = World(folder, Store(), settings=settings)
+    world.retraining.begin(world.store, BEGAN_AT)
+    (folder / "mode").write_text(mode)
+    world.tick(24.5)
+    due_at = world.at
+    world.tick_until(lambda: world.told["training"] is None, hours=0.0)
+
+    assert said in world.told["failed"]["error"]
+    assert world.told["failed"]["why"] == "schedule"
+    assert world.told["why"] == "first"
+    assert world.speaks_of() == 900.0
+    assert all(map(is_gone, trainers(folder)))
+    world.tick(2.9)
+    assert world.told["training"] is None
+    (folder / "mode").unlink()
+    world.tick(3.1 - (world.at - due_at) / HOUR_S)
+    world.tick_until(lambda: world.told["training"] is None)
+    assert world.told["failed"] is None
+    assert world.told["why"] == "schedule"
+
+
+def test_a_store_that_is_away_delays_the_new_one_and_loses_nothing(world: World) -> None:
+    world.tick(24.5)
+    world.store.away = True
+    with pytest.raises(RetryLater):
+        world.tick_until(lambda: False)
+    assert world.speaks_of() == 900.0
+    world.store.away = False
+    world.tick()
+    assert world.told["why"] == "schedule"
+
+
+def test_in_a_hurried_rehearsal_real_minutes_lie_between_two_trainings(folder: Path) -> None:
+    world = World(folder, Store(), pause=pause_after)
+    world.retraining.begin(world.store, BEGAN_AT)
+    assert pause_after(1.0) == 600.0
+    assert pause_after(3600.0) == 4 * 3600.0
+    for _ in range(5):
+        world.tick(100.0)
+    assert world.told["training"] is None
+
+
+def test_one_at_a_time_is_trained(folder: Path) -> None:
+    slot = threading.Lock()
+    both = [World(folder, Store(), slot=slot, name=name) for name in ("a", "b")]
+    for world in both:
+        world.retraining.begin(world.store, BEGAN_AT)
+        world.tick(24.5)
+    one, other = both
+    assert one.told["training"]
+    assert other.told["training"] is None
+    one.tick_until(lambda: one.told["training"] is None)
+    other.tick()
+    assert other.told["training"]
+    other.retraining.stop()
+    assert not slot.locked()
+
+
+def test_who_takes_over_or_starts_again_speaks_with_what_was_trained_last(world: World) -> None:
+    waiting = World(world.folder, world.store)
+    assert waiting.retraining.keep_up(waiting.store)
+    world.tick(24.5)
+    world.tick_until(lambda: world.told["why"] == "schedule")
+
+    for late in (waiting, World(world.folder, world.store)):
+        late.catch_up()
+        late.retraining.begin(late.store, BEGAN_AT)
+        assert late.retraining.forecast(world.history, 60) == world.retraining.forecast(world.history, 60)
+        assert late.told == {**world.told, "drift": None}
+    assert len(trainers(world.folder)) == 1  # the others found it in the cache
+
+
+def test_what_was_trained_with_another_seed_is_left_alone(world: World) -> None:
+    world.tick(24.5)
+    world.tick_until(lambda: world.told["why"] == "schedule")
+    other = World(world.folder, world.store, seed=1)
+
+    assert other.retraining.keep_up(other.store)
+    assert other.speaks_of() == 900.0
+
+
+def test_what_cannot_be_made_again_is_tried_once(world: World) -> None:
+    world.tick(24.5)
+    world.tick_until(lambda: world.told["why"] == "schedule")
+    late = World(world.folder, world.store)
+    for learned in world.folder.glob("learned-18*"):
+        learned.unlink()
+    (world.folder / "mode").write_text("refuse")
+    late.catch_up()
+    late.retraining.begin(late.store, BEGAN_AT)
+
+    assert late.told["training"] is None
+    assert late.told["failed"]["error"] == "nothing to learn from"
+
+
+def test_when_it_is_stopped_its_process_ends(world: World) -> None:
+    (world.folder / "mode").write_text("hang")
+    world.tick(24.5)
+    eventually(lambda: trainers(world.folder))
+    world.retraining.stop()
+
+    assert all(map(is_gone, trainers(world.folder)))
+    assert world.told["training"] is None
+
+
+def test_its_process_ends_when_its_parent_is_killed(folder: Path) -> None:
+    (folder / "mode").write_text("hang")
+    code = (
+        "import sys, time; from pathlib import Path; from tests.app.test_retraining import hang;"
+        "hang(Path(sys.argv[1])); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=Path(__file__).parents[2]) as parent:  # noqa: S603
+        try:
+            eventually(lambda: trainers(folder))
+        finally:
+            parent.send_signal(signal.SIGKILL)
+    (pid,) = trainers(folder)
+    eventually(lambda: is_gone(pid))
+
+
+def hang(folder: Path) -> Training:
+    """Train what never ends."""
+    model = _model(folder, "served", 0)
+    task = Task(
+        forecaster=model.bundle.forecaster,
+        history=model.history(BEGAN_AT),
+        seed=0,
+        cache_dir=model.setup.cache_dir,
+    )
+    slot = threading.Lock()
+    slot.acquire()
+    return Training(task, limit_s=600.0, prove=lambda _made: None, slot=slot)
+
+
+def test_a_followed_journal_is_written_before_it_is_told_of() -> None:
+    said: list[str] = []
+
+    class Journal:
+        def append(self, *_: object) -> None:
+            said.append("written")
+            if len(said) > 2:
+                raise RetryLater("away")
+
+    journal = FollowedJournal(Journal(), lambda _seen: said.append("told"))
+    anything: Any = None
+    journal.append(anything, anything, anything)
+    with pytest.raises(RetryLater):
+        journal.append(anything, anything, anything)
+    assert said == ["written", "told", "written"]
+
+
+def test_status_says_what_it_was_trained_on_and_why(world: World) -> None:
+    (world.folder / "mode").write_text("hang")
+    world.tick(24.5)
+    model = {**busy_model(), "trained": {**world.told, "forecaster": "mixture", "drift": 1.234}}
+    model["trained"]["failed"] = {"at": BEGAN_AT, "why": "drift", "error": "no [memory]"}
+    out = io.StringIO()
+    for part in status_table(document(model)):
+        Console(file=out, width=100).print(part, highlight=False)
+    world.retraining.stop()
+
+    said = " ".join(out.getvalue().split())
+    assert (
+        "forecast mixture, trained on 60 min until 08:00 (first); losses of late 1.23x the usual; "
+        "being trained since 08:30 (on schedule); could not be trained at 08:00: no [memory]"
+    ) in said
