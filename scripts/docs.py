@@ -33,7 +33,7 @@ market: spot
 offerings:
   types: [c5.large, c5.xlarge]
   standby_share: 0.5
-policies: [mark, sagemaker]
+policies: [hedged, mark, sagemaker]
 policy:
   lead_min: 4
   monitor: {requests: 500}
@@ -48,9 +48,10 @@ seed: 1
 """
 
 CLI_INTRO = """
-Tables and documents go to stdout, progress, notes and errors to stderr. Exit status: 0 done, 2 something is wrong
-with the input (one line says what), 130 after Ctrl-C (what is finished is printed). `--json` prints one document
-and nothing else on stdout; docs/json.md has its fields.
+Tables and documents go to stdout, progress, notes and errors to stderr. Exit status: 0 done, 1 some replays of a
+sweep failed (the others are printed and kept), 2 something is wrong with the input (one line says what), 130 after
+Ctrl-C (what is finished is printed). `--json` prints one document and nothing else on stdout; docs/json.md has its
+fields.
 """
 
 

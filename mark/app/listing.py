@@ -15,7 +15,7 @@ from mark.domain.objective import ModelSpec
 from mark.report.wording import duration_words, percent
 
 ABOUT = {
-    "hedged": "ours: capacity priced level by level under a forecast's quantiles, standbys for surges; the default",
+    "hedged": "ours, the default: rents each level of load while it pays under the forecast's quantiles; standbys",
     "mark": "the paper: greedy plan, LSTM forecast, Bouncer to Lambda, SLO monitor, standbys on spot",
     "greedy-oracle": "mark with a perfect forecast",
     "milp": "mark with the exact plan instead of the greedy one; not in all",

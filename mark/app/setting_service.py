@@ -37,10 +37,15 @@ class OfferingSettings(Part):
     overflow: bool = Field(True, description="Whether Lambda takes what the instances cannot serve in time.")
     standby_type: str | None = Field(
         None,
-        description="Type of the standbys; left out, the cheapest burstable type that can serve, or any type.",
+        description="Type of the standbys; left out, the cheapest burstable type that can serve, or any type; for "
+        "hedged the one that carries a surge for least.",
     )
     standby_share: float = Field(
-        0.5, ge=0, le=1, description="Share of the planned capacity that standbys can bridge on spot; 0 for none."
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of the planned capacity that standbys can bridge on spot; 0 for none. hedged keeps as "
+        "many as pay, on either market.",
     )
 
 

@@ -79,7 +79,7 @@ class FaultSettings(Part):
 
 
 class MonitorSettings(Part):
-    """The SLO monitor: after a window that missed the objective it launches instances at once."""
+    """The SLO monitor of all but hedged: after a window that missed the objective it launches at once."""
 
     requests: PositiveInt = Field(1000, description="A window ends after so many requests, or after `seconds`.")
     seconds: Positive = Field(60.0, description="A window ends after so many seconds, or after `requests`.")
@@ -91,7 +91,7 @@ class MonitorSettings(Part):
 
 
 class StandbySettings(Part):
-    """Stopped instances that bridge spot interruptions."""
+    """Stopped instances that bridge spot interruptions and, under hedged, surges: as many as pay."""
 
     max_count: NotNegativeInt = Field(200, description="Standbys that are kept at most.")
 
@@ -120,18 +120,19 @@ class PolicySettings(Part):
         None,
         ge=1,
         lt=HORIZON,
-        description="Minutes ahead that mark plans a fleet for, about what a launch takes; 5 when left out.",
+        description="Minutes ahead that mark plans a fleet for, about what a launch takes; 5 when left out. For "
+        "hedged each type's own boot counts.",
     )
     cooldown_min: NotNegative | None = Field(
         None,
-        description="Minutes that a smaller plan must last before instances are drained; left out, 6 for mark and 0 "
-        "for hedged, whose plan prices a launch that comes too soon again.",
+        description="Minutes that a smaller plan must last before instances are drained; left out, 6 for mark "
+        "and 0 for hedged, whose plan prices launching them again.",
     )
     max_instances: PositiveInt = Field(5000, description="Instances at once at most, standbys included.")
     admission_factor: Share | None = Field(
         None,
-        description="Share of latency_ms that a predicted answer may take before Lambda is asked instead; left out, "
-        "1 for mark and 0.98 for hedged.",
+        description="Share of latency_ms that a predicted answer may take before Lambda is asked instead; left "
+        "out, 1 for mark and 0.98 for hedged.",
     )
     monitor: MonitorSettings = Field(MonitorSettings(), description="The SLO monitor.")
     standby: StandbySettings = Field(StandbySettings(), description="Standbys.")
@@ -154,7 +155,9 @@ class Settings(Part):
     )
     prices: Path | None = Field(None, description="Price file; the shipped snapshot when left out.")
     policies: tuple[str, ...] = Field(
-        ("hedged",), min_length=1, description="Policies to run, or all; `mark policies` lists them."
+        ("hedged",),
+        min_length=1,
+        description="Policies to run, or all; `mark policies` lists them. A service runs the first.",
     )
     forecaster: str | None = Field(
         None, description="Replaces the policies' forecaster: a name, module:attribute or path/file.py:Name."
