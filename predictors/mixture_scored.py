@@ -55,6 +55,7 @@ class Scored:
         self._settings = settings
         self._starts = np.concatenate([[0], settings.bands[:-1]]).astype(np.int64)
         self.starts = 0
+        self._lowest = 0
         self._seen: Series | None = None
         self._rows = self._silent(np.empty(0, np.int64))
         self._open = np.empty((0, len(self._experts), settings.horizon, len(LEVELS)))
@@ -67,25 +68,26 @@ class Scored:
         # expert alone has all the weight.
         back = 2 * memory if len(self._experts) > 1 else memory
         first = -(-(start + max(1, low - back)) // stride) * stride
-        if not self._goes_on(series, high, first):
+        if start + low < self._lowest or not self._goes_on(series, high, first):
             self._rows = self._silent(np.empty(0, np.int64))
             self._open = self._open[:0]
             self.starts += 1
+            self._lowest = start + low  # before it, some mixtures that it depends on are not known
         self._seen = Series(rates=series.rates[:high], start_at=series.start_at, unit_s=series.unit_s)
         scored = self._rows.origins
         new = np.arange(scored[-1] + stride if len(scored) else first, start + high + 1, stride)
-        if len(new):
-            spoken = speak(self._experts, series, new - start, self._settings.horizon)
-            self._rows = self._rows.some(slice(int(np.searchsorted(scored, first)), None)).and_then(
-                self._silent(new)
-            )
-            self._open = np.concatenate([self._open, spoken])
+        if not len(new):
+            return  # nothing is learned between scored origins
+        spoken = speak(self._experts, series, new - start, self._settings.horizon)
+        kept = self._rows.some(slice(int(np.searchsorted(scored, first)), None))
+        self._rows = kept.and_then(self._silent(new))
+        self._open = np.concatenate([self._open, spoken])
         self._judge(start + high)
         for row in range(len(self._rows.origins) - len(new), len(self._rows.origins)):
             origin = int(self._rows.origins[row])
             if origin > start + low - memory:  # the mixtures before it are nobody's outcomes
                 self._rows.mixed[row] = mixed_at(self._open[row - len(self._rows.origins)], origin)
-        self._place(start + high)
+        self._place()
         self._open = self._open[np.flatnonzero(self._newest().origins + self._settings.horizon > start + high)]
 
     def memory(self, unit_s: float) -> int:
@@ -154,9 +156,8 @@ class Scored:
         rows.loss[:] = np.where(counts, banded, 0.0)
         rows.common[:] = rows.loss.sum(axis=1) / rows.awake.sum(axis=1).clip(1)[:, None, None]
 
-    def _place(self, newest: int) -> None:
+    def _place(self) -> None:
         """Where outcomes fell in the open rows."""
-        del newest
         rows = self._newest()
         rows.places[:] = places(rows.mixed, self._actual(rows))
 

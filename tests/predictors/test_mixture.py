@@ -178,6 +178,17 @@ def test_many_origins_at_once_give_what_each_gives_alone():
         )
 
 
+def test_an_earlier_origin_is_answered_as_if_the_later_one_had_never_been_asked():
+    series = noise(700)
+    experts = (Saying(), Saying(level=0.9, width=3.0))
+    mixture = mixture_of(*experts)
+    mixture.forecast(series, np.array([700]), 12)
+
+    for ends in (np.array([400, 700]), np.array([650]), np.array([90, 640, 700])):
+        answer = mixture.forecast(series, ends, 12)
+        np.testing.assert_allclose(answer, mixture_of(*experts).forecast(series, ends, 12), rtol=1e-9)
+
+
 def test_a_history_whose_oldest_units_are_dropped_is_followed():
     """The controller shows two weeks: the series then starts later each minute. Twice the memory is enough."""
     series = noise(1500)
