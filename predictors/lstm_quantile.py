@@ -176,7 +176,11 @@ def _card(
         trained_from=series.start_at,
         trained_until=series.start_at + len(series.rates) * series.unit_s,
         units=len(series.rates),
-        parameters=sum(int(getattr(networks[0], field.name).size) for field in fields(QuantileWeights)) - 2,
+        parameters=sum(
+            int(getattr(networks[0], field.name).size)
+            for field in fields(QuantileWeights)
+            if field.name not in {"units", "floor_rps", "sees_days"}
+        ),
         seeds=seeds,
         epochs=tuple(int(arrays["epochs"]) for arrays in found),
         held_out_loss=tuple(float(arrays["held_out_loss"]) for arrays in found),
