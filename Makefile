@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all bench acceptance fidelity golden catalog docs format clean
+.PHONY: setup demo test test-all bench acceptance forecast-figures fidelity golden catalog docs format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
@@ -37,7 +37,11 @@ bench: setup
 
 # The figures on real traces; MARK_DATA names the folder that holds them.
 acceptance: setup
-	$(BIN)/python -m scripts.acceptance
+	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance
+
+# Every forecaster on windows that no choice was made on.
+forecast-figures: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.forecast_figures
 
 # An hour of traffic at 20x, live and replayed, five seeds: a quarter of an hour.
 fidelity: setup

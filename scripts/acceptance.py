@@ -1,222 +1,119 @@
 """The figures on real traces: `make acceptance`, with MARK_DATA naming the folder that holds them.
 
-Inception-v3 on one day of the Twitter trace under every policy, on demand and on spot; the other days and the last
-day of each slice of the World Cup trace under `mark`; six hours on spot in which instances are taken back. Writes
+Every policy on one day of the Twitter trace, on demand and on spot; other loads and models; six hours on spot in
+which instances are taken back; other days; what each part of `hedged` is worth. Writes its parts of
 docs/figures.md and ends with code 1 when a figure misses what it has to reach.
 """
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from pathlib import Path
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from typing import NamedTuple
 
-import numpy as np
-
-from mark.app.plugins import build_forecaster
-from mark.app.settings import cache_dir
-from mark.catalog.load import model
-from mark.controller.journal import Header
-from mark.controller.state import Decision, Observation
-from mark.domain.fleet import FleetView
-from mark.domain.offering import Market
-from mark.domain.plan import Plan
-from mark.planner.greedy import single_type_gap
-from mark.simulator.compiled import compiled_kernel
-from mark.simulator.experiment import Experiment, ExperimentSpec
-from mark.simulator.faults import FaultScript, Interrupt
-from mark.simulator.results import RunResult
-from mark.simulator.traces import Trace, read_trace
-from mark.simulator.workload import Workload
-from scripts.figures import Check, Figures, Gap, Line, write_figures
-
-DAY_S, WINDOW_S = 86_400.0, 6 * 3600.0
-TWITTER, WORLD_CUP = "twitter_2021_08_d01_07_1s.csv.gz", "worldcup98_1min.csv.gz"
-JUDGED_DAY = 5
-OTHER_DAYS = (1, 2, 3, 4, 6)
-SLICE_ENDS = (33_270, 54_870, 75_030, 105_270, 123_990)
-"""Rows at which the World Cup slices end (the trace's README)."""
-RATIOS = {Market.ON_DEMAND: 1.45, Market.SPOT: 2.8}
-POLICIES = ("mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
-OURS = ("mark", "greedy-oracle")
-MOST_SHED = 0.001
-POOL_LOST_AT_S = 3600.0
-STRESSED: dict[str, tuple[str, ...]] = {"all types": (), "c5 only": ("c5.large", "c5.xlarge")}
-"""All types make a fleet of a few GPUs; without them there are instances by the dozen to lose."""
+from scripts import ablation, acceptance_elsewhere
+from scripts.acceptance_days import (
+    DAYS_NOTE,
+    JUDGED_NOTE,
+    OTHER_DAYS,
+    RISK_NOTE,
+    judged_day,
+    one_day,
+    taken_back,
+)
+from scripts.acceptance_loads import ELSEWHERE, SLICE_ENDS, data_folder
+from scripts.figures import Figures, part_text, write_parts
 
 
-@dataclass(slots=True)
-class Plans(AbstractContextManager["Plans"]):
-    """A journal that keeps the plans and forgets the rest."""
+class Task(NamedTuple):
+    """Something to measure, for a part of the page. Tasks of one part keep their order."""
 
-    plans: list[Plan] = field(default_factory=list)
-
-    def open(self, header: Header) -> AbstractContextManager[Plans]:  # noqa: ARG002 - a journal's opening
-        """The journal itself."""
-        return nullcontext(self)
-
-    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:  # noqa: ARG002
-        """Keep the plan of one tick, where one was made."""
-        if seen.plan is not None:
-            self.plans.append(seen.plan)
-
-    def __exit__(self, *_: object) -> None:
-        return None
+    part: str
+    label: str
+    measure: Callable[[], Figures]
 
 
-def main() -> None:
-    """All acceptance figures of the replay."""
-    folder = os.environ.get("MARK_DATA")
-    if not folder:
-        sys.exit("set MARK_DATA to the folder that holds traces/")
-    twitter = read_trace(Path(folder) / "traces" / TWITTER)
-    figures = Figures()
-    for market in Market:
-        figures.add(judged_day(twitter, market))
-    for label, types in STRESSED.items():
-        figures.add(interrupted(twitter, label, types))
+def tasks() -> Iterator[Task]:
+    """All that is measured, the longest first."""
+    for day in ablation.DAYS:
+        yield Task("ablation", f"ablation, Twitter day {day}", partial(ablation.on_day, day))
+    for name in reversed(ELSEWHERE):
+        yield Task("elsewhere", f"all models on {name}", partial(acceptance_elsewhere.on_load, name))
+    yield Task("judged", "the judged day", judged_day)
+    yield Task("risk", "interruptions", taken_back)
     for day in OTHER_DAYS:
-        figures.add(one_day(twitter, f"Twitter day {day}", day * DAY_S))
-    world_cup = read_trace(Path(folder) / "traces" / WORLD_CUP)
+        yield Task("days", f"Twitter day {day}", partial(one_day, "twitter", day))
     for row in SLICE_ENDS:
-        figures.add(one_day(world_cup, f"World Cup to row {row}", row * 60.0 - DAY_S))
-    write_figures(figures)
-    if figures.missed:
-        sys.exit(f"{len(figures.missed)} figures miss: " + "; ".join(check.what for check in figures.missed))
+        yield Task("days", f"World Cup to row {row}", partial(one_day, "world-cup", row))
 
 
-def judged_day(trace: Trace, market: Market) -> Figures:
-    """Every policy on the judged day: the order of the costs and the ratio to SageMaker."""
-    experiment = prepare(trace, JUDGED_DAY * DAY_S, market)
-    bound, floor = experiment.bounds()
-    assert bound is not None
-    assert floor is not None
-    journals = {name: Plans() for name in OURS}
-    runs = {
-        name: experiment.run(name, open_journal=journals[name].open if name in OURS else None) for name in POLICIES
+def texts() -> dict[str, Callable[[Figures], str]]:
+    """How each part is written."""
+    return {
+        "judged": partial(part_text, "The judged day", JUDGED_NOTE),
+        "elsewhere": acceptance_elsewhere.summary,
+        "risk": partial(part_text, "Instances are taken back", RISK_NOTE),
+        "days": partial(part_text, "Other days", DAYS_NOTE),
+        "ablation": ablation.summary,
     }
-    where = f"Twitter day {JUDGED_DAY}, {market.value}"
-    ratio = runs["sagemaker"].cost.total / runs["mark"].cost.total
-    serving = [bound, *(runs[name].cost.serving for name in ("greedy-oracle", "mark"))]
-    dearer = {name: runs[name].cost.total for name in ("lambda-only", "sagemaker", "static-peak")}
-    cheapest = min(dearer, key=lambda name: dearer[name])
-    reached = [
-        Check(
-            f"{where}: total of sagemaker / mark", f"{ratio:.2f}", f">= {RATIOS[market]}", ratio >= RATIOS[market]
-        ),
-        Check(
-            f"{where}: serving cost of bound, greedy-oracle, mark",
-            ", ".join(f"{usd:.2f}" for usd in serving),
-            "rising",
-            serving == sorted(serving),
-        ),
-        Check(
-            f"{where}: total of mark",
-            f"{runs['mark'].cost.total:.2f}",
-            f"< {dearer[cheapest]:.2f} ({cheapest})",
-            runs["mark"].cost.total < dearer[cheapest],
-        ),
-        Check(
-            f"{where}: floor",
-            f"{floor:.2f}",
-            "<= serving cost of each run that attains its target",
-            all(floor <= run.cost.serving for run in runs.values() if run.attained >= run.slo.target),
-        ),
-    ]
-    return Figures(
-        lines=[Line(where, name, run, bound) for name, run in runs.items()],
-        checks=reached + [check for name in OURS for check in served(f"{where}, {name}", runs[name])],
-        gaps=[gap_of(where, name, journals[name], experiment) for name in OURS],
-    )
 
 
-def one_day(trace: Trace, label: str, start_s: float) -> Figures:
-    """`mark` on one day: its attainment."""
-    run = prepare(trace, start_s, Market.ON_DEMAND).run("mark")
-    where = f"{label}, on-demand"
-    return Figures(lines=[Line(where, "mark", run)], checks=served(f"{where}, mark", run))
+def main(given: Sequence[str] | None = None) -> None:
+    """Measure the parts that are asked for, all by default."""
+    asked = _arguments(given)
+    data_folder()
+    chosen = [task for task in tasks() if task.part in asked.parts]
+    found = measured(chosen, asked.jobs)
+    write_parts({part: texts()[part](figures) for part, figures in found.items()})
+    missed = [check for figures in found.values() for check in figures.missed]
+    if missed:
+        sys.exit(f"{len(missed)} figures miss: " + "; ".join(check.what for check in missed))
 
 
-def interrupted(trace: Trace, label: str, types: tuple[str, ...]) -> Figures:
-    """`mark` on spot for six hours: one interruption per instance-day, and the largest pool lost in minute 60.
-
-    The stress that makes it one a day is 1/24 over the mean hourly hazard, offerings weighed by the instance-hours
-    that they run in the same hours without a fault.
-    """
-
-    def under(faults: FaultScript) -> Experiment:
-        start_s = JUDGED_DAY * DAY_S
-        return prepare(trace, start_s, Market.SPOT, duration_s=WINDOW_S, faults=faults, types=types)
-
-    experiment = under(FaultScript(stress=0.0))
-    calm = experiment.run("mark")
-    hazards = {item.name: item.hazard_per_hour for item in experiment.offerings}
-    hours = {
-        line.item: line.quantity for line in calm.bill if line.component == "instances" and line.item in hazards
-    }
-    stress = sum(hours.values()) / 24.0 / sum(hazards[name] * ran for name, ran in hours.items())
-    ready = dict(zip(calm.minutes.offerings, calm.minutes.ready[int(POOL_LOST_AT_S / 60)].tolist(), strict=True))
-    pool = max(hours, key=lambda name: (ready.get(name, 0), name))
-    lost = Interrupt(at_s=POOL_LOST_AT_S, share=1.0, offering=pool)
-    where = f"6 h on spot, {label}"
-    scripts = {
-        f"{where}, one interruption per instance-day (stress {stress:.0f})": FaultScript(stress=stress),
-        f"{where}, {ready[pool]} {pool} of {sum(ready.values())} lost": FaultScript(
-            stress=0.0, interrupts=(lost,)
-        ),
-    }
-    found = Figures(lines=[Line(f"{where}, no fault", "mark", calm)])
-    for case, faults in scripts.items():
-        run = under(faults).run("mark")
-        days = sum(line.quantity for line in run.bill if line.item in hazards) / 24.0
-        hit = f"{run.interruptions} in {days:.1f} instance-days"
-        found.lines.append(Line(case, "mark", run))
-        found.checks += [*served(case, run), Check(f"{case}: interruptions", hit, ">= 1", run.interruptions > 0)]
+def measured(chosen: Sequence[Task], jobs: int) -> dict[str, Figures]:
+    """The figures of each part; tasks print theirs as they go."""
+    done: dict[int, Figures] = {}
+    began = time.monotonic()
+    for place, figures in _run(chosen, jobs):
+        done[place] = figures
+        took_s = time.monotonic() - began
+        print(f"[{len(done)}/{len(chosen)}, {took_s:.0f} s] {chosen[place].label}", flush=True)
+    found: dict[str, Figures] = {}
+    for place, task in enumerate(chosen):
+        found.setdefault(task.part, Figures()).extend(done[place])
     return found
 
 
-def served(where: str, run: RunResult) -> list[Check]:
-    """What each run of ours has to reach."""
-    shed = run.served.shed / max(1, run.requests)
-    target = run.slo.target
-    return [
-        Check(f"{where}: attained", f"{run.attained:.4f}", f">= {target:g}", run.attained >= target),
-        Check(f"{where}: shed", f"{shed:.3%}", f"<= {MOST_SHED:.1%}", shed <= MOST_SHED),
-    ]
+def _run(chosen: Sequence[Task], jobs: int) -> Iterator[tuple[int, Figures]]:
+    """Each task's place and figures, as they are finished."""
+    if jobs == 1:
+        yield from ((place, task.measure()) for place, task in enumerate(chosen))
+        return
+    fresh = multiprocessing.get_context("spawn")  # threads of numba and torch do not survive a fork
+    with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
+        waiting = {pool.submit(task.measure): place for place, task in enumerate(chosen)}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
 
 
-def gap_of(where: str, policy: str, journal: Plans, experiment: Experiment) -> Gap:
-    """Greedy against the cheapest fleet of one type, over all plans of a run."""
-    gaps = np.array([single_type_gap(plan, experiment.offerings, experiment.slo) for plan in journal.plans])
-    return Gap(where=where, policy=policy, gaps=gaps)
-
-
-def prepare(
-    trace: Trace,
-    start_s: float,
-    market: Market,
-    *,
-    duration_s: float = DAY_S,
-    faults: FaultScript | None = None,
-    types: tuple[str, ...] = (),
-) -> Experiment:
-    """Inception-v3 from `start_s` on."""
-    spec = model("inception-v3")
-    return Experiment(
-        ExperimentSpec(
-            model=spec,
-            slo=spec.slo,
-            market=market,
-            workload=Workload(trace=trace, seed=1, start_s=start_s, duration_s=duration_s),
-            faults=faults or FaultScript(),
-            types=types,
-            cache_dir=cache_dir(),
-        ),
-        kernel=compiled_kernel(cache_dir()),
-        build_forecaster=build_forecaster,
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.acceptance", description="The figures on real traces."
     )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of the page: {', '.join(texts())}; else all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
+    asked = parser.parse_args(given)
+    unknown = set(asked.parts) - set(texts())
+    if unknown:
+        parser.error(f"no part {', '.join(sorted(unknown))}")
+    asked.parts = asked.parts or list(texts())
+    return asked
 
 
 if __name__ == "__main__":

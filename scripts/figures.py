@@ -1,7 +1,12 @@
-"""The page of acceptance figures, docs/figures.md: what was measured, and what it had to reach."""
+"""The page of acceptance figures, docs/figures.md: what was measured, and what it had to reach.
+
+The page has parts, each between two markers: a command writes its own parts and leaves the others as they are.
+"""
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,20 +17,20 @@ from numpy.typing import NDArray
 from mark.simulator.results import RunResult
 
 PAGE = Path(__file__).parent.parent / "docs" / "figures.md"
+PARTS = ("judged", "elsewhere", "risk", "days", "ablation", "forecasts")
+"""All parts of the page, in its order."""
 HEAD = """# Figures on real traces
 
-Written by `make acceptance` (two cores; `MARK_DATA` names the folder that holds the traces); not to be edited.
-Inception-v3, 98 % of the requests within 600 ms, seed 1. A day is 24 h of the trace, all before it is history; the
-six hours with faults are the first of Twitter's day 5. Serving cost is instances, standbys and Lambda, total adds
-the overhead ([the words](glossary.md)). The bound serves every request with perfect knowledge.
-
-One interruption per instance-day: the spot hazards are multiplied so that their mean is one a day, offerings
-weighed by the instance-hours that they run in the same hours without a fault. The pool that is lost in
-minute 60 is the one with the most ready instances in that minute of those hours.
+Written by `make acceptance` and `make forecast-figures` (`MARK_DATA` names the folder that holds the traces);
+not to be edited. Where nothing else is said: Inception-v3, 98 % of the requests within 600 ms, seed 1. A day is
+24 h of the trace, days are counted from 0, all before the replayed part is history. Serving cost is instances,
+standbys and Lambda, total adds the overhead ([the words](glossary.md)). The bound serves every request with
+perfect knowledge.
 """
 GAP = """Rent of each plan over that of the cheapest fleet of one type that carries the same rate
 (`mark.planner.greedy.single_type_gap`).
 """
+Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Line:
     run: RunResult
     bound_usd: float | None = None
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self) -> Row:
         """The row of the table."""
         run = self.run
         return (
@@ -57,7 +62,7 @@ class Line:
             f"{run.cost.total:.2f}",
             f"{run.cost.serving / self.bound_usd:.2f}" if self.bound_usd else "",
             f"{run.attained:.4f}",
-            f"{run.served.shed / max(1, run.requests):.3%}",
+            f"{shed_share(run):.3%}",
             f"{run.latency.p99_s * 1000:,.0f}",
             f"{run.interruptions:,}",
             f"{run.requests:,}",
@@ -72,7 +77,7 @@ class Gap:
     policy: str
     gaps: NDArray[np.float64]
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self) -> Row:
         """The row of the table."""
         levels = np.quantile(self.gaps, (0.05, 0.5, 0.95, 1.0))
         above = float(np.mean(self.gaps > 1 + 1e-9))
@@ -87,23 +92,34 @@ class Gap:
 
 @dataclass(slots=True)
 class Figures:
-    """What was found so far; each line is printed as it is added."""
+    """What was found so far.
+
+    `rows` are those of a part's own table, and `numbers` what such a part needs to sum up, by name.
+    """
 
     lines: list[Line] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
 
     @property
     def missed(self) -> list[Check]:
         """Those that do not reach what they have to."""
         return [check for check in self.checks if not check.kept]
 
-    def add(self, more: Figures) -> None:
-        """Take over the figures of a further run."""
+    def extend(self, more: Figures) -> None:
+        """Take over further figures."""
         self.lines += more.lines
         self.checks += more.checks
         self.gaps += more.gaps
-        for row in (*(line.cells() for line in more.lines), *(gap.cells() for gap in more.gaps)):
+        self.rows += more.rows
+        self.numbers |= more.numbers
+
+    def add(self, more: Figures) -> None:
+        """Take over the figures of a further run, and print them."""
+        self.extend(more)
+        for row in (*(line.cells() for line in more.lines), *(gap.cells() for gap in more.gaps), *more.rows):
             print("  ".join(cell for cell in row if cell))
         for check in more.checks:
             print(
@@ -111,35 +127,58 @@ class Figures:
             )
 
 
-def write_figures(figures: Figures, page: Path = PAGE) -> None:
-    """Write the page."""
-    judged = f"{len(figures.checks) - len(figures.missed)} of {len(figures.checks)} kept."
-    parts = [
-        HEAD,
-        "## What has to be reached\n",
-        judged + "\n",
-        _table(
-            ("figure", "measured", "wanted", "kept"),
-            ((c.what, c.value, c.wanted, "yes" if c.kept else "**no**") for c in figures.checks),
-        ),
-        "## Runs\n",
-        _table(
-            (
-                *("load", "policy", "serving USD", "total USD", "x bound", "attained", "shed", "p99 ms"),
-                *("interruptions", "requests"),
-            ),
-            (line.cells() for line in figures.lines),
-        ),
-        "## Greedy beside one type\n",
-        GAP,
-        _table(
-            ("load", "policy", "plans", "5 %", "median", "95 %", "largest", "plans above 1"),
-            (gap.cells() for gap in figures.gaps),
-        ),
-    ]
-    page.write_text("\n".join(parts))
+def shed_share(run: RunResult) -> float:
+    """Share of the requests that nobody answered."""
+    return run.served.shed / max(1, run.requests)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def part_text(title: str, note: str, figures: Figures, head: Row = (), *, every_check: bool = True) -> str:
+    """A part of the page; `head` is that of its own table. Without `every_check` only what is missed is listed."""
+    shown = figures.checks if every_check else figures.missed
+    texts = [f"## {title}\n", note, f"Measured at commit `{_commit()}`.\n"]
+    if figures.checks:
+        texts.append(f"{len(figures.checks) - len(figures.missed)} of {len(figures.checks)} kept.\n")
+    if shown:
+        rows = ((c.what, c.value, c.wanted, "yes" if c.kept else "**no**") for c in shown)
+        texts.append(_table(("figure", "measured", "wanted", "kept"), rows))
+    if figures.rows:
+        texts.append(_table(head, figures.rows))
+    if figures.lines:
+        names = ("load", "policy", "serving USD", "total USD", "x bound", "attained", "shed", "p99 ms")
+        texts.append(
+            _table((*names, "interruptions", "requests"), (line.cells() for line in figures.lines)),
+        )
+    if figures.gaps:
+        texts += ["### Greedy beside one type\n", GAP]
+        names = ("load", "policy", "plans", "5 %", "median", "95 %", "largest", "plans above 1")
+        texts.append(_table(names, (gap.cells() for gap in figures.gaps)))
+    return "\n".join(texts)
+
+
+def write_parts(parts: dict[str, str], page: Path = PAGE) -> None:
+    """Write these parts of the page; the others stay."""
+    texts = {**_written(page), **parts}
+    marked = (
+        f"<!-- {name} -->\n\n{texts[name].strip()}\n\n<!-- end of {name} -->\n" for name in PARTS if name in texts
+    )
+    page.write_text("\n".join([HEAD, *marked]))
+
+
+def _written(page: Path) -> dict[str, str]:
+    """The parts that the page holds."""
+    if not page.exists():
+        return {}
+    found = re.findall(r"<!-- (\w+) -->\n(.*?)\n<!-- end of \1 -->", page.read_text(), flags=re.DOTALL)
+    return dict(found)
+
+
+def _commit() -> str:
+    """The commit that was measured, `+` where files had changed since."""
+    asked = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    told = subprocess.run(asked, cwd=PAGE.parent, capture_output=True, text=True, check=False)  # noqa: S603
+    return told.stdout.strip() or "unknown"
+
+
+def _table(head: Row, rows: Iterable[Row]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

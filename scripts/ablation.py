@@ -1,0 +1,179 @@
+"""What each part of `hedged` is worth: one part changed, on a development day and on the judged day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from unittest.mock import patch
+
+from mark.controller.bundles import PolicyBundle
+from mark.dispatch.policy import Routing
+from mark.domain.demand import Demand, Forecast
+from mark.domain.offering import Market
+from mark.planner import pools
+from mark.ports import Forecaster, ForecasterSetup
+from mark.simulator.compiled import compiled_kernel
+from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
+from mark.simulator.results import RunResult
+from scripts.acceptance_days import JUDGED_DAY
+from scripts.acceptance_loads import Foretold, spec_of, twitter_day, waking
+from scripts.figures import Figures, part_text, shed_share
+
+DEVELOPMENT_DAY = 3
+DAYS = (DEVELOPMENT_DAY, JUDGED_DAY)
+FORECASTERS = ("lstm", "boosted", "holt-winters", "last-value", "lstm-vanilla", "oracle")
+STANDBY_TYPES = ("p2.xlarge", "c5.large", "t2.medium")
+WAKES_S = (60.0, 90.0)
+HEAD = (
+    "day",
+    "market",
+    "changed",
+    "serving USD",
+    "x bound",
+    "/ as it is",
+    "total USD",
+    "attained",
+    "shed",
+    "wakes",
+)
+TITLE = "What each part of hedged is worth"
+NOTE = f"""`hedged` with one part changed, on Twitter's day {DEVELOPMENT_DAY}, on which choices were made, and on
+the judged day {JUDGED_DAY}. "/ as it is" is the serving cost over that of the policy as it ships. The oracle
+knows each minute's mean and maximum to come. Standbys on demand are there for surges alone, so that without the
+bridge there are none.
+"""
+
+
+class Ablated(Experiment):
+    """An experiment whose policies are changed before they run."""
+
+    def __init__(self, spec: ExperimentSpec, variant: Variant, foretold: Foretold) -> None:
+        """As an experiment, with forecasts that are made once."""
+
+        def build(name: str, setup: ForecasterSetup) -> Forecaster:
+            made = foretold.build(name, setup)
+            return Median(made) if variant.median else made
+
+        super().__init__(variant.spec(spec), kernel=compiled_kernel(spec.cache_dir), build_forecaster=build)
+        self._variant = variant
+
+    def bundle(self, policy: str, overrides: Overrides | None = None) -> PolicyBundle:
+        """The policy, changed."""
+        return self._variant.bundle(super().bundle(policy, overrides))
+
+
+@dataclass(frozen=True, slots=True)
+class Median:
+    """Another's forecasts, their medians alone."""
+
+    forecaster: Forecaster
+
+    def forecast(self, history: Demand, horizon: int) -> Forecast:
+        """Point forecasts."""
+        full = self.forecaster.forecast(history, horizon)
+        place = min(range(len(full.quantiles)), key=lambda i: abs(full.quantiles[i] - 0.5))
+        return replace(
+            full,
+            mean_rps=tuple((row[place],) for row in full.mean_rps),
+            max_rps=tuple((row[place],) for row in full.max_rps),
+            quantiles=(0.5,),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One change: of what is asked, of the policy, of the forecast, or of what a planner takes as given."""
+
+    label: str
+    spec: Callable[[ExperimentSpec], ExperimentSpec] = lambda spec: spec
+    bundle: Callable[[PolicyBundle], PolicyBundle] = lambda bundle: bundle
+    median: bool = False
+    spot_only: bool = False
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+def variants() -> Iterator[Variant]:
+    """The policy as it is first, then each change by itself."""
+    yield Variant(label="as it is")
+    yield Variant(label="median forecast only", median=True)
+    yield Variant(label="standbys for interruptions only", bundle=_unbridged, spot_only=True)
+    yield Variant(label="no standbys", bundle=lambda b: replace(b, controller=replace(b.controller, standby=None)))
+    for name in STANDBY_TYPES:
+        yield Variant(label=f"standbys are {name}", spec=partial(_standing_by, name))
+    for wake_s in WAKES_S:
+        yield Variant(label=f"standbys serve after {wake_s:g} s", spec=partial(waking, median_s=wake_s))
+    for name in FORECASTERS:
+        yield Variant(label=f"forecaster {name}", bundle=partial(_forecast_by, name))
+    yield Variant(
+        label="dispatch by weight",
+        bundle=lambda b: replace(b, dispatch=replace(b.dispatch, routing=Routing.WEIGHTED)),
+    )
+    yield Variant(
+        label="no Lambda kept warm",
+        bundle=lambda b: replace(b, controller=replace(b.controller, warm_lambda=False)),
+    )
+    yield Variant(
+        label="all in one spot pool", spot_only=True, around=lambda: patch.object(pools, "MOST_IN_ONE_POOL", 1.0)
+    )
+    yield Variant(
+        label="no breaker for spot pools",
+        bundle=lambda b: replace(b, controller=replace(b.controller, breaker=None)),
+        spot_only=True,
+    )
+
+
+def on_day(day: int) -> Figures:
+    """All variants on a day in both markets."""
+    load, foretold, found = twitter_day(day), Foretold(), Figures()
+    for market in Market:
+        spec = spec_of(load, market)
+        usual: RunResult | None = None
+        for variant in variants():
+            if variant.spot_only and market is not Market.SPOT:
+                continue
+            experiment = Ablated(spec, variant, foretold)
+            with variant.around():
+                run = experiment.run("hedged")
+            usual = usual or run
+            bound, _ = experiment.bounds()
+            found.add(Figures(rows=[_cells(day, market, variant, run, usual, bound)]))
+    return found
+
+
+def summary(figures: Figures) -> str:
+    """The part of the page."""
+    return part_text(TITLE, NOTE, figures, HEAD)
+
+
+def _standing_by(name: str, spec: ExperimentSpec) -> ExperimentSpec:
+    return replace(spec, standby_type=name)
+
+
+def _forecast_by(name: str, bundle: PolicyBundle) -> PolicyBundle:
+    return replace(bundle, forecaster=name)
+
+
+def _unbridged(bundle: PolicyBundle) -> PolicyBundle:
+    standby = bundle.controller.standby
+    if standby is None:
+        return bundle
+    return replace(bundle, controller=replace(bundle.controller, standby=replace(standby, surges=False)))
+
+
+def _cells(
+    day: int, market: Market, variant: Variant, run: RunResult, usual: RunResult, bound: float | None
+) -> tuple[str, ...]:
+    return (
+        f"{day}",
+        market.value,
+        variant.label,
+        f"{run.cost.serving:.2f}",
+        f"{run.cost.serving / bound:.3f}" if bound else "",
+        f"{run.cost.serving / usual.cost.serving:.3f}",
+        f"{run.cost.total:.2f}",
+        f"{run.attained:.4f}",
+        f"{shed_share(run):.3%}",
+        f"{run.wakes:,}",
+    )

@@ -1,0 +1,235 @@
+"""Inception-v3 on days of real traces: the judged day under every policy, interruptions, and other days."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mark.controller.journal import Header
+from mark.controller.state import Decision, Observation
+from mark.domain.fleet import FleetView
+from mark.domain.offering import Market
+from mark.domain.plan import Plan
+from mark.planner.greedy import single_type_gap
+from mark.simulator.experiment import Experiment
+from mark.simulator.faults import FaultScript, Interrupt
+from mark.simulator.results import RunResult
+from scripts.acceptance_loads import (
+    HOUR_S,
+    Foretold,
+    Load,
+    experiment_of,
+    spec_of,
+    twitter_day,
+    waking,
+    world_cup_day,
+)
+from scripts.figures import Check, Figures, Gap, Line, shed_share
+
+JUDGED_DAY = 5
+OTHER_DAYS = (1, 2, 3, 4, 6)
+WINDOW_S = 6 * HOUR_S
+RATIOS = {Market.ON_DEMAND: 1.45, Market.SPOT: 2.8}
+"""Total of sagemaker over mark's."""
+HEDGED_RATIOS = {Market.ON_DEMAND: 2.0, Market.SPOT: 3.3}
+HEDGED_OVER_BOUND = {Market.ON_DEMAND: 1.25, Market.SPOT: 1.90}
+HEDGED_OVER_MARK = 0.90
+POLICIES = ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
+OURS = ("hedged", "mark", "greedy-oracle")
+GREEDY = ("mark", "greedy-oracle")
+MOST_SHED = 0.001
+SOONER_S = 60.0
+POOL_LOST_AT_S = 3600.0
+STRESSED: dict[str, tuple[str, ...]] = {"all types": (), "c5 only": ("c5.large", "c5.xlarge")}
+"""All types make a fleet of a few GPUs; without them there are instances by the dozen to lose."""
+JUDGED_NOTE = f"""Day {JUDGED_DAY} of the Twitter trace, second by second, under all policies. What the bound
+would allow: the total of `sagemaker` over the bound and the overhead of `hedged`. The rows with standbys that
+serve {SOONER_S:g} s after they are woken (median; else 75 s) are reported, not judged.
+"""
+RISK_NOTE = """The first six hours of that day on spot, for each policy by itself. One interruption per
+instance-day: the spot hazards are multiplied so that their mean is one a day, offerings weighed by the
+instance-hours that they run in the same hours without a fault. The pool that is lost in minute 60 is the one
+with the most ready instances in that minute of those hours.
+"""
+DAYS_NOTE = """On demand; the World Cup days are the last of each slice of that trace.
+"""
+
+
+@dataclass(slots=True)
+class Plans(AbstractContextManager["Plans"]):
+    """A journal that keeps the plans and forgets the rest."""
+
+    plans: list[Plan] = field(default_factory=list)
+
+    def open(self, header: Header) -> AbstractContextManager[Plans]:  # noqa: ARG002 - a journal's opening
+        """The journal itself."""
+        return nullcontext(self)
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:  # noqa: ARG002
+        """Keep the plan of one tick, where one was made."""
+        if seen.plan is not None:
+            self.plans.append(seen.plan)
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def judged_day() -> Figures:
+    """Every policy on the judged day in both markets, and ours with standbys that serve sooner."""
+    load, foretold, found = twitter_day(JUDGED_DAY), Foretold(), Figures()
+    for market in Market:
+        found.add(all_policies(load, market, foretold))
+    for market in Market:
+        experiment = experiment_of(waking(spec_of(load, market), SOONER_S), foretold.build)
+        bound, _ = experiment.bounds()
+        where = f"{load.label}, {market.value}, standbys serve after {SOONER_S:g} s"
+        found.add(Figures(lines=[Line(where, name, experiment.run(name), bound) for name in ("hedged", "mark")]))
+    return found
+
+
+def all_policies(load: Load, market: Market, foretold: Foretold) -> Figures:
+    """The order of the costs, and the ratios to bound, `mark` and SageMaker."""
+    experiment = experiment_of(spec_of(load, market), foretold.build)
+    bound, floor = experiment.bounds()
+    assert bound is not None
+    assert floor is not None
+    journals = {name: Plans() for name in GREEDY}
+    runs = {
+        name: experiment.run(name, open_journal=journals[name].open if name in GREEDY else None)
+        for name in POLICIES
+    }
+    where = f"{load.label}, {market.value}"
+    checks = [*_hedged(where, market, runs, bound), *_mark(where, market, runs, bound, floor)]
+    return Figures(
+        lines=[Line(where, name, run, bound) for name, run in runs.items()],
+        checks=checks + [check for name in OURS for check in served(f"{where}, {name}", runs[name])],
+        gaps=[gap_of(where, name, journals[name], experiment) for name in GREEDY],
+    )
+
+
+def taken_back() -> Figures:
+    """`mark` and `hedged` while instances are taken back."""
+    load, foretold, found = replace(twitter_day(JUDGED_DAY), duration_s=WINDOW_S), Foretold(), Figures()
+    for label in STRESSED:
+        for policy in ("mark", "hedged"):
+            found.add(interrupted(load, foretold, label, policy))
+    return found
+
+
+def interrupted(load: Load, foretold: Foretold, label: str, policy: str) -> Figures:
+    """A policy on spot: one interruption per instance-day, and the largest pool lost in minute 60.
+
+    The stress that makes it one a day is 1/24 over the mean hourly hazard, offerings weighed by the instance-hours
+    that they run in the same hours without a fault.
+    """
+
+    def under(faults: FaultScript) -> Experiment:
+        spec = replace(spec_of(load, Market.SPOT, faults=faults), types=STRESSED[label])
+        return experiment_of(spec, foretold.build)
+
+    experiment = under(FaultScript(stress=0.0))
+    calm = experiment.run(policy)
+    hazards = {item.name: item.hazard_per_hour for item in experiment.offerings}
+    hours = {
+        line.item: line.quantity for line in calm.bill if line.component == "instances" and line.item in hazards
+    }
+    stress = sum(hours.values()) / 24.0 / sum(hazards[name] * ran for name, ran in hours.items())
+    ready = dict(zip(calm.minutes.offerings, calm.minutes.ready[int(POOL_LOST_AT_S / 60)].tolist(), strict=True))
+    pool = max(hours, key=lambda name: (ready.get(name, 0), name))
+    lost = Interrupt(at_s=POOL_LOST_AT_S, share=1.0, offering=pool)
+    where = f"6 h on spot, {label}, {policy}"
+    scripts = {
+        f"{where}, one interruption per instance-day (stress {stress:.0f})": FaultScript(stress=stress),
+        f"{where}, {ready.get(pool, 0)} {pool} of {sum(ready.values())} lost": FaultScript(
+            stress=0.0, interrupts=(lost,)
+        ),
+    }
+    found = Figures(lines=[Line(f"{where}, no fault", policy, calm)])
+    for case, faults in scripts.items():
+        run = under(faults).run(policy)
+        days = sum(line.quantity for line in run.bill if line.item in hazards) / 24.0
+        hit = f"{run.interruptions} in {days:.1f} instance-days"
+        found.lines.append(Line(case, policy, run))
+        found.checks += [*served(case, run), Check(f"{case}: interruptions", hit, ">= 1", run.interruptions > 0)]
+    return found
+
+
+def one_day(trace: str, place: int) -> Figures:
+    """`mark` and `hedged` on a day: their attainment. place: a day of the Twitter trace, or the row of its end."""
+    load = twitter_day(place) if trace == "twitter" else world_cup_day(place)
+    experiment = experiment_of(spec_of(load, Market.ON_DEMAND))
+    where = f"{load.label}, on-demand"
+    found = Figures()
+    for name in ("mark", "hedged"):
+        run = experiment.run(name)
+        found.add(Figures(lines=[Line(where, name, run)], checks=served(f"{where}, {name}", run)))
+    return found
+
+
+def served(where: str, run: RunResult) -> list[Check]:
+    """What each run of ours has to reach."""
+    shed = shed_share(run)
+    target = run.slo.target
+    return [
+        Check(f"{where}: attained", f"{run.attained:.4f}", f">= {target:g}", run.attained >= target),
+        Check(f"{where}: shed", f"{shed:.3%}", f"<= {MOST_SHED:.1%}", shed <= MOST_SHED),
+    ]
+
+
+def gap_of(where: str, policy: str, journal: Plans, experiment: Experiment) -> Gap:
+    """Greedy against the cheapest fleet of one type, over all plans of a run."""
+    gaps = np.array([single_type_gap(plan, experiment.offerings, experiment.slo) for plan in journal.plans])
+    return Gap(where=where, policy=policy, gaps=gaps)
+
+
+def _hedged(where: str, market: Market, runs: dict[str, RunResult], bound: float) -> list[Check]:
+    hedged, managed = runs["hedged"].cost, runs["sagemaker"].cost.total
+    over_bound, over_mark = hedged.serving / bound, hedged.serving / runs["mark"].cost.serving
+    ratio, allowed = managed / hedged.total, managed / (bound + hedged.overhead)
+    most, least = HEDGED_OVER_BOUND[market], HEDGED_RATIOS[market]
+    return [
+        Check(f"{where}: serving of hedged / bound", f"{over_bound:.3f}", f"<= {most:.2f}", over_bound <= most),
+        Check(
+            f"{where}: serving of hedged / mark",
+            f"{over_mark:.3f}",
+            f"<= {HEDGED_OVER_MARK:.2f}",
+            over_mark <= HEDGED_OVER_MARK,
+        ),
+        Check(
+            f"{where}: total of sagemaker / hedged",
+            f"{ratio:.2f}; the bound would allow {allowed:.2f}",
+            f">= {least}",
+            ratio >= least,
+        ),
+    ]
+
+
+def _mark(where: str, market: Market, runs: dict[str, RunResult], bound: float, floor: float) -> list[Check]:
+    total = runs["mark"].cost.total
+    ratio, least = runs["sagemaker"].cost.total / total, RATIOS[market]
+    serving = [bound, *(runs[name].cost.serving for name in ("greedy-oracle", "mark"))]
+    dearer = {name: runs[name].cost.total for name in ("lambda-only", "sagemaker", "static-peak")}
+    cheapest = min(dearer, key=lambda name: dearer[name])
+    return [
+        Check(f"{where}: total of sagemaker / mark", f"{ratio:.2f}", f">= {least}", ratio >= least),
+        Check(
+            f"{where}: serving cost of bound, greedy-oracle, mark",
+            ", ".join(f"{usd:.2f}" for usd in serving),
+            "rising",
+            serving == sorted(serving),
+        ),
+        Check(
+            f"{where}: total of mark",
+            f"{total:.2f}",
+            f"< {dearer[cheapest]:.2f} ({cheapest})",
+            total < dearer[cheapest],
+        ),
+        Check(
+            f"{where}: floor",
+            f"{floor:.2f}",
+            "<= serving cost of each run that attains its target",
+            all(floor <= run.cost.serving for run in runs.values() if run.attained >= run.slo.target),
+        ),
+    ]

@@ -1,0 +1,179 @@
+"""The loads that figures are measured on, and experiments on them; MARK_DATA names the folder of the traces.
+
+Days of the Twitter trace are counted from 0. Choices were made on its first week (planners on days 1 to 4,
+forecasters on all of it, the judged day included) and on the second slice of the World Cup trace; the second week,
+which is there by the minute only, and the other slices were not looked at for any.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+
+from mark.app.plugins import build_forecaster
+from mark.app.settings import cache_dir
+from mark.catalog.load import model
+from mark.domain.demand import Demand, Forecast
+from mark.domain.offering import Market
+from mark.domain.times import CloudTimes, LognormalTime
+from mark.ports import Forecaster, ForecasterSetup
+from mark.simulator.compiled import compiled_kernel
+from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec
+from mark.simulator.faults import FaultScript
+from mark.simulator.generators import mmpp
+from mark.simulator.traces import Trace, read_trace
+from mark.simulator.workload import Workload
+from mark.studies.setups import SETUPS
+
+DAY_S, HOUR_S = 86_400.0, 3600.0
+SEED = 1
+TWITTER, WORLD_CUP = "twitter_2021_08_d01_07_1s.csv.gz", "worldcup98_1min.csv.gz"
+TWITTER_TWO_WEEKS = "twitter_2021_08_d01_14_1min.csv.gz"
+AZURE = {"chat": "azure_llm_2023_conv_1s.csv.gz", "code": "azure_llm_2023_code_1s.csv.gz"}
+AZURE_RPS, AZURE_HISTORY_S = 100.0, 600.0
+MMPP_RATES_RPS, MMPP_SOJOURNS_S = (20.0, 80.0), (600.0, 120.0)
+"""The states that `mark trace generate mmpp` draws when nothing is said."""
+MMPP_WARM_UP_S, MMPP_S = 18 * HOUR_S, 6 * HOUR_S
+WEEK_LATER = 12
+"""The judged day's weekday, in the second week."""
+SLICE_ENDS = (33_270, 54_870, 75_030, 105_270, 123_990)
+"""Rows at which the World Cup slices end (the trace's README)."""
+WAKE_S = 75.0
+WAKE_SPREAD = 110.0 / 75.0
+"""The 95 % point of a wake over its median."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A trace and the part of it that is replayed."""
+
+    label: str
+    trace: Trace
+    start_s: float
+    duration_s: float = DAY_S
+
+    def workload(self) -> Workload:
+        """Its arrivals."""
+        return Workload(trace=self.trace, seed=SEED, start_s=self.start_s, duration_s=self.duration_s)
+
+
+def data_folder() -> Path:
+    """The folder of the traces; ends the command where none is named."""
+    folder = os.environ.get("MARK_DATA")
+    if not folder:
+        sys.exit("set MARK_DATA to the folder that holds traces/")
+    return Path(folder) / "traces"
+
+
+@cache
+def trace_of(name: str) -> Trace:
+    """A trace by its file's name."""
+    return read_trace(data_folder() / name)
+
+
+def twitter_day(day: int) -> Load:
+    """A day of the trace's first week, second by second."""
+    return Load(label=f"Twitter day {day}", trace=trace_of(TWITTER), start_s=day * DAY_S)
+
+
+def twitter_second_week() -> Load:
+    """The same weekday as the judged one, a week later, minute by minute."""
+    return Load(label=f"Twitter day {WEEK_LATER}", trace=trace_of(TWITTER_TWO_WEEKS), start_s=WEEK_LATER * DAY_S)
+
+
+def world_cup_day(row: int) -> Load:
+    """The day that ends at a row."""
+    return Load(label=f"World Cup to row {row}", trace=trace_of(WORLD_CUP), start_s=row * 60.0 - DAY_S)
+
+
+def azure(kind: str) -> Load:
+    """An hour of requests to a language model, scaled up; its first minutes are the history."""
+    trace = trace_of(AZURE[kind])
+    duration_s = trace.duration_s - AZURE_HISTORY_S
+    return Load(
+        label=f"Azure {kind}, {AZURE_RPS:g} requests/s",
+        trace=trace.scaled(AZURE_RPS, AZURE_HISTORY_S, duration_s),
+        start_s=AZURE_HISTORY_S,
+        duration_s=duration_s,
+    )
+
+
+def markov() -> Load:
+    """Markov-modulated load."""
+    trace = mmpp(MMPP_RATES_RPS, MMPP_SOJOURNS_S, duration_s=MMPP_WARM_UP_S + MMPP_S, seed=SEED)
+    return Load(label="MMPP, 6 h", trace=trace, start_s=MMPP_WARM_UP_S, duration_s=MMPP_S)
+
+
+ELSEWHERE: dict[str, Callable[[], Load]] = {
+    "twitter": twitter_second_week,
+    **{f"world-cup-{row}": partial(world_cup_day, row) for row in SLICE_ENDS},
+    **{f"azure-{kind}": partial(azure, kind) for kind in AZURE},
+    "mmpp": markov,
+}
+"""Loads beside the judged day, by a short name."""
+
+
+def wake_times(median_s: float) -> CloudTimes:
+    """The pinned times, but for how long a standby takes to serve."""
+    if median_s == WAKE_S:
+        return CloudTimes()
+    return CloudTimes(wake=LognormalTime(median_s=median_s, p95_s=median_s * WAKE_SPREAD))
+
+
+def spec_of(
+    load: Load, market: Market, model_name: str = "inception-v3", *, faults: FaultScript | None = None
+) -> ExperimentSpec:
+    """The model on that load as the paper's studies set it up, at today's prices and with the overhead."""
+    setup = SETUPS[model_name]
+    return ExperimentSpec(
+        model=model(model_name),
+        slo=setup.slo,
+        market=market,
+        workload=load.workload(),
+        profile_sets=setup.profile_sets,
+        faults=faults or FaultScript(),
+        cache_dir=cache_dir(),
+    )
+
+
+def experiment_of(spec: ExperimentSpec, build: BuildForecaster = build_forecaster) -> Experiment:
+    """The experiment of a spec."""
+    return Experiment(spec, kernel=compiled_kernel(cache_dir()), build_forecaster=build)
+
+
+def waking(spec: ExperimentSpec, median_s: float) -> ExperimentSpec:
+    """The same with standbys that serve so long after they are woken."""
+    return replace(spec, times=wake_times(median_s))
+
+
+@dataclass(slots=True)
+class Foretold:
+    """Builds each forecaster once and remembers its answers: all runs on one load ask it the same."""
+
+    _made: dict[str, Remembering] = field(default_factory=dict)
+
+    def build(self, name: str, setup: ForecasterSetup) -> Forecaster:
+        """The forecaster of that name, made from the first setup that was given: there is one a load."""
+        if name not in self._made:
+            self._made[name] = Remembering(build_forecaster(name, setup))
+        return self._made[name]
+
+
+class Remembering:
+    """A forecaster that is asked each question once."""
+
+    def __init__(self, forecaster: Forecaster) -> None:
+        """Ask this one."""
+        self._forecaster = forecaster
+        self._answers: dict[tuple[float, int, int], Forecast] = {}
+
+    def forecast(self, history: Demand, horizon: int) -> Forecast:
+        """Its answer."""
+        key = (history.end_at, len(history), horizon)
+        if key not in self._answers:
+            self._answers[key] = self._forecaster.forecast(history, horizon)
+        return self._answers[key]
