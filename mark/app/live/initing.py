@@ -14,7 +14,7 @@ CONFIG = """\
 market: spot
 
 # The policy that decides what is rented; `mark policies` lists them.
-policies: [mark]
+policies: [hedged]
 
 service:
   name: mark
