@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from mark.app.live import leading
 from mark.app.live.retraining import FollowedJournal, Retraining, pause_after
 from mark.app.live.training import Task, Training
 from mark.app.setting_service import RetrainSettings
@@ -37,19 +38,20 @@ HOUR_S = 3600.0
 EVERY_DAY = RetrainSettings(drift=None)
 FACTORY = '''
 import json, os, time
+from pathlib import Path
 from mark.domain.demand import point_forecast
 from mark.domain.errors import Misconfigured
 
 class Learner:
-    """Learns for a while when its history ended; `mode` in the cache's folder says how that goes."""
+    """Learns for a while when its history ended; `mode` in its file's folder says how that goes."""
 
     def __init__(self, setup):
         learned = setup.cache_dir / f"learned-{setup.history.end_at:.0f}-{setup.seed}.json"
-        mode = setup.cache_dir / "mode"
+        mode = Path(__file__).with_name("mode")
         self.mode = mode.read_text() if mode.exists() else ""
         if not learned.exists():
             about = {"nice": os.nice(0), "threads": os.environ.get("OMP_NUM_THREADS")}
-            (setup.cache_dir / f"trains-{os.getpid()}").write_text(json.dumps(about))
+            mode.with_name(f"trains-{os.getpid()}").write_text(json.dumps(about))
             if self.mode == "refuse":
                 raise Misconfigured("nothing to\\nlearn from")
             time.sleep(600 if self.mode == "hang" else 0.2)
@@ -97,7 +99,9 @@ class World:
         given = {**own, **changes}
         self.model: Any = _model(folder, given["name"], given["seed"])
         self.history = self.model.history(BEGAN_AT)
-        self.retraining = Retraining(self.model, given["settings"], slot=given["slot"], pause=given["pause"])
+        self.retraining = Retraining(
+            self.model, given["settings"], slot=given["slot"], service="mine", pause=given["pause"]
+        )
 
     def tick(self, hours: float = 1 / 60, *, rate: float = 5.0, said: float | None = None) -> None:
         self.at += hours * HOUR_S
@@ -199,6 +203,17 @@ def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(
     ((pid, about),) = trainers(world.folder).items()
     assert about == {"nice": min(19, os.nice(0) + 10), "threads": "1"}
     assert is_gone(pid)
+
+
+def test_of_what_was_learned_the_last_two_are_kept(world: World) -> None:
+    ends = []
+    for _ in range(3):
+        world.tick(24.5)
+        ends.append(world.history.end_at)
+        world.tick_until(lambda: world.told["until"] == ends[-1])
+    kept = world.folder / "services" / "mine" / "served"
+
+    assert {folder.name for folder in kept.iterdir()} == {f"{end:.0f}" for end in ends[1:]}
 
 
 def test_the_next_training_comes_a_day_after_the_last(world: World) -> None:
@@ -336,7 +351,7 @@ def test_what_cannot_be_made_again_is_tried_once(world: World) -> None:
     world.tick(24.5)
     world.tick_until(lambda: world.told["why"] == "schedule")
     late = World(world.folder, world.store)
-    for learned in world.folder.glob("learned-18*"):
+    for learned in world.folder.rglob("learned-18*"):
         learned.unlink()
     (world.folder / "mode").write_text("refuse")
     late.catch_up()
@@ -417,3 +432,53 @@ def test_status_says_what_it_was_trained_on_and_why(world: World) -> None:
         "forecast mixture, trained on 60 min until 08:00 (first); losses of late 1.23x the usual; "
         "being trained since 08:30 (on schedule); could not be trained at 08:00: no [memory]"
     ) in said
+
+
+class Kept:
+    """A retraining that is caught up after some looks, and says what is asked of it."""
+
+    def __init__(self, said: list[str], looks: int) -> None:
+        self._said, self._looks = said, looks
+
+    def keep_up(self, _store: object) -> bool:
+        self._said.append("look")
+        self._looks -= 1
+        return self._looks <= 0
+
+    def stop(self) -> None:
+        self._said.append("stop")
+
+
+def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]:
+    """What a controller's process does whose lease is free, or held by another, until it has waited a little."""
+    said: list[str] = []
+    over = threading.Event()
+
+    def take(_holder: str, _ttl_s: float) -> object:
+        said.append("take")
+        if said.count("take") > 1 or free:
+            over.set()
+        return SimpleNamespace(epoch=1) if free else None
+
+    leases = SimpleNamespace(take=take, release=lambda _lease: said.append("release"))
+    store: Any = SimpleNamespace(leases=leases)
+    anything: Any = None
+    monkeypatch.setattr(leading, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(leading, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
+    monkeypatch.setattr(leading, "TRY_EACH_S", 0.001)
+    leading.Leader(anything, anything, (), store=store, holder="test").run(over)
+    return said
+
+
+def test_who_starts_looks_what_was_trained_before_it_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert led(monkeypatch, 3, free=True) == ["look", "look", "look", "take", "release", "stop", "stop"]
+
+
+def test_who_starts_does_not_wait_for_ever_to_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "CATCH_UP_S", 0.0)
+    assert led(monkeypatch, 1000, free=True)[:2] == ["look", "take"]
+
+
+def test_who_waits_keeps_looking_what_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "KEEP_UP_EACH_S", -1.0)
+    assert led(monkeypatch, 1, free=False) == ["look", "take", "look", "take", "look", "stop"]

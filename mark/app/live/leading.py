@@ -106,8 +106,11 @@ class Leader:
 def _forecasters(models: Sequence[LiveModel], settings: Settings) -> Forecasters:
     """The policies' forecasters, trained anew one at a time, and those that answer when they fail or are late."""
     slot = threading.Lock()
-    asked = settings.service.retrain
+    asked, name = settings.service.retrain, settings.service.name
     return {
-        model.name: (Retraining(model, asked, slot=slot), build_forecaster("last-value", model.setup))
+        model.name: (
+            Retraining(model, asked, slot=slot, service=name),
+            build_forecaster("last-value", model.setup),
+        )
         for model in models
     }

@@ -9,10 +9,12 @@ same forecasts. A training that fails or is late leaves the forecaster as it was
 from __future__ import annotations
 
 import math
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -35,6 +37,8 @@ PAUSE_S = 600.0
 """Real seconds from a process's start, or a training's end, to the next: a rehearsal's hours pass in minutes."""
 REST = 4.0
 """A training is followed by a pause this many times as long: a model takes a fifth of a core at most."""
+KEEP = 2
+"""Trainings that stay in the cache: who makes the last but one when a new one comes need not train."""
 HOUR_S = 3600.0
 
 
@@ -84,11 +88,14 @@ class Retraining:
         settings: RetrainSettings,
         *,
         slot: threading.Lock,
+        service: str,
         pause: Callable[[float], float] = pause_after,
     ) -> None:
-        """Make the first forecaster. `slot` is shared by all that may train, one at a time."""
+        """Make the first forecaster. `slot` is shared by all of the service that may train, one at a time."""
         self.name = model.bundle.forecaster
         self._model, self._settings, self._slot, self._pause = model, settings, slot, pause
+        cache_dir = model.setup.cache_dir
+        self._cache = cache_dir / "services" / service / model.name if cache_dir else None
         self._speaks = PunctualForecaster(build_forecaster(self.name, model.setup), name=self.name)
         self._trained: Trained | None = None
         self._drift_policy = DriftPolicy(lead_units=model.bundle.controller.lead_units)
@@ -162,7 +169,7 @@ class Retraining:
             return self._run is None
         known_at = max(self._given_up_at, self._trained.at if self._trained else -math.inf)
         told = store.status(f"trained:{self._model.name}")
-        if told is None or told["at"] <= known_at or self._model.setup.cache_dir is None:
+        if told is None or told["at"] <= known_at or self._cache is None:
             return True
         record = _TRAINED.validate_python(store.status(f"trained-on:{self._model.name}"))
         if (record.forecaster, record.seed) != (self.name, self._model.setup.seed):
@@ -181,7 +188,7 @@ class Retraining:
     def _due(self, now: float) -> Why | None:
         """Why a training should begin now."""
         asked, trained = self._settings, self._trained
-        if trained is None or self._model.setup.cache_dir is None or time.monotonic() < self._rest_until:
+        if trained is None or self._cache is None or time.monotonic() < self._rest_until:
             return None
         since_h = (now - max(trained.at, self._tried_at)) / HOUR_S
         if since_h < asked.at_least_h:
@@ -193,9 +200,9 @@ class Retraining:
 
     def _train(self, why: Why, history: Demand, now: float, again: Trained | None = None) -> bool:
         """Begin, where nothing else is being trained in this process; says whether."""
-        cache_dir = self._model.setup.cache_dir
-        if cache_dir is None or not self._slot.acquire(blocking=False):
+        if self._cache is None or not self._slot.acquire(blocking=False):
             return False
+        cache_dir = self._cache / f"{history.end_at:.0f}"
         task = Task(forecaster=self.name, history=history, seed=self._model.setup.seed, cache_dir=cache_dir)
         limit_s = self._settings.limit_min * 60
         training = Training(task, limit_s=limit_s, prove=self._prove, slot=self._slot)
@@ -236,7 +243,16 @@ class Retraining:
         )
         store.put_status(f"trained-on:{self._model.name}", _TRAINED.dump_python(trained, mode="json"))
         store.put_status(f"trained:{self._model.name}", {"at": trained.at})
+        _drop_older(run.task.cache_dir)
         return trained
+
+
+def _drop_older(newest: Path) -> None:
+    """Delete what was learned before, but for the last: a year of trainings would fill a disk."""
+    others = [folder for folder in newest.parent.iterdir() if folder != newest]
+    others.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in others[KEEP - 1 :]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class FollowedJournal:

@@ -19,8 +19,9 @@ def main() -> int:
     os.nice(NICE)
     task = read_task(sys.stdin.buffer.read())
     try:
+        task.cache_dir.mkdir(parents=True, exist_ok=True)
         build_forecaster(task.forecaster, task.setup)
-    except MarkError as error:
+    except (MarkError, OSError) as error:
         print(" ".join(str(error).split()))  # noqa: T201 - the parent reads it
         return 2
     return 0
