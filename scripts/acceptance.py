@@ -28,7 +28,7 @@ from scripts.acceptance_days import (
     taken_back,
 )
 from scripts.acceptance_loads import ELSEWHERE, SLICE_ENDS, data_folder
-from scripts.figures import Figures, part_text, write_parts
+from scripts.figures import Figures, commit, part_text, write_parts
 
 
 class Task(NamedTuple):
@@ -68,6 +68,7 @@ def main(given: Sequence[str] | None = None) -> None:
     """Measure the parts that are asked for, all by default."""
     asked = _arguments(given)
     data_folder()
+    print(f"measuring {commit()}", flush=True)
     chosen = [task for task in tasks() if task.part in asked.parts]
     found = measured(chosen, asked.jobs)
     write_parts({part: texts()[part](figures) for part, figures in found.items()})

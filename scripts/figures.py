@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +136,7 @@ def shed_share(run: RunResult) -> float:
 def part_text(title: str, note: str, figures: Figures, head: Row = (), *, every_check: bool = True) -> str:
     """A part of the page; `head` is that of its own table. Without `every_check` only what is missed is listed."""
     shown = figures.checks if every_check else figures.missed
-    texts = [f"## {title}\n", note, f"Measured at commit `{_commit()}`.\n"]
+    texts = [f"## {title}\n", note, f"Measured at commit `{commit()}`.\n"]
     if figures.checks:
         texts.append(f"{len(figures.checks) - len(figures.missed)} of {len(figures.checks)} kept.\n")
     if shown:
@@ -172,8 +173,9 @@ def _written(page: Path) -> dict[str, str]:
     return dict(found)
 
 
-def _commit() -> str:
-    """The commit that was measured, `+` where files had changed since."""
+@cache
+def commit() -> str:
+    """The commit that is measured, `+` where files have changed since: asked once, before anything is measured."""
     asked = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     told = subprocess.run(asked, cwd=PAGE.parent, capture_output=True, text=True, check=False)  # noqa: S603
     return told.stdout.strip() or "unknown"

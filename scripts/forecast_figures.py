@@ -26,7 +26,7 @@ from mark.simulator.backtest import KEPT_LEVELS, TARGETS, BacktestScores, Backte
 from mark.simulator.backtest_span import make_span
 from mark.simulator.workload import Workload
 from scripts.acceptance_loads import SEED, TWITTER, TWITTER_TWO_WEEKS, WORLD_CUP, Remembering, trace_of
-from scripts.figures import Check, Figures, Row, part_text, write_parts
+from scripts.figures import Check, Figures, Row, commit, part_text, write_parts
 
 DAY_MIN = 1440
 SIMPLE = ("last-value", "moving-mean")
@@ -150,6 +150,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--predictor", default="", metavar="A,B", help="only these, without writing the page")
     asked = parser.parse_args(given)
     chosen = tuple(filter(None, asked.predictor.split(",")))
+    print(f"measuring {commit()}", flush=True)
     figures = Figures()
     for window in windows():
         names = tuple(name for name in window.names if not chosen or name in chosen)
