@@ -34,6 +34,7 @@ from mark.simulator.traces import Trace
 from mark.simulator.workload import Workload
 
 HISTORY_S = 3600.0
+UNTRAINED = {"hedged": "moving-mean", "mark": "last-value"}
 STUCK = 2000
 """More events at one instant than any fleet of these tests has instances."""
 FIXED = CloudTimes(
@@ -92,10 +93,10 @@ def experiment(
 
 
 def run(given: Experiment, policy: str, journal: MemoryJournal | None = None) -> RunResult:
-    """One policy; `mark` with the last value as its forecast, because an LSTM takes long to train."""
+    """One policy; our own with forecasters that need no training."""
     return given.run(
         policy,
-        overrides=Overrides(forecaster="last-value") if policy == "mark" else None,
+        overrides=Overrides(forecaster=UNTRAINED[policy]) if policy in UNTRAINED else None,
         open_journal=journal.open if journal else None,
     )
 

@@ -47,7 +47,7 @@ def assert_whole(result: RunResult, workload: Workload) -> None:
 @settings(max_examples=120, deadline=None)
 @given(
     script=SCRIPTS,
-    case=st.tuples(st.sampled_from(["mark", "greedy-oracle"]), st.sampled_from([*Market, Market.SPOT])),
+    case=st.tuples(st.sampled_from(["hedged", "mark", "greedy-oracle"]), st.sampled_from([*Market, Market.SPOT])),
     trace=st.builds(
         lambda rps, plus, seed: surging(rps, plus=plus, seed=seed),
         st.sampled_from([20.0, 45.0, 60.0]),

@@ -38,7 +38,7 @@ HARD = FaultScript(
     refusals=(Refuse(from_s=430.0, to_s=700.0), Refuse(from_s=60.0, to_s=300.0, offering="c5.xlarge:spot")),
     late_boots=(LateBoots(from_s=300.0, to_s=900.0, factor=2.0),),
 )
-POLICIES = ["mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only"]
+POLICIES = ["hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only"]
 
 
 def hard(kernel: Kernel, *, seed: int = 1, faults: FaultScript = HARD) -> Experiment:
