@@ -42,7 +42,7 @@ def plan(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Plan a fleet once, and say why this one.
+    """Plan a fleet once by the Algorithm 1 of the policy mark, and say why this one.
 
     What `mark` would rent now, the score of each offering, and why the others were not taken. The fleet is planned
     for the minute that lies one lead (5 minutes) ahead.
