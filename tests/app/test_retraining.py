@@ -338,11 +338,15 @@ def test_who_takes_over_or_starts_again_speaks_with_what_was_trained_last(world:
     assert len(trainers(world.folder)) == 1  # the others found it in the cache
 
 
-def test_what_was_trained_with_another_seed_is_left_alone(world: World) -> None:
+def test_what_was_trained_with_another_seed_or_written_by_another_version_is_left_alone(world: World) -> None:
     world.tick(24.5)
     world.tick_until(lambda: world.told["why"] == "schedule")
     other = World(world.folder, world.store, seed=1)
+    assert other.retraining.keep_up(other.store)
+    assert other.speaks_of() == 900.0
 
+    world.store.kept["trained-on:served"] = '{"version": "another"}'
+    other = World(world.folder, world.store)
     assert other.retraining.keep_up(other.store)
     assert other.speaks_of() == 900.0
 

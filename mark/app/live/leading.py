@@ -29,7 +29,7 @@ PAUSE_S = 0.5
 """Between two terms, after something did not answer."""
 KEEP_UP_EACH_S = 5.0
 """How often who waits looks whether who acts has trained a forecaster."""
-CATCH_UP_S = 20.0
+CATCH_UP_S = 30.0
 """How long a process that starts waits for what was trained before, instead of acting at once."""
 
 

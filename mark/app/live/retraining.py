@@ -8,16 +8,18 @@ same forecasts. A training that fails or is late leaves the forecaster as it was
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from mark.app.live.models import LiveModel
 from mark.app.live.punctual import PunctualForecaster
@@ -32,6 +34,8 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.fleet import FleetView
 from mark.ports import Forecaster
 from mark.store.service import ServiceStore
+
+log = logging.getLogger(__name__)
 
 PAUSE_S = 600.0
 """Real seconds from a process's start, or a training's end, to the next: a rehearsal's hours pass in minutes."""
@@ -171,9 +175,16 @@ class Retraining:
         told = store.status(f"trained:{self._model.name}")
         if told is None or told["at"] <= known_at or self._cache is None:
             return True
-        record = _TRAINED.validate_python(store.status(f"trained-on:{self._model.name}"))
-        if (record.forecaster, record.seed) != (self.name, self._model.setup.seed):
-            return True  # it was trained under other settings
+        try:
+            record = _TRAINED.validate_python(store.status(f"trained-on:{self._model.name}"))
+        except ValidationError:
+            log.warning(
+                "another version of this program wrote what was trained", extra={"model": self._model.name}
+            )
+            record = None
+        if record is None or (record.forecaster, record.seed) != (self.name, self._model.setup.seed):
+            self._given_up_at = told["at"]  # it was trained under other settings
+            return True
         self._train(record.why, record.history, record.at, again=record)
         return False
 
@@ -228,6 +239,7 @@ class Retraining:
             self._speaks = PunctualForecaster(training.forecaster, name=self.name)
             self._failed = None
             before.close()
+            log.info("a new forecaster speaks", extra={"model": self._model.name, "why": run.why})
         self._run = None
         self._rest_until = time.monotonic() + self._pause(training.seconds)
 
@@ -249,10 +261,11 @@ class Retraining:
 
 def _drop_older(newest: Path) -> None:
     """Delete what was learned before, but for the last: a year of trainings would fill a disk."""
-    others = [folder for folder in newest.parent.iterdir() if folder != newest]
-    others.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
-    for folder in others[KEEP - 1 :]:
-        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # somebody else tidies up
+        others = [folder for folder in newest.parent.iterdir() if folder != newest]
+        others.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+        for folder in others[KEEP - 1 :]:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class FollowedJournal:
