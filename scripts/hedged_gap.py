@@ -46,15 +46,15 @@ def best_worth(terms: Terms) -> float:
 
 
 def layouts(terms: Terms, laid: tuple[tuple[int, bool], ...] = ()) -> Iterator[tuple[tuple[int, bool], ...]]:
-    """All orders of instances, each that is there at most once."""
+    """All orders of instances, each that is there at most once, and before new ones of its kind."""
     yield laid
     if len(laid) == MOST_INSTANCES:
         return
     for i in range(len(terms.rent)):
         used = sum(1 for place, is_new in laid if place == i and not is_new)
-        for is_new in (False, True):
-            if is_new or used < terms.there[i]:
-                yield from layouts(terms, (*laid, (i, is_new)))
+        if used < terms.there[i] and (i, True) not in laid:
+            yield from layouts(terms, (*laid, (i, False)))
+        yield from layouts(terms, (*laid, (i, True)))
 
 
 def small_terms(count: int, seed: int = 1) -> Iterator[Terms]:

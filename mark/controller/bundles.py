@@ -177,6 +177,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             breaker=BreakerPolicy() if spot else None,
             cooldown_s=0.0,
             keep_observed=False,
+            keep_planned=True,
             warm_share=WARM_SHARE,
             history_units=WEEK_UNITS,
         ),

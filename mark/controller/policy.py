@@ -51,7 +51,8 @@ class ControllerPolicy:
 
     `horizon` is how many units are forecast (an autoscaler looks at none of them). `fallbacks` are on-demand
     twins, used while a spot offering is refused. `cooldown_s` is how long a smaller plan must last before anything
-    is drained; `keep_observed` also keeps what the last unit's load needed. Lambda environments for `warm_share`
+    is drained; `keep_observed` also keeps what the last unit's load needed, `keep_planned` what stands
+    in for planned instances that are not ready yet. Lambda environments for `warm_share`
     of the ready capacity are kept warm. A launch that stays unseen for `request_timeout_s` is forgotten; a refused
     offering is left out for `unavailable_s`. `history_units` of load are shown to the planner.
     """
@@ -71,6 +72,7 @@ class ControllerPolicy:
     horizon: int = HORIZON
     cooldown_s: float = 360.0
     keep_observed: bool = True
+    keep_planned: bool = False
     warm_lambda: bool = True
     warm_share: float = 0.0
     request_timeout_s: float = 900.0

@@ -23,6 +23,8 @@ from mark.domain.orders import Drain, Launch, LaunchRefused, Order, WarmLambda
 
 WARM_QUANTILE = 0.9
 """Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""
+EXACT = 1e-9
+"""What rounding may take off a whole number of instances."""
 READY_UNITS = 15
 """How many units of ready instances are remembered: the longest look-back of an autoscaler."""
 
@@ -171,6 +173,7 @@ def _drains(
     notes: list[str] = []
     spare_rps = _spare_rps(state, seen.fleet.staying(), policy)
     ready_rps = _spare_rps(state, seen.fleet.ready(), policy)
+    ahead_rps = _carried_rps(state, seen.fleet.ready(), policy) - (state.plan.capacity_rps if state.plan else 0.0)
     for name, too_many in unwanted.items():
         surplus = too_many
         instances = [i for i in seen.fleet if i.offering == name and i.role is Role.SERVING and i.stays]
@@ -179,9 +182,12 @@ def _drains(
         if policy.keep_observed and usable > 0:
             idle = pending + math.floor(ready_rps / usable)  # what boots does not yet carry the load just seen
             surplus = min(surplus, math.floor(spare_rps / usable), idle)
+        if policy.keep_planned and usable > 0:
+            surplus = min(surplus, pending + max(0, math.floor(ahead_rps / usable + EXACT)))
         if surplus <= 0:
             notes.append(f"kept {too_many} {name} more than planned: the load needs them")
             continue
+        ahead_rps -= max(0, surplus - pending) * usable
         spare_rps -= surplus * usable
         ready_rps -= max(0, surplus - pending) * usable
         # Pending ones first (they serve nobody yet), then the youngest: the old base stays.

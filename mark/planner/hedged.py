@@ -11,10 +11,11 @@ of switching on: an instance ordered now serves from its boot on, and may be giv
 
     on_t  = saved_t - rent + max(on_{t+1}, off_{t+1}),    off_t = max(off_{t+1}, on_{t+1} - launch)
 
-One that is there is kept while on_0 beats the best of doing without it; so a dip that is shorter than what a new
-launch would cost is sat out, and no rule of patience is needed. (This is the newsvendor's ratio, rent over the
-price of the alternative, for every level and every stretch of time; with a perfect forecast it is the program of
-`bound.py`, in whole instances.)
+from the lead on, when what is ordered now serves. One that is there is kept while on beats off; so a dip that is
+shorter than what a new launch would cost is sat out, and no rule of patience is needed. (This is the newsvendor's
+ratio, rent over the price of the alternative, for every level and every stretch of time; with a perfect forecast
+it is the program of `bound.py`, in whole instances.) What is there and not wanted from the lead on stays until
+then while it earns its rent, and the step drains nothing before what replaces it is ready.
 
 Which offering serves which levels is a knapsack from level 0 upwards, solved by dynamic programming over the cells
 of the table: what is there already comes without its launch, each instance once. Fleets of thousands are laid in
@@ -69,6 +70,10 @@ def plan_hedged(request: PlanRequest) -> Plan:
     table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s)
     terms = terms_of(request, table)
     worth, new, kept = lay_fleet(terms)
+    kept += _linger(
+        float(terms.levels[1]), terms.saved, terms.rent, terms.lead, terms.capacity, terms.there - kept,
+        float(kept @ terms.capacity),
+    )  # fmt: skip
     counts = _spread(request, terms, {item.name: int(new[i] + kept[i]) for i, item in enumerate(terms.offerings)})
     capacity_rps = sum(item.count * item.usable_rps for item in counts)
     kept_rps = sum(item.kept * item.usable_rps for item in counts)
@@ -130,9 +135,8 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
 
 def lay_fleet(terms: Terms) -> tuple[float, Ints, Ints]:
     """The fleet that is worth most: its worth in USD, and how many of each offering are new, and kept."""
-    worth, new, kept = _lay(
-        terms.levels, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there
-    )
+    step = float(terms.levels[1])
+    worth, new, kept = _lay(step, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there)
     return float(worth), new, kept
 
 
@@ -142,9 +146,9 @@ def worth_of(terms: Terms, layout: Sequence[tuple[int, bool]]) -> float:
     for i, is_new in layout:
         top = reached + float(terms.capacity[i])
         _between(terms.saved, float(terms.levels[1]), reached, top, part)
-        keeping, launching = _values(part, terms.rent[i], terms.launch[i], terms.lead[i])
-        total, reached = total + (launching if is_new else keeping), top
-    return total
+        total += _worth(part, terms.rent[i], terms.launch[i], terms.lead[i], is_new)
+        reached = top
+    return float(total)
 
 
 def _alternative_usd(request: PlanRequest, offerings: tuple[Offering, ...], table: RateTable) -> Floats:
@@ -180,15 +184,37 @@ def _loss_usd(item: Offering, request: PlanRequest) -> float:
 
 
 @njit(cache=True)
-def _values(saved: Floats, rent: float, launch: float, lead: int) -> tuple[float, float]:  # pragma: no cover
-    """What keeping an instance that is there is worth, and launching one. saved: shape (units,), USD."""
+def _worth(saved: Floats, rent: float, launch: float, lead: int, is_new: bool) -> float:  # pragma: no cover
+    """What an instance is worth from the lead on, USD; not at all where doing without it for now is worth more.
+
+    One that is there also loses what it idles until then; what it earns until then is no reason to keep it longer.
+    saved: shape (units,), USD.
+    """
     on = off = 0.0
-    launched, without = -np.inf, 0.0
-    for t in range(len(saved) - 1, -1, -1):
+    for t in range(len(saved) - 1, lead - 1, -1):
         on, off = saved[t] - rent + max(on, off), max(off, on - launch)
-        if t == lead:
-            launched, without = on - launch, off
-    return on - without, launched - without
+    worth = on - launch if is_new else on + min(0.0, saved[:lead].sum() - rent * lead)
+    return worth if worth > off else -np.inf
+
+
+@njit(cache=True)
+def _linger(
+    step: float, saved: Floats, rent: Floats, lead: Ints, capacity: Floats, left: Ints, reached: float
+) -> Ints:  # pragma: no cover - compiled
+    """How many of those that the fleet to come does without are worth their rent until it serves.
+
+    left: those not laid; they serve above `reached`, cheapest first.
+    """
+    stay = np.zeros_like(left)
+    part = np.empty(saved.shape[0])
+    for i in np.argsort(rent / capacity):
+        while stay[i] < left[i]:
+            _between(saved, step, reached, reached + capacity[i], part)
+            if part[: max(1, lead[i])].sum() <= rent[i] * max(1, lead[i]):
+                break
+            stay[i] += 1
+            reached += capacity[i]
+    return stay
 
 
 @njit(cache=True)
@@ -204,13 +230,19 @@ def _between(saved: Floats, step: float, low: float, high: float, out: Floats) -
 
 @njit(cache=True)
 def _lay(
-    levels: Floats, saved: Floats, rent: Floats, launch: Floats, lead: Ints, capacity: Floats, there: Ints
+    step: float,
+    saved: Floats,
+    rent: Floats,
+    launch: Floats,
+    lead: Ints,
+    capacity: Floats,
+    there: Ints,
 ) -> tuple[float, Ints, Ints]:  # pragma: no cover - compiled
     """The knapsack: its worth in USD, and per offering how many are new and how many of those there are kept.
 
     A state is a cell of levels that the fleet reaches up to; it remembers the best fleet that does.
     """
-    step, cells, count = levels[1], len(levels) - 1, len(rent)
+    cells, count = saved.shape[1] - 1, len(rent)
     value = np.full(cells + 1, -np.inf)
     reached = np.zeros(cells + 1)
     new, kept = np.zeros((cells + 1, count), np.int64), np.zeros((cells + 1, count), np.int64)
@@ -229,8 +261,7 @@ def _lay(
                     continue
                 top = reached[cell] + size * capacity[i]
                 _between(saved, step, reached[cell], top, part)
-                keeping, launching = _values(part, size * rent[i], size * launch[i], lead[i])
-                gained = value[cell] + (launching if is_new else keeping)
+                gained = value[cell] + _worth(part, size * rent[i], size * launch[i], lead[i], is_new)
                 to = min(cells, max(cell + 1, int(top / step + 0.5)))
                 if gained > value[to]:
                     value[to], reached[to] = gained, top

@@ -9,8 +9,8 @@ from mark.domain.offering import Market, Offering
 
 MOST_IN_ONE_POOL = 0.9
 """Share of the capacity that one spot pool may carry where another can be had."""
-FEWEST_INSTANCES = 3
-"""A smaller fleet is not split: one instance is one pool."""
+MOST_PREMIUM = 0.05
+"""Share of the fleet's rent that spreading may cost: a small fleet that is lost is bridged for less."""
 
 
 def spread(
@@ -18,21 +18,25 @@ def spread(
 ) -> dict[str, int]:
     """The fleet with what one spot pool carries too much of moved to the cheapest other one (or on demand).
 
-    counts: instances by offering. No capacity is lost; where nothing else can be launched the fleet stays.
+    counts: instances by offering. No capacity is lost; where it would cost too much the fleet stays as it is.
     """
-    found = dict(counts)
-    total = sum(count * offerings[name].capacity_rps for name, count in found.items())
-    largest = max(found, key=lambda name: (found[name] * offerings[name].capacity_rps, name), default=None)
-    if largest is None or sum(found.values()) < FEWEST_INSTANCES or offerings[largest].market is not Market.SPOT:
-        return found
+    rps = {name: count * offerings[name].capacity_rps for name, count in counts.items()}
+    largest = max(rps, key=lambda name: (rps[name], name), default=None)
+    if largest is None or offerings[largest].market is not Market.SPOT:
+        return dict(counts)
     pool = offerings[largest]
-    excess_rps = found[largest] * pool.capacity_rps - MOST_IN_ONE_POOL * total
-    others = [item for name, item in offerings.items() if name != largest and name not in refused]
-    if excess_rps <= 0 or not others:
-        return found
-    other = min(others, key=lambda item: (item.usd_per_hour / item.capacity_rps, item.name))
-    moved = math.ceil(excess_rps / pool.capacity_rps)
-    needed = math.ceil(moved * pool.capacity_rps / other.capacity_rps - 1e-9)
-    found[largest] -= moved
-    found[other.name] = found.get(other.name, 0) + needed
+    excess_rps = rps[largest] - MOST_IN_ONE_POOL * sum(rps.values())
+    moved = math.ceil(excess_rps / pool.capacity_rps - 1e-9)
+    if moved <= 0:
+        return dict(counts)
+    others = [
+        (needed * item.usd_per_hour - moved * pool.usd_per_hour, name, needed)
+        for name, item in offerings.items()
+        if name != largest and name not in refused
+        for needed in (math.ceil(moved * pool.capacity_rps / item.capacity_rps - 1e-9),)
+    ]
+    premium, other, needed = min(others, default=(math.inf, "", 0))
+    if premium > MOST_PREMIUM * sum(count * offerings[name].usd_per_hour for name, count in counts.items()):
+        return dict(counts)
+    found = {**counts, largest: counts[largest] - moved, other: counts.get(other, 0) + needed}
     return {name: count for name, count in found.items() if count}

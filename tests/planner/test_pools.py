@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.offering import Market
-from mark.planner.pools import FEWEST_INSTANCES, MOST_IN_ONE_POOL, spread
+from mark.planner.pools import MOST_IN_ONE_POOL, MOST_PREMIUM, spread
 from tests.planner.builders import offering
 
 CHEAP = replace(offering("cheap", rps=10.0, usd_per_hour=0.1), market=Market.SPOT)
-OTHER = replace(offering("other", rps=4.0, usd_per_hour=0.08), market=Market.SPOT)
+OTHER = replace(offering("other", rps=4.0, usd_per_hour=0.05), market=Market.SPOT)
 DEAR = replace(offering("dear", rps=40.0, usd_per_hour=4.0), market=Market.SPOT)
 KNOWN = {item.name: item for item in (CHEAP, OTHER, DEAR)}
 counts = st.dictionaries(st.sampled_from(sorted(KNOWN)), st.integers(1, 60), max_size=3)
@@ -22,18 +22,24 @@ def capacity(fleet: dict[str, int]) -> float:
     return sum(count * KNOWN[name].capacity_rps for name, count in fleet.items())
 
 
+def rent(fleet: dict[str, int]) -> float:
+    return sum(count * KNOWN[name].usd_per_hour for name, count in fleet.items())
+
+
 @given(counts)
-def test_no_pool_carries_too_much_and_no_capacity_is_lost(fleet: dict[str, int]) -> None:
+def test_it_costs_little_and_no_capacity_is_lost(fleet: dict[str, int]) -> None:
     found = spread(fleet, KNOWN, frozenset())
+
     assert capacity(found) >= capacity(fleet) - 1e-9
-    if sum(fleet.values()) >= FEWEST_INSTANCES:
-        largest = max(count * KNOWN[name].capacity_rps for name, count in found.items())
-        assert largest <= MOST_IN_ONE_POOL * capacity(found) + max(item.capacity_rps for item in KNOWN.values())
+    assert rent(found) <= rent(fleet) * (1 + MOST_PREMIUM) + 1e-9
 
 
 def test_the_excess_goes_to_the_next_cheapest_pool_that_can_be_had() -> None:
-    assert spread({CHEAP.name: 20}, KNOWN, frozenset()) == {CHEAP.name: 18, OTHER.name: 5}
-    assert spread({CHEAP.name: 20}, KNOWN, frozenset({OTHER.name})) == {CHEAP.name: 18, DEAR.name: 1}
+    fleet = {CHEAP.name: 40}
+    found = spread(fleet, KNOWN, frozenset())
+    assert found == {CHEAP.name: 36, OTHER.name: 10}
+    assert found[CHEAP.name] * CHEAP.capacity_rps <= MOST_IN_ONE_POOL * capacity(found)
+    assert spread(fleet, KNOWN, frozenset({OTHER.name})) == fleet  # the dear one would cost too much
 
 
 def test_small_fleets_and_on_demand_stay_as_they_are() -> None:
@@ -41,3 +47,4 @@ def test_small_fleets_and_on_demand_stay_as_they_are() -> None:
     assert spread({CHEAP.name: 2}, KNOWN, frozenset()) == {CHEAP.name: 2}
     assert spread({"a:on-demand": 20}, on_demand, frozenset()) == {"a:on-demand": 20}
     assert spread({CHEAP.name: 20}, {CHEAP.name: CHEAP}, frozenset()) == {CHEAP.name: 20}
+    assert spread({}, KNOWN, frozenset()) == {}
