@@ -1,8 +1,8 @@
 """The contract of what forecasts are made of: an expert forecasts one series, from many origins at once.
 
-A series is the rates per minute of one kind (means, or maxima of 5 s windows). An expert is a pure function of what
-it was fitted on and of the series up to each origin: so a backtest, the mixture's bookkeeping after a restart and the
-live service all see the same forecasts.
+A series is the rates per minute of one kind (means, or maxima of 5 s windows). An expert is a pure function of
+what it was fitted on and of the series up to each origin: so a backtest, the mixture's bookkeeping after a restart
+and the live service all see the same forecasts.
 """
 
 from __future__ import annotations

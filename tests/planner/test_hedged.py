@@ -38,7 +38,7 @@ def spread(low: float, middle: float, high: float, units: int = 60, peak: float 
 def asked(
     forecast: Forecast, *offerings: Offering, running: tuple[tuple[str, int], ...] = (), bridge: Bridge = LAMBDA
 ) -> PlanRequest:
-    history = Demand(end_at=0.0, mean_rps=(50.0,) * 120, max_rps=(55.0,) * 120)
+    history = Demand(end_at=0.0, mean_rps=(50.0,) * 1440, max_rps=(55.0,) * 1440)
     return PlanRequest(
         now=0.0, history=history, forecast=forecast, offerings=offerings or (SMALL, LARGE), running=running,
         slo=SLO, bridge=bridge,
@@ -122,7 +122,7 @@ def test_a_dip_shorter_than_a_launch_is_worth_is_sat_out() -> None:
 
 @pytest.mark.parametrize(("place", "lambda_usd"), [(0, 6.2e-6), (1, 11e-6), (2, 60e-6)])
 def test_each_quantile_moves_the_plan(place: int, lambda_usd: float) -> None:
-    """One offering of 1 request/s at 5.6 USD per million: the dearer Lambda, the higher the quantile that counts."""
+    """One offering of 1 request/s at 5.6 USD per million: the dearer Lambda, the higher the quantile counts."""
     unit = offering("unit", rps=1.0, usd_per_hour=0.02, launch_usd=0.0)
     rates = [30.0, 60.0, 90.0]
     raised = list(rates)
@@ -170,6 +170,9 @@ def test_a_surge_that_is_foreseen_wakes_standbys_before_it_comes() -> None:
     there = (("large:on-demand", 1), ("small:on-demand", 2))
     assert 2 <= plan_hedged(asked(forecast, running=there, bridge=bridge)).awake <= 4
     assert plan_hedged(asked(spread(50.0, 50.0, 55.0), running=there, bridge=bridge)).awake == 0
+    request = asked(forecast, running=there, bridge=bridge)
+    short = Demand(end_at=0.0, mean_rps=request.history.mean_rps[:600], max_rps=request.history.max_rps[:600])
+    assert plan_hedged(replace(request, history=short)).awake == 0
 
 
 def test_the_bridge_costs_lambda_at_first_and_the_standby_later() -> None:
@@ -197,6 +200,7 @@ def test_the_pool_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
     assert pool_size(history(12.0, 120), bridge) == 0
     assert pool_size(history(200.0, 120), replace(bridge, asleep_usd_per_hour=5.0)) == 0
     assert pool_size(history(200.0, 120), replace(bridge, standby=None)) is None
+    assert pool_size(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), bridge) == 3
 
 
 @settings(deadline=None, max_examples=60)
