@@ -31,7 +31,8 @@ LONGEST_S = 1800.0
 WORTH_WAKING = 0.4
 """Share of a standby that an excess must fill: below it Lambda is cheaper."""
 FEWEST_UNITS = 60
-"""With less history nothing is known of surges."""
+"""With less history nothing is known of surges: standbys then carry UNKNOWN_SHARE of the usual load."""
+UNKNOWN_SHARE = 0.5
 USUAL_S = 300.0
 """How long a surge lasts of whose like the history holds none."""
 
@@ -60,10 +61,12 @@ def pool_size(history: Demand, bridge: Bridge) -> int | None:
     always.
     """
     item = bridge.standby
-    if item is None or len(history) < FEWEST_UNITS or not math.isfinite(bridge.lambda_usd):
+    if item is None or not len(history) or not math.isfinite(bridge.lambda_usd):
         return None
     rates = np.array(history.mean_rps, np.float64)
     usual = float(np.quantile(rates, 0.5))
+    if len(history) < FEWEST_UNITS:
+        return math.ceil(UNKNOWN_SHARE * usual / item.capacity_rps)
     most = math.ceil(max(0.0, float(rates.max()) - usual) / item.capacity_rps)
     hours = len(rates) * history.unit_s / 3600.0
     for count in range(most):

@@ -40,6 +40,10 @@ from mark.planner.rates import RateTable, expect_rates
 
 WAIT_SHARE = 0.5
 """Of the objective: the rest is the answer's own time. It is MArk's default for the mean latency, too."""
+FORESIGHT_S = 86_400.0
+"""With less history no surge is foreseen: standbys then wake for what is there."""
+SAME_WORTH = 1e-9
+"""Fleets whose worth is this close, relatively, are equal."""
 LEAST_MISSED = 1e-3
 """Capacity that nothing else stands in for is kept while it is busy for the share that may be missed, or this."""
 
@@ -135,8 +139,15 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
 
 def lay_fleet(terms: Terms) -> tuple[float, Ints, Ints]:
     """The fleet that is worth most: its worth in USD, and how many of each offering are new, and kept."""
-    step = float(terms.levels[1])
-    worth, new, kept = _lay(step, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there)
+    step, count = float(terms.levels[1]), len(terms.rent)
+    best = _lay(step, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there)
+    for i in range(count if count > 1 else 0):  # the knapsack is not exact: never worse than the best type alone
+        launch, there = np.full(count, np.inf), np.zeros(count, np.int64)
+        launch[i], there[i] = terms.launch[i], terms.there[i]
+        alone = _lay(step, terms.saved, terms.rent, launch, terms.lead, terms.capacity, there)
+        if alone[0] > best[0] * (1.0 + SAME_WORTH):
+            best = alone
+    worth, new, kept = best
     return float(worth), new, kept
 
 
@@ -279,6 +290,8 @@ def _awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:
     """Standbys to wake before a surge that is foreseen: those that save more than they cost once they serve."""
     bridge = request.bridge
     if bridge.standby is None or not math.isfinite(bridge.lambda_usd):
+        return 0
+    if len(request.history) * request.history.unit_s < FORESIGHT_S:
         return 0
     item = bridge.standby
     first = min(int(bridge.wake_s // table.unit_s), len(table.carried) - 1)
