@@ -25,7 +25,7 @@ def refused(answer) -> str:
     ("content", "said"),
     [
         (b"", "is empty"),
-        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
         (gzip.compress(os.urandom(4000).hex().encode())[:1000], "truncated gzip"),
         (f"{RATES}0,1\n1,-2\n".encode(), "line 3: rate -2 is negative"),
         (f"{RATES}0,1\n1,nan\n".encode(), "line 3: nan is not a finite number"),
