@@ -14,7 +14,7 @@ from mark.domain.fleet import FleetView
 from mark.domain.member import Member
 from mark.domain.orders import Fact, Order, SloWindow
 from mark.domain.tensor import TensorSpec
-from mark.domain.traffic import GatewayReport
+from mark.domain.traffic import GatewayReport, Warmed
 
 
 class Clock(Protocol):
@@ -128,6 +128,10 @@ class GatewayLink(Protocol):
     async def members(self) -> Sequence[Member]: ...
 
     async def clock(self) -> ClockAnchor: ...
+
+    async def warmed(self) -> Sequence[Warmed]:
+        """The last warm-up of each model's function."""
+        ...
 
     async def report(self, report: GatewayReport) -> None: ...
 

@@ -51,3 +51,12 @@ class GatewayReport:
     gateway: str
     sequence: int
     models: tuple[ModelTraffic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmed:
+    """Lambda environments of a model that pings left warm at `at` (service time): each gateway's share of them."""
+
+    model: str
+    at: float
+    share: int

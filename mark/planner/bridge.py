@@ -56,9 +56,9 @@ def bridge_usd(history: Demand, bridge: Bridge, levels: Floats) -> Floats:
 def pool_size(history: Demand, bridge: Bridge) -> int | None:
     """Standbys that are worth their disks, by the surges of the history above its usual load; None without one.
 
-    The k-th serves the k-th slice of levels above the usual load. It pays where what Lambda would cost for the
-    time that the slice was busy, less the first w seconds of each excursion, exceeds its rent then and its disk
-    always.
+    The k-th serves the k-th slice of levels above the usual load, while that is filled far enough to wake it. It
+    gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent then and its
+    disk always. As many are kept as gain most together.
     """
     item = bridge.standby
     if item is None or not len(history) or not math.isfinite(bridge.lambda_usd):
@@ -69,18 +69,21 @@ def pool_size(history: Demand, bridge: Bridge) -> int | None:
         return math.ceil(UNKNOWN_SHARE * usual / item.capacity_rps)
     most = math.ceil(max(0.0, float(rates.max()) - usual) / item.capacity_rps)
     hours = len(rates) * history.unit_s / 3600.0
+    gained = best = 0.0
+    size = 0
     for count in range(most):
         low = usual + count * item.capacity_rps
-        served = np.clip(rates - low, 0.0, item.capacity_rps)
-        lasts_s = float(excursions_s(rates, np.array([low]), history.unit_s)[0])
-        busy_h = float((served > 0).mean()) * hours
-        starts = busy_h * 3600.0 / lasts_s
+        woken = rates > low + WORTH_WAKING * item.capacity_rps
+        level = np.array([low + WORTH_WAKING * item.capacity_rps])
+        lasts_s = float(excursions_s(rates, level, history.unit_s)[0])
+        busy_h = float(woken.mean()) * hours
         share = max(0.0, 1.0 - (bridge.wake_s + NOTICE_S) / lasts_s)
-        saves = share * float(served.sum()) * history.unit_s * bridge.lambda_usd
-        costs = item.usd_per_hour * (busy_h + starts * bridge.wake_s / 3600.0) + bridge.asleep_usd_per_hour * hours
-        if saves <= costs:
-            return count
-    return most
+        served = np.clip(rates - low, 0.0, item.capacity_rps)[woken]
+        gained += share * float(served.sum()) * history.unit_s * bridge.lambda_usd
+        gained -= item.usd_per_hour * busy_h * (1.0 + bridge.wake_s / lasts_s) + bridge.asleep_usd_per_hour * hours
+        if gained > best:
+            best, size = gained, count + 1
+    return size
 
 
 def patience_s(history: Demand, bridge: Bridge, kept_rps: float) -> float:

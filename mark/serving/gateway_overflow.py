@@ -59,6 +59,10 @@ class LambdaCalls:
         """Environments believed warm now."""
         return int(believed_warm(self._belief, self._clock.service_now()))
 
+    def note_warmed(self, at: float, share: int) -> None:
+        """Somebody else left so many environments warm for this gateway; at: service time."""
+        note_in_flight(self._belief, at, share)
+
     def takes(self, body_bytes: int) -> bool:
         """Whether one more call is allowed, with a body of that size."""
         return self.in_flight < self._offering.concurrency and body_bytes <= self._most_bytes

@@ -13,11 +13,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from mark.dispatch.overflow import WARM_S
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.member import MemberState
-from mark.domain.traffic import GatewayReport
+from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import GatewayLink
 from mark.serving.gateway_agents import AgentConnections
 
@@ -28,6 +29,7 @@ log = logging.getLogger("mark.gateway")
 
 MEMBERS_S = 0.05
 CLOCK_S = 0.1
+WARMED_S = 0.25
 REPORT_S = 0.25
 AWAY_S = 0.5
 """How often a store that is away is asked again."""
@@ -45,6 +47,7 @@ class StoreSync:
         self._sequence = 0
         self._unsent: GatewayReport | None = None
         self._away = False
+        self._warmed: dict[str, Warmed] = {}
 
     def service_now(self) -> float:
         """What the service's clock shows."""
@@ -76,6 +79,7 @@ class StoreSync:
         return (
             loop.create_task(self._repeat(follow.look, lambda: MEMBERS_S)),
             loop.create_task(self._repeat(lambda: self._follow_clock(link), lambda: CLOCK_S)),
+            loop.create_task(self._repeat(lambda: self._follow_warmed(link), lambda: WARMED_S)),
             loop.create_task(self._repeat(lambda: self._report(link), self._until_report_s)),
         )
 
@@ -108,6 +112,15 @@ class StoreSync:
                 self.roll_window()
             self._anchor = anchor
             self.roll_window()
+
+    async def _follow_warmed(self, link: GatewayLink) -> None:
+        for warmed in await link.warmed():
+            lane = self.lanes.get(warmed.model)
+            if lane is None or lane.overflow is None or self._warmed.get(warmed.model) == warmed:
+                continue
+            self._warmed[warmed.model] = warmed
+            if warmed.at > self.service_now() - WARM_S:
+                lane.overflow.note_warmed(warmed.at, warmed.share)
 
     async def _report(self, link: GatewayLink) -> None:
         if self._unsent is not None:

@@ -12,6 +12,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member
+from mark.domain.traffic import Warmed
 
 Value = TypeVar("Value")
 
@@ -44,3 +45,4 @@ SPEC = Codec(ServiceSpec)
 CLOCK = Codec(ClockAnchor)
 MEMBER = Codec(Member)
 TRANSITION = Codec(Transition)
+WARMED = Codec(Warmed)

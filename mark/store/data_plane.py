@@ -5,8 +5,8 @@ from __future__ import annotations
 from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member
-from mark.domain.traffic import GatewayReport
-from mark.store.codec import MEMBER
+from mark.domain.traffic import GatewayReport, Warmed
+from mark.store.codec import MEMBER, WARMED
 from mark.store.connect import AsyncLink
 from mark.store.keys import Keys
 from mark.store.scripts import ANNOUNCE, LEAVE, MEMBERS, REPORT, VERSION
@@ -37,6 +37,11 @@ class GatewayStore:
     async def clock(self) -> ClockAnchor:
         """The service's clock; the wall's own where nobody set it."""
         return clock_of(await self._link.call("GET", self._keys.of("clock")))
+
+    async def warmed(self) -> tuple[Warmed, ...]:
+        """The last warm-up of each model's function, by model."""
+        found = await self._link.call("HVALS", self._keys.of("warmed"))
+        return tuple(sorted(map(WARMED.decode, found), key=lambda warmed: warmed.model))
 
     async def report(self, report: GatewayReport) -> None:
         """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""

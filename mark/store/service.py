@@ -11,8 +11,8 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member
-from mark.domain.traffic import GatewayReport, ModelTraffic
-from mark.store.codec import CLOCK, MEMBER, SPEC, TRANSITION
+from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.store.codec import CLOCK, MEMBER, SPEC, TRANSITION, WARMED
 from mark.store.connect import Link
 from mark.store.journal import StoreJournal, journal_lines, journal_segments
 from mark.store.keys import Keys
@@ -96,6 +96,10 @@ class ServiceStore:
     def report(self, report: GatewayReport) -> None:
         """Count what somebody else than a gateway saw, once: warm-up pings are billed too."""
         self._link.run(REPORT, report_keys(self._keys, report), report_args(report))
+
+    def put_warmed(self, warmed: Warmed) -> None:
+        """Say that environments of a model were warmed."""
+        self._link.call("HSET", self._keys.of("warmed"), warmed.model, WARMED.encode(warmed))
 
     def open_journal(self, model: str, header: bytes, lease: Lease) -> StoreJournal:
         """A model's journal to write: its last segment, or a first one that opens with this header."""

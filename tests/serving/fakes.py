@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.member import Member
-from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols import oip
 
@@ -21,6 +21,8 @@ class FakeStore:
         self.drained: set[str] = set()
         self.anchor = ClockAnchor()
         self.reports: dict[tuple[str, int], GatewayReport] = {}
+        self.warmings: tuple[Warmed, ...] = ()
+        self.asked_warmed = 0
         self.away = False
         self.lose_report_answers = 0
         self._version = 0
@@ -36,6 +38,11 @@ class FakeStore:
     async def clock(self) -> ClockAnchor:
         self._ask()
         return self.anchor
+
+    async def warmed(self) -> Sequence[Warmed]:
+        self._ask()
+        self.asked_warmed += 1
+        return self.warmings
 
     async def report(self, report: GatewayReport) -> None:
         self._ask()

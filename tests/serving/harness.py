@@ -54,13 +54,14 @@ def served(
     overflow: LambdaOffering | None = None,
     variants: tuple[str, ...] = (),
     name: str = "echo",
+    batch_s: tuple[float, ...] = (0.002, 0.003, 0.004, 0.005),
 ) -> ServedModel:
     slo = Slo(latency_s=latency_s, target=0.98)
     return ServedModel(
         model=ModelSpec(name=name, slo=slo, redispatch=redispatch),
         slo=slo,
         dispatch=dispatch or DispatchPolicy(),
-        offerings=(offering(),),
+        offerings=(offering(batch_s=batch_s),),
         backend=BackendSpec(kind="emulated"),
         overflow=overflow,
         function=f"mark-{name}" if overflow else "",

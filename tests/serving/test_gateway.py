@@ -11,8 +11,9 @@ import pytest
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
+from mark.domain.traffic import Warmed
 from tests.serving.fakes import FakeLambda
-from tests.serving.harness import BODY, INFER, LAMBDA, live, run, served, until
+from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, until
 
 
 def test_a_request_is_answered_and_says_by_whom() -> None:
@@ -242,6 +243,26 @@ def test_bounced_requests_go_to_lambda() -> None:
             assert (await running.ask()).headers["x-mark-served-by"] == "instance"
             assert running.agents["i-0"].backend.batches == [1]
             await running.until_metric('mark_gateway_invocations_total{model="echo"}', 1)
+
+    run(test())
+
+
+@pytest.mark.parametrize(("share", "by"), [(0, "instance"), (4, "lambda")])
+def test_a_late_request_goes_to_lambda_if_somebody_has_warmed_it(share: int, by: str) -> None:
+    """A cold environment would answer after the instance, which is late itself; a warm one answers in time."""
+
+    async def test() -> None:
+        policy = DispatchPolicy(bounced=Bounced.LAMBDA_IF_SOONER)
+        slow = served(dispatch=policy, overflow=LAMBDA, batch_s=(0.1,))  # a cold start ends after 0.15 s
+        async with live(slow, overflow=FakeLambda()) as running:
+            running.store.warmings = (Warmed(model="echo", at=time.time(), share=share),)
+            asked = running.store.asked_warmed
+            await until(lambda: _later(running, asked + 1))
+            reply = await running.ask(x_mark_deadline_ms=str(round(LAMBDA.latency_s * 1000) + 20))
+            assert reply.headers["x-mark-served-by"] == by
+
+    async def _later(running: Live, count: int) -> bool:
+        return running.store.asked_warmed > count
 
     run(test())
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
 from mark.domain.member import Member
-from mark.domain.traffic import GatewayReport
+from mark.domain.traffic import GatewayReport, Warmed
 
 
 class FakeStore:
@@ -23,6 +23,7 @@ class FakeStore:
         self.reports: list[GatewayReport] = []
         self._now = now
         self._ttl_s = member_ttl_s
+        self.warmings: dict[str, Warmed] = {}
         self._members: dict[str, Member] = {}
         self._seen_at: dict[str, float] = {}
         self._draining: set[str] = set()
@@ -45,6 +46,13 @@ class FakeStore:
     async def clock(self) -> ClockAnchor:
         self._before_each_call()
         return self.anchor
+
+    async def warmed(self) -> Sequence[Warmed]:
+        self._before_each_call()
+        return tuple(self.warmings[model] for model in sorted(self.warmings))
+
+    def put_warmed(self, warmed: Warmed) -> None:
+        self.warmings[warmed.model] = warmed
 
     async def report(self, report: GatewayReport) -> None:
         self._before_each_call()

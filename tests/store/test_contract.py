@@ -10,6 +10,7 @@ import pytest
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.member import MemberState
+from mark.domain.traffic import Warmed
 from mark.ports import AgentLink, GatewayLink
 from tests.store.builders import MEMBER, a_member, a_report
 from tests.store.fakes import FakeStore
@@ -115,6 +116,19 @@ def test_the_clock_is_the_walls_until_it_is_set(world: World) -> None:
         assert await gateway.clock() == await agent.clock() == ClockAnchor()
         world.put_clock(anchor)
         assert await gateway.clock() == await agent.clock() == anchor
+
+    world.play(story)
+
+
+def test_the_last_warm_up_of_each_model_is_known(world: World) -> None:
+    first, last = (Warmed(model="a", at=float(at), share=3) for at in (1, 2))
+    other = Warmed(model="b", at=1.0, share=7)
+
+    async def story(gateway: GatewayLink, _: AgentLink) -> None:
+        assert await gateway.warmed() == ()
+        for warmed in (other, first, last):
+            world.put_warmed(warmed)
+        assert await gateway.warmed() == (last, other)
 
     world.play(story)
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from mark.domain.clock import ClockAnchor
+from mark.domain.traffic import Warmed
 from mark.ports import AgentLink, GatewayLink, Membership
 from mark.store.connect import connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
@@ -24,6 +25,7 @@ class World(Protocol):
     def play(self, story: Story) -> None: ...
     def membership(self, model: str) -> Membership: ...
     def put_clock(self, anchor: ClockAnchor) -> None: ...
+    def put_warmed(self, warmed: Warmed) -> None: ...
     def arrivals(self, model: str, first: int, last: int) -> list[int]: ...
     def wait(self, seconds: float) -> None: ...
 
@@ -32,6 +34,7 @@ class RedisWorld:
     def __init__(self, store: ServiceStore, url: str, service: str) -> None:
         self.membership = store.membership
         self.put_clock = store.put_clock
+        self.put_warmed = store.put_warmed
         self.arrivals = store.arrivals
         self._url = url
         self._service = service
@@ -57,6 +60,7 @@ class FakeWorld:
         self._now = 0.0
         self.store = FakeStore(now=lambda: self._now, member_ttl_s=TTL_S)
         self.membership = self.store.membership
+        self.put_warmed = self.store.put_warmed
         self.arrivals = self.store.arrivals
 
     def put_clock(self, anchor: ClockAnchor) -> None:

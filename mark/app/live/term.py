@@ -150,7 +150,7 @@ class Term:
         retraining.begin(store, written.began_at)
         recovered = written.recovered
         membership = store.membership(model.name)
-        warmer = Warmer(model.served, aws=self._aws, store=store, clock=clock, lease=self._lease)
+        warmer = self._warmer(model, clock)
         cloud = self._cloud(model, written.header.run, clock, warmer, shared)
         opened.callback(cloud.close)
         plane = self._plane(model, clock, warmer, written.history.end_at)
@@ -180,6 +180,16 @@ class Term:
             header=written.header,
         )
         return driver, lambda: driver.run(self._over, recovered.unseen if recovered else ())
+
+    def _warmer(self, model: LiveModel, clock: ServiceClock) -> Warmer:
+        return Warmer(
+            model.served,
+            aws=self._aws,
+            store=self._store,
+            clock=clock,
+            lease=self._lease,
+            gateways=self._settings.service.gateways,
+        )
 
     def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LivePlane:
         policy = model.bundle.controller

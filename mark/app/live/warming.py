@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -11,7 +12,7 @@ from mark.aws.session import Aws
 from mark.aws.warming import AT_ONCE, WarmedUp, warm_up
 from mark.controller.service import ServedModel
 from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight
-from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.store.lease import Lease
 from mark.store.service import ServiceStore
 
@@ -19,12 +20,23 @@ TIMEOUT_S = 30.0
 
 
 class Warmer:
-    """Pings the function and reports the bill as a gateway would; a ping stands for itself at any speed."""
+    """Pings the function and reports the bill as a gateway would; a ping stands for itself at any speed.
+
+    Gateways are told what is warm, each its share: what would start cold is late, so they send nothing there.
+    """
 
     def __init__(
-        self, served: ServedModel, aws: Aws, store: ServiceStore, clock: ServiceClock, lease: Lease
+        self,
+        served: ServedModel,
+        *,
+        aws: Aws,
+        store: ServiceStore,
+        clock: ServiceClock,
+        lease: Lease,
+        gateways: int,
     ) -> None:
         self._served, self._store, self._clock = served, store, clock
+        self._gateways = gateways
         self._client = aws.invoking(connections=AT_ONCE, timeout_s=TIMEOUT_S)
         self._name = f"warm-{served.name}-{lease.epoch}-{time.time_ns()}"
         self._sequence = 0
@@ -37,7 +49,10 @@ class Warmer:
     def warm(self, concurrency: int) -> WarmedUp:
         """Have so many environments warm."""
         done = warm_up(self._client, self._served.function, concurrency)
-        note_in_flight(self._belief, self._clock.now(), done.answered)
+        now = self._clock.now()
+        note_in_flight(self._belief, now, done.answered)
+        share = math.ceil(done.answered / self._gateways)
+        self._store.put_warmed(Warmed(model=self._served.name, at=now, share=share))
         self._sequence += 1
         traffic = ModelTraffic(
             model=self._served.name,
