@@ -20,8 +20,10 @@ from mark.planner.baselines import cheapest_type, peak_count, single_rps
 
 WEEK_UNITS = 7 * 24 * 60
 """What the hedged planner looks back on: the surges of a week."""
-WARM_SHARE = 0.15
+WARM_SHARE = 0.25
 """Environments kept warm for surges that nobody foresees: a cold one answers too late (some cents a day)."""
+PATIENCE_S = 360.0
+"""Scale-in cool-down where nothing answers beside the fleet, as in mark."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
 
@@ -163,8 +165,13 @@ def _lambda_only(given: Ingredients) -> PolicyBundle:
 
 
 def _hedged(given: Ingredients) -> PolicyBundle:
-    """Ours: quantiles priced level by level, surges bridged by standbys, requests sent where they finish first."""
+    """Ours: quantiles priced level by level, surges bridged by standbys, requests sent where they finish first.
+
+    Without Lambda, what the fleet does not carry waits and makes others late: then it also keeps what was just
+    needed, gives back with patience, and has the SLO monitor.
+    """
     spot = given.market is Market.SPOT
+    alone = given.overflow is None or given.overflow.latency_s > given.slo.latency_s
     return PolicyBundle(
         controller=ControllerPolicy(
             name="hedged",
@@ -175,8 +182,9 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             overflow=given.overflow,
             standby=given.surge_standby,
             breaker=BreakerPolicy() if spot else None,
-            cooldown_s=0.0,
-            keep_observed=False,
+            monitor=MonitorPolicy(offering=_monitor_type(given)) if alone else None,
+            cooldown_s=PATIENCE_S if alone else 0.0,
+            keep_observed=alone,
             keep_planned=True,
             warm_share=WARM_SHARE,
             history_units=WEEK_UNITS,

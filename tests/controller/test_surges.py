@@ -11,8 +11,8 @@ from mark.controller.policy import StandbyPolicy
 from mark.controller.state import Observation
 from mark.controller.surges import is_surging
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
-from tests.controller.builders import POLICY, SLEEPER, Stepped, instances, plan, seen
+from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate, WarmLambda
+from tests.controller.builders import POLICY, SLEEPER, Stepped, instances, plan, seen, unit
 
 READY, STOPPED, PENDING = InstanceState.READY, InstanceState.STOPPED, InstanceState.PENDING
 SURGES = replace(POLICY, standby=StandbyPolicy(offering=SLEEPER, surges=True))
@@ -100,3 +100,14 @@ def test_the_pool_is_as_large_as_the_plan_says_and_shrinks_late() -> None:
     assert stepped.see(watched(60.0, (*instances(2), *pool(*[STOPPED] * 5)), 20.0, planned=True)) == ()
     orders = stepped.see(watched(120.0, (*instances(2), *pool(*[STOPPED] * 8)), 20.0, planned=True))
     assert [len(order.instances) for order in orders if isinstance(order, Terminate)] == [3]
+
+
+def test_lambda_is_warmed_at_once_for_what_is_taken_away() -> None:
+    stepped = Stepped(replace(SURGES, standby=None, warm_lambda=True, warm_share=0.1))
+    stepped.see(replace(watched(0.0, instances(4), planned=True), demand=unit(40.0)))
+    leaving = tuple(replace(one, interrupt_at=150.0) for one in instances(4)[:2])
+    orders = stepped.see(watched(30.0, (*leaving, *instances(4)[2:])))
+
+    assert [order.concurrency for order in orders if isinstance(order, WarmLambda)] == [
+        8
+    ]  # 20 requests/s x 0.38 s
