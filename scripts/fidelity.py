@@ -29,17 +29,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--policy", default="mark")
     asked = parser.parse_args()
     print("seed  attained live/replay    serving USD live/replay   orders differ by at most")
     kept = True
     for seed in range(1, asked.seeds + 1):
         with tempfile.TemporaryDirectory() as folder:
-            rehearsed = rehearse(settings(seed, Path(folder), asked.minutes * 60), show_live=False)
+            rehearsed = rehearse(settings(seed, Path(folder), asked.minutes * 60, asked.policy), show_live=False)
         kept &= report(seed, rehearsed)
     return 0 if kept else 1
 
 
-def settings(seed: int, folder: Path, duration_s: float) -> Settings:
+def settings(seed: int, folder: Path, duration_s: float, policy: str) -> Settings:
     """Two states of load, changing every ten minutes or so, on spot with standbys."""
     trace = mmpp((25.0, 55.0), (600.0, 400.0), duration_s=WARM_UP_S + SLICE_S, seed=seed)
     file = folder / "trace.csv.gz"
@@ -47,6 +48,7 @@ def settings(seed: int, folder: Path, duration_s: float) -> Settings:
     return Settings(
         model="inception-v3",
         market=Market.SPOT,
+        policies=(policy,),
         offerings=OfferingSettings(types=("c5.large", "c5.xlarge", "c5.2xlarge")),
         trace=TraceSettings(file=file, start_s=WARM_UP_S, duration_s=duration_s, speed=SPEED),
         faults=FaultSettings(stress=1.0),
