@@ -223,12 +223,12 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     if not policy.warm_lambda or policy.overflow is None:
         return []
     expected = 0.0
+    ready = _carried_rps(state, seen.fleet.ready(), policy)
     if seen.forecast is not None and len(seen.forecast):
         soon = seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1]
-        ready = _carried_rps(state, seen.fleet.ready(), policy)
         expected = max(max(soon) - ready, policy.warm_share * ready)
     if policy.warm_share > 0 and state.last_unit is not None:  # what is taken away is missed before the next plan
-        expected = max(expected, state.last_unit.max_rps - _carried_rps(state, seen.fleet.ready(), policy))
+        expected = max(expected, state.last_unit.max_rps - ready)
     gap = max(expected, short_rps(state, seen.fleet, policy) if state.bridging else 0.0)
     wanted = min(policy.overflow.concurrency, math.ceil(gap * policy.overflow.latency_s))
     if wanted <= seen.lambda_warm:
