@@ -167,8 +167,9 @@ def _lambda_only(given: Ingredients) -> PolicyBundle:
 def _hedged(given: Ingredients) -> PolicyBundle:
     """Ours: quantiles priced level by level, surges bridged by standbys, requests sent where they finish first.
 
-    Without Lambda, what the fleet does not carry waits and makes others late: then it also keeps what was just
-    needed, gives back with patience, and has the SLO monitor.
+    A late request goes to Lambda even if it is cold there: kept, it would make those behind it late, too, and no
+    environment would ever be warmed. Without Lambda, what the fleet does not carry waits and makes others late:
+    then it also keeps what was just needed, gives back with patience, and has the SLO monitor.
     """
     spot = given.market is Market.SPOT
     alone = given.overflow is None or given.overflow.latency_s > given.slo.latency_s
@@ -190,7 +191,7 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             history_units=WEEK_UNITS,
         ),
         dispatch=DispatchPolicy(
-            routing=Routing.LEAST_FINISH, bounced=Bounced.LAMBDA_IF_SOONER, admission_factor=0.98, late=given.late
+            routing=Routing.LEAST_FINISH, bounced=Bounced.LAMBDA, admission_factor=0.98, late=given.late
         ),
         forecaster="mixture",
     )
