@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from mark.app.setting_parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share
+from mark.app.setting_rollout import RolloutSettings
 from mark.app.setting_service import ObjectiveSettings, OfferingSettings, ServiceSettings
 from mark.dispatch.policy import Routing
 from mark.domain.demand import HORIZON
@@ -169,6 +170,7 @@ class Settings(Part):
     seed: int = Field(0, ge=0, description="Seed of all that is drawn; the same seed gives the same figures.")
     out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")
     service: ServiceSettings = Field(ServiceSettings(), description="The live service that `mark up` starts.")
+    rollout: RolloutSettings = Field(RolloutSettings(), description="The service in an AWS account.")
 
 
 def load_settings(config: Path | None, flags: Mapping[str, tuple[str, Any]]) -> Settings:
@@ -235,6 +237,10 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
     tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})
     _anchor_service(tree.get("service"), folder)
+    rollout = tree.get("rollout")
+    functions = rollout.get("functions") if isinstance(rollout, dict) else None
+    if isinstance(functions, dict) and isinstance(functions.get("bundles"), str):
+        functions["bundles"] = str(folder / functions["bundles"])
     return tree
 
 

@@ -1,0 +1,162 @@
+"""The part of the settings that says how the service stands in an AWS account: what `mark deploy` makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from mark.app.setting_parts import NotNegativeInt, Part, Positive, PositiveInt
+
+Mail = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
+Arn = Annotated[str, Field(pattern=r"^arn:[a-z-]+:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:.+$")]
+Image = Annotated[str, Field(pattern=r"^[\w.-]+(:\d+)?/[\w./-]+(:[\w.-]+|@sha256:[0-9a-f]{64})$")]
+Owner = Annotated[str, Field(pattern=r"^[\w.:/=+@ -]{1,100}$")]
+
+
+class NetworkSettings(Part):
+    """Where the service stands: a network of its own, or one that is there."""
+
+    cidr: str = Field(
+        "10.77.0.0/16",
+        pattern=r"^\d+\.\d+\.\d+\.\d+/\d+$",
+        description="Addresses of the network, also of one there.",
+    )
+    zones: tuple[str, ...] = Field(
+        (), description="Availability zones, two at least; left out, a and b of service.aws.region."
+    )
+    vpc: str | None = Field(None, pattern=r"^vpc-", description="A network that is there; left out, one is made.")
+    subnets: tuple[str, ...] = Field((), description="Its subnets, one for each of `zones`, in that order.")
+    private: bool = Field(
+        False,
+        description="No public addresses: AWS is reached through VPC endpoints, about 7 USD a month each and zone; "
+        "else instances have a public address that nothing can connect to.",
+    )
+
+    @model_validator(mode="after")
+    def _subnets_of_zones(self) -> Self:
+        if len(self.zones) == 1:
+            raise ValueError("zones: two at least, so that one may fail")
+        wanted = (len(self.zones) or 2) if self.vpc else 0
+        if len(self.subnets) != wanted:
+            raise ValueError(f"subnets: {wanted} wanted, one for each zone of a vpc that is there")
+        return self
+
+
+class MachineSettings(Part):
+    """A kind of instances: those of an architecture, with or without an accelerator, start from one template."""
+
+    architecture: Literal["amd64", "arm64"] = Field("amd64", description="Its processor.")
+    accelerator: Literal["", "nvidia"] = Field("", description="nvidia for types with such GPUs.")
+    ami: str | None = Field(
+        None, pattern=r"^ami-", description="Machine image with Docker; left out, AWS's newest one for containers."
+    )
+    disk_gib: PositiveInt = Field(30, description="Size of the disk.")
+
+    @property
+    def name(self) -> str:
+        """`amd64`, `arm64`, `amd64-nvidia`: as the launch templates are told apart."""
+        return f"{self.architecture}-{self.accelerator}" if self.accelerator else self.architecture
+
+
+class StoreSettings(Part):
+    """The store that all processes share: an ElastiCache of their own, with TLS and a password."""
+
+    engine: Literal["valkey", "redis"] = Field("valkey", description="valkey or redis.")
+    node_type: str = Field("cache.t4g.small", description="Node type.")
+    replicas: NotNegativeInt = Field(1, description="Copies; the first one takes over when the store fails.")
+
+
+class GatewayMachineSettings(Part):
+    """What gateways run on; service.gateways says how many."""
+
+    instance_type: str = Field("c5.large", description="Instance type, of the first of `machines`.")
+    scheme: Literal["internet-facing", "internal"] = Field(
+        "internal", description="Whether clients come from the internet or from the network."
+    )
+    clients: tuple[str, ...] = Field(
+        (), description="Addresses (CIDR) that may call; left out, the network's own."
+    )
+
+
+class ControlSettings(Part):
+    """What controllers run on (Fargate); service.controllers says how many."""
+
+    cpu: Literal[256, 512, 1024, 2048] = Field(1024, description="CPU units; 1024 are a vCPU.")
+    memory_mib: PositiveInt = Field(2048, description="Memory.")
+
+
+class FunctionSettings(Part):
+    """The Lambda functions."""
+
+    bundles: Path = Field(Path("dist/lambda"), description="Folder of the handlers' zips.")
+    infer_image: Image | None = Field(
+        None, description="Image in ECR of the inference function; left out, the zip infer.zip."
+    )
+    provisioned: NotNegativeInt = Field(
+        0, description="Environments of each inference function kept warm, billed."
+    )
+    reserved: PositiveInt | None = Field(None, description="Most calls at once of each; left out, the account's.")
+
+
+class ReportMailSettings(Part):
+    """The report that is mailed."""
+
+    sender: Mail | None = Field(None, description="From whom: an identity that SES has verified. None: no mail.")
+    to: tuple[Mail, ...] = Field((), description="To whom.")
+    schedule: str = Field(
+        "cron(0 7 * * ? *)", pattern=r"^(cron|rate)\(.+\)$", description="When, as EventBridge Scheduler has it."
+    )
+    timezone: str = Field("UTC", description="Time zone of the schedule.")
+
+
+class AlarmSettings(Part):
+    """When somebody is told at once."""
+
+    to: tuple[Mail, ...] = Field((), description="Who is told, by mail.")
+    max_usd_per_hour: Positive | None = Field(
+        None, description="Told when spend is above this; none when left out."
+    )
+    max_overflow_share: float = Field(
+        0.2, gt=0, le=1, description="Told when Lambda answers more than this share."
+    )
+
+
+class RolloutSettings(Part):
+    """The service in an AWS account (`mark synth`, `diff`, `deploy`, `destroy`; docs/rollout.md)."""
+
+    owner: Owner = Field("mark", description="Who answers for it: the tag mark:owner.")
+    account: str | None = Field(
+        None, pattern=r"^\d{12}$", description="The account it must be; left out, that of the credentials."
+    )
+    image: Image | None = Field(
+        None, description="Image in ECR of the service's processes (infra/image/Dockerfile)."
+    )
+    model_image: Image | None = Field(
+        None, description="Image in ECR of a model server that an agent calls on its own machine, if there is one."
+    )
+    bundle: str | None = Field(
+        None,
+        pattern=r"^artifacts/[\w./-]+\.tar\.gz$",
+        description="Model files in the service's bucket, unpacked in /model.",
+    )
+    certificate: Arn | None = Field(None, description="ACM certificate (ARN) that clients see.")
+    machines: tuple[MachineSettings, ...] = Field(
+        (MachineSettings(),), min_length=1, description="Kinds of instances that may be rented."
+    )
+    network: NetworkSettings = Field(NetworkSettings(), description="Where it stands.")
+    store: StoreSettings = Field(StoreSettings(), description="What its processes share.")
+    gateway: GatewayMachineSettings = Field(GatewayMachineSettings(), description="What gateways run on.")
+    control: ControlSettings = Field(ControlSettings(), description="What controllers run on.")
+    functions: FunctionSettings = Field(FunctionSettings(), description="The Lambda functions.")
+    report: ReportMailSettings = Field(ReportMailSettings(), description="The report that is mailed.")
+    alarms: AlarmSettings = Field(AlarmSettings(), description="When somebody is told at once.")
+    keep_logs_days: Literal[7, 30, 90, 365] = Field(365, description="How long logs are kept.")
+
+    @model_validator(mode="after")
+    def _machines_once(self) -> Self:
+        names = [machine.name for machine in self.machines]
+        if len(set(names)) != len(names):
+            raise ValueError(f"machines: each kind once, not {', '.join(names)}")
+        return self
