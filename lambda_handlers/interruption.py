@@ -1,17 +1,20 @@
 """Queue `raw` -> this -> queue `events`: what EventBridge says of instances, in the controller's words.
 
 A message that cannot be read, or not be passed on, fails alone: the queue gives it again, and after some attempts
-it is a dead letter. The same message twice does no harm: the controller knows what it knows.
+it is a dead letter. The same message twice does no harm: the controller counts instants, and knows what it knows.
+So nothing is remembered here, which would cost more than it saves.
 """
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
+from lambda_handlers.environment import told
+from lambda_handlers.metrics import count
 from mark.protocols.events import compose_word, parse_object, word_of_event
 
 if TYPE_CHECKING:
@@ -20,16 +23,26 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
     from mypy_boto3_sqs import SQSClient
 
+logger = Logger(service="mark-interruption")
 
+
+@logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
     """Pass on a batch of messages; the answer names those that failed."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    return process_partial_response(event=event, record_handler=_pass_on, processor=processor, context=context)
+    answer = process_partial_response(event=event, record_handler=_pass_on, processor=processor, context=context)
+    count("interruption", PassedOn=len(processor.success_messages), Failed=len(processor.fail_messages))
+    return answer
 
 
 def _pass_on(record: SQSRecord) -> None:
-    word = word_of_event(parse_object(record.body))
-    _queue().send_message(QueueUrl=os.environ["EVENTS_QUEUE_URL"], MessageBody=compose_word(word))
+    try:
+        word = word_of_event(parse_object(record.body))
+        url = told("EVENTS_QUEUE_URL")
+        _queue().send_message(QueueUrl=url, MessageBody=compose_word(word))
+    except Exception as error:  # whatever it is, the queue keeps the message
+        logger.warning("message %s fails: %s", record.message_id, error)
+        raise
 
 
 @cache

@@ -6,6 +6,9 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from aws_lambda_powertools import Logger
+
+from lambda_handlers.metrics import count
 from mark.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -15,8 +18,10 @@ if TYPE_CHECKING:
 AT_MOST = 1000
 """Lambda starts no more than a thousand environments at once."""
 HOLD_AT_MOST_S = 10.0
+logger = Logger(service="mark-warm")
 
 
+@logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]:  # noqa: ARG001 - Lambda's signature
     """Ping the function so many times at once; answers `answered`, `cold`, `failed` and `gib_s`."""
     from mark.aws.warming import HOLD_S, warm_up  # noqa: PLC0415 - it brings botocore
@@ -29,7 +34,12 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]: 
         raise Misconfigured(f"concurrency must be a whole number from 0 to {AT_MOST}, not {concurrency!r}")
     if isinstance(hold_s, bool) or not isinstance(hold_s, int | float) or not 0 <= hold_s <= HOLD_AT_MOST_S:
         raise Misconfigured(f"hold_s must be a number from 0 to {HOLD_AT_MOST_S:g}, not {hold_s!r}")
-    return asdict(warm_up(_client(), function, concurrency, float(hold_s)))
+    done = warm_up(_client(), function, concurrency, float(hold_s))
+    if done.failed:
+        logger.warning("%d of %d pings of %s failed", done.failed, concurrency, function)
+    dimensions = {"function": function}
+    count("warm", dimensions=dimensions, Answered=done.answered, ColdStarts=done.cold, Failed=done.failed)
+    return asdict(done)
 
 
 @cache

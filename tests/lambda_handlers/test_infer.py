@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 import threading
 import time
 
 import numpy as np
 import pytest
 
-from lambda_handlers import infer
+from lambda_handlers import infer, served
 from mark.domain.errors import Misconfigured
 from mark.protocols.oip import compose_infer, parse_infer_reply
 from models.digits.data import digits
@@ -36,7 +34,7 @@ DIGITS = {
 @pytest.fixture
 def environment(monkeypatch):
     """An environment of its own, with these variables."""
-    monkeypatch.setattr(infer, "_served", [])
+    monkeypatch.setattr(served, "_served", [])
 
     def enter(variables):
         for name, value in variables.items():
@@ -95,7 +93,7 @@ def test_sagemaker_s_body_is_understood(environment):
     }
     reply = infer.handler(asked, None)
     assert reply["statusCode"] == 200
-    labels = infer.served_model().predict({"image": images[:2]})["label"]
+    labels = served.served_model().predict({"image": images[:2]})["label"]
     assert [row["label"] for row in json.loads(reply["body"])["predictions"]] == list(labels)
 
 
@@ -136,13 +134,13 @@ def test_a_ping_loads_the_model_and_holds_the_environment(environment):
     began = time.perf_counter()
     assert infer.handler({"mark-warm": True, "hold_s": 0.03}, None) == {"mark-warm": True}
     assert 0.03 <= time.perf_counter() - began < 0.5
-    assert infer.served_model().name == "m"
+    assert served.served_model().name == "m"
 
 
 def test_environments_may_be_threads_of_one_process(environment, monkeypatch):
     environment(EMULATED)
     loads, replies = [], {}
-    monkeypatch.setattr(infer, "load", lambda variables, real=infer.load: loads.append(1) or real(variables))
+    monkeypatch.setattr(served, "load", lambda real=served.load: loads.append(1) or real())
 
     def call(rows):
         replies[rows] = infer.handler(ask(array=np.ones((rows, 1), np.float32)), None)
@@ -172,19 +170,16 @@ def test_metrics_are_one_line_for_each_answer(environment, capsys):
     ]
 
 
-def test_a_server_s_backend_is_refused():
-    with pytest.raises(Misconfigured, match="not oip"):
-        infer.load(EMULATED | {"MARK_BACKEND_KIND": "oip"})
-
-
-def test_it_starts_fast_and_without_torch():
-    code = (
-        "import time, sys; began = time.perf_counter(); import lambda_handlers.infer;"
-        "print(time.perf_counter() - began, *(name in sys.modules for name in ('torch', 'boto3', 'pydantic')))"
-    )
-    # The fastest of three: other processes share this machine.
-    command = [sys.executable, "-c", code]
-    runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(3)]  # noqa: S603
-    took_s = min(float(done.stdout.split()[0]) for done in runs)
-    assert runs[0].stdout.split()[1:] == ["False", "False", "False"]
-    assert took_s <= 0.3
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"MARK_BACKEND_KIND": "oip"}, "not oip"),
+        ({"MARK_BACKEND_KIND": ""}, "lacks MARK_BACKEND_KIND"),
+        ({"MARK_BACKEND_KIND": "python", "MARK_BACKEND_TARGET": "models.digits:Nobody"}, "models.digits:Nobody"),
+        ({"MARK_BACKEND_KIND": "python", "MARK_BACKEND_TARGET": "nowhere/mine.py:Mine"}, "nowhere/mine.py"),
+    ],
+)
+def test_a_model_that_is_not_there_is_named(environment, change, says):
+    environment(EMULATED | change)
+    with pytest.raises(Misconfigured, match=says):
+        infer.handler(ask(), None)

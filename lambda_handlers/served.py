@@ -1,0 +1,77 @@
+"""The model of an `infer` function, as its environment variables describe it.
+
+MARK_BACKEND_KIND `python` calls the object that MARK_BACKEND_TARGET names (`module:attribute` or
+`path/file.py:Name`); `emulated` answers zeros of MARK_OUTPUTS after MARK_EMULATED_LATENCY_S: an emulated time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import runpy
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from lambda_handlers.environment import told, told_or
+from mark.domain.errors import Misconfigured
+from mark.domain.tensor import TensorSpec
+from mark.ports import PythonModel
+from mark.protocols.exchange import row_count, zeros
+from mark.protocols.oip import Tensors
+
+_loading = threading.Lock()
+_served: list[Served] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The model of this environment. `least_s`: an answer takes that long at least, for an emulated one."""
+
+    name: str
+    inputs: Sequence[TensorSpec]
+    predict: Callable[[Tensors], Mapping[str, Any]]
+    least_s: float = 0.0
+
+
+def served_model() -> Served:
+    """Loaded once; environments that are threads of one process share it. Errors: Misconfigured."""
+    with _loading:
+        if not _served:
+            _served.append(load())
+        return _served[0]
+
+
+def load() -> Served:
+    """The model that the environment describes. Errors: Misconfigured."""
+    name, kind = told("MARK_MODEL"), told("MARK_BACKEND_KIND")
+    if kind == "python":
+        model = _named(told("MARK_BACKEND_TARGET"))()
+        return Served(name, model.inputs, model.predict)
+    if kind != "emulated":
+        raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")
+    inputs, outputs = (_specs(told_or(key, "[]")) for key in ("MARK_INPUTS", "MARK_OUTPUTS"))
+    latency_s = float(told("MARK_EMULATED_LATENCY_S"))
+    return Served(name, inputs, lambda tensors: zeros(outputs, row_count(tensors)), latency_s)
+
+
+def _named(target: str) -> Callable[[], PythonModel]:
+    where, _, attribute = target.rpartition(":")
+    try:
+        if where.endswith(".py"):
+            found: Callable[[], PythonModel] = runpy.run_path(str(Path(where)))[attribute]
+            return found
+        factory: Callable[[], PythonModel] = attrgetter(attribute)(importlib.import_module(where))
+    except (ImportError, AttributeError, KeyError, ValueError, OSError) as error:
+        raise Misconfigured(f"MARK_BACKEND_TARGET names {target!r}, which cannot be loaded: {error}") from error
+    return factory
+
+
+def _specs(text: str) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(name=entry["name"], datatype=entry["datatype"], shape=tuple(entry["shape"]))
+        for entry in json.loads(text)
+    )
