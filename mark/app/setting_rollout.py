@@ -30,7 +30,7 @@ class NetworkSettings(Part):
     subnets: tuple[str, ...] = Field((), description="Its subnets, one for each of `zones`, in that order.")
     private: bool = Field(
         False,
-        description="No public addresses: AWS is reached through VPC endpoints, about 7 USD a month each and zone; "
+        description="No public addresses: AWS is reached through VPC endpoints, 7 USD a month each and zone; "
         "else instances have a public address that nothing can connect to.",
     )
 
