@@ -1,8 +1,10 @@
-"""Every AWS call that the service makes, and why: what its roles must allow."""
+"""Every AWS call that the service makes, who makes it and why: what its roles must allow (`permissions.py`)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -14,6 +16,8 @@ class Call:
     why: str
 
 
+_FEEDS = Call("lambda", "Invoke", "warm-up pings")
+
 CONTROLLER = (
     Call("ec2", "CreateFleet", "launch instances, idempotently, and hear which could not be had"),
     Call("ec2", "DescribeInstances", "see the service's instances, by their tags"),
@@ -23,15 +27,18 @@ CONTROLLER = (
     Call("sqs", "ChangeMessageVisibilityBatch", "leave what is not written down to the next controller"),
     Call("sqs", "DeleteMessageBatch", "an event is written down"),
     Call("sqs", "ReceiveMessage", "hear of spot notices and of instances that change state"),
-    Call("lambda", "Invoke", "requests that instances bounced, and warm-up pings"),
+    _FEEDS,
 )
-"""What controllers and gateways call while they serve."""
+"""What controllers call while they serve."""
 
-HANDLERS = (
-    Call("lambda", "Invoke", "warm-up pings"),
-    Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),
-)
-"""What the interruption and warm handlers call."""
+GATEWAY = (Call("lambda", "Invoke", "requests that instances bounced"),)
+"""What gateways call."""
+
+INTERRUPTION = (Call("sqs", "SendMessage", "what EventBridge said, in the controller's words"),)
+"""What the interruption handler calls."""
+
+WARM = (_FEEDS,)
+"""What the warm handler calls."""
 
 SETTING_UP = (
     Call("ec2", "CreateLaunchTemplate", "how instances of each role start"),
@@ -68,7 +75,20 @@ SETTING_UP = (
     Call("sqs", "GetQueueUrl", "whether a queue is there"),
     Call("sqs", "SetQueueAttributes", "who may send to it, and what becomes of dead letters"),
 )
-"""What setting a service up and removing it calls."""
+"""What setting a service up without a stack and removing it calls."""
 
-CALLS = frozenset((call.service, call.action) for call in (*CONTROLLER, *HANDLERS, *SETTING_UP))
+ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
+    {
+        "agent": (),
+        "controller": CONTROLLER,
+        "gateway": GATEWAY,
+        "infer": (),
+        "interruption": INTERRUPTION,
+        "setup": SETTING_UP,
+        "warm": WARM,
+    }
+)
+"""Who calls what: the service's processes, its functions, and the commands that people run."""
+
+CALLS = frozenset((call.service, call.action) for calls in ROLES.values() for call in calls)
 """All of them: (service, action)."""

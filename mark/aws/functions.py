@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
-from mark.aws.launching import SERVICE
+from mark.aws.launching import OWNER, SERVICE
 from mark.aws.names import name_of
+from mark.aws.permissions import Names, policy
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError
 
@@ -28,6 +29,8 @@ TRUST = {
         {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
     ],
 }
+HANDLERS = ("infer", "interruption", "warm")
+"""Roles of `permissions.py` that the one role of the functions stands for."""
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """Time of every file in a zip: the same files give the same zip."""
 
@@ -55,7 +58,7 @@ def pack(*packages: Path) -> bytes:
     return buffer.getvalue()
 
 
-def make_role(aws: Aws, service: str, *, raw_arn: str, events_arn: str) -> str:
+def make_role(aws: Aws, service: str, *, owner: str, raw_arn: str) -> str:
     """The role that all functions of the service run as; its ARN."""
     name = name_of(service, "functions")
     try:
@@ -68,14 +71,14 @@ def make_role(aws: Aws, service: str, *, raw_arn: str, events_arn: str) -> str:
             made = aws.iam.create_role(
                 RoleName=name,
                 AssumeRolePolicyDocument=json.dumps(TRUST),
-                Tags=[{"Key": SERVICE, "Value": service}],
+                Tags=[{"Key": SERVICE, "Value": service}, {"Key": OWNER, "Value": owner}],
             )
         arn = made["Role"]["Arn"]
     with translated():
         aws.iam.put_role_policy(
             RoleName=name,
             PolicyName="handlers",
-            PolicyDocument=json.dumps(_policy(arn, service, raw_arn, events_arn)),
+            PolicyDocument=json.dumps(policy(_names(arn, service, owner, raw_arn), *HANDLERS)),
         )
     return arn
 
@@ -89,7 +92,7 @@ def remove_role(aws: Aws, service: str) -> None:
         aws.iam.delete_role(RoleName=name)
 
 
-def make_function(aws: Aws, setup: FunctionSetup, *, service: str, role_arn: str) -> str:
+def make_function(aws: Aws, setup: FunctionSetup, *, service: str, owner: str, role_arn: str) -> str:
     """The function, as its setup says; its ARN.
 
     AWS does not yet accept a role that was made seconds ago, and says Misconfigured: ask again.
@@ -113,7 +116,7 @@ def make_function(aws: Aws, setup: FunctionSetup, *, service: str, role_arn: str
                 FunctionName=setup.name,
                 Code={"ZipFile": setup.code},
                 Environment=environment,
-                Tags={SERVICE: service},
+                Tags={SERVICE: service, OWNER: owner},
                 **wanted,
             )
         return made["FunctionArn"]
@@ -171,21 +174,7 @@ def remove_functions(aws: Aws, service: str) -> None:
                 aws.lambda_.delete_function(FunctionName=function["FunctionName"])
 
 
-def _policy(role_arn: str, service: str, raw_arn: str, events_arn: str) -> dict[str, object]:
-    """Logs, the raw queue in, the events queue out, and calls of the service's own functions."""
-    account = role_arn.split(":")[4]
-    region = raw_arn.split(":")[3]
-    functions = f"arn:aws:lambda:{region}:{account}:function:{name_of(service, '')}*"
-    logs = f"arn:aws:logs:{region}:{account}:*"
-    reads = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
-    writes = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"]
-    statements = (
-        (reads, raw_arn),
-        (["sqs:SendMessage"], events_arn),
-        (writes, logs),
-        (["lambda:InvokeFunction"], functions),
-    )
-    return {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Action": actions, "Resource": on} for actions, on in statements],
-    }
+def _names(role_arn: str, service: str, owner: str, raw_arn: str) -> Names:
+    _, partition, _, region, account, _ = raw_arn.split(":")
+    assert account == role_arn.split(":")[4]
+    return Names(service=service, owner=owner, region=region, account=account, partition=partition)

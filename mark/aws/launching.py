@@ -15,14 +15,17 @@ from mark.domain.orders import Launch, LaunchRefused
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import CreateFleetResultTypeDef, InstanceTypeDef
 
-SERVICE, MODEL, OFFERING, ROLE, TOKEN, RUN = (
+SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN = (
     "mark:service",
+    "mark:owner",
     "mark:model",
     "mark:offering",
     "mark:role",
     "mark:token",
     "mark:run",
 )
+TAGGED = ("fleet", "instance", "volume")
+"""What a launch makes and tags: its permission hangs on the tags (`permissions.py`)."""
 LIVE = ["pending", "running", "stopping", "stopped"]
 """States of instances that are not gone."""
 
@@ -32,10 +35,11 @@ class FleetSetup:
     """What a model's fleet is made of, and how patient its cloud is, in seconds of service time.
 
     `run` names this life of the service: tokens of an earlier one mean nothing to it. `offerings`: by name.
-    `templates`: the launch template of each role. `subnets`: (zone, subnet), none for the default network.
-    Ended are instances that drain for `drain_limit_s` or have been running without a ready agent for
-    `silent_limit_s`. An order that could not be sent is sent again for `resend_limit_s`, less than a controller
-    waits for its launches. A listing that cannot be renewed is believed for `stale_limit_s`.
+    `templates`: the launch template of each role. `owner` answers for what is rented, as its tag says. `subnets`:
+    (zone, subnet), none for the default network. Ended are instances that drain for `drain_limit_s` or have been
+    running without a ready agent for `silent_limit_s`. An order that could not be sent is sent again for
+    `resend_limit_s`, less than a controller waits for its launches. A listing that cannot be renewed is believed
+    for `stale_limit_s`.
     """
 
     service: str
@@ -43,6 +47,7 @@ class FleetSetup:
     run: str
     offerings: Mapping[str, Offering]
     templates: Mapping[Role, str]
+    owner: str = "mark"
     subnets: tuple[tuple[str, str], ...] = ()
     drain_limit_s: float = 600.0
     silent_limit_s: float = 1800.0
@@ -60,6 +65,7 @@ def tags_of(setup: FleetSetup, order: Launch) -> dict[str, str]:
     """What an instance is told of itself, and by which it is found again."""
     return {
         SERVICE: setup.service,
+        OWNER: setup.owner,
         MODEL: setup.model,
         OFFERING: order.offering,
         ROLE: order.role.value,
@@ -94,7 +100,7 @@ def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
             "SpotTargetCapacity": order.count if spot else 0,
             "DefaultTargetCapacityType": offering.market.value,
         },
-        "TagSpecifications": [{"ResourceType": "instance", "Tags": tags}],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in TAGGED],
     }
     if spot:
         request["SpotOptions"] = {

@@ -37,7 +37,8 @@ class AwsSettings:
     """Where AWS is and how patiently it is asked.
 
     `endpoint_url` None: AWS's own. `credentials` None: what boto3 finds (role, profile, environment).
-    `max_attempts` counts the first call too; `adaptive` also slows down the client that is throttled.
+    `max_attempts` counts the first call too; `adaptive` also slows down the client that is throttled. `role`: who
+    asks, a role of `calls.py`; each call says so (`app/mark-ROLE` in its user agent).
     """
 
     region: str
@@ -49,6 +50,7 @@ class AwsSettings:
     read_timeout_s: float = 10.0
     connections: int = 50
     user_agent: str = "mark-serving"
+    role: str = ""
 
 
 class Aws:
@@ -127,6 +129,7 @@ class Aws:
             "connect_timeout": settings.connect_timeout_s,
             "max_pool_connections": settings.connections,
             "user_agent_extra": settings.user_agent,
+            "user_agent_appid": f"mark-{settings.role}" if settings.role else None,
             "tcp_keepalive": True,
         }
         try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
 from mark.aws.functions import FunctionSetup, feed, make_function, make_role, remove_functions, remove_role
-from mark.aws.launching import LIVE, SERVICE
+from mark.aws.launching import LIVE, OWNER, SERVICE
 from mark.aws.names import RULES, name_of, template_name
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
@@ -51,6 +51,7 @@ class ServiceSetup:
     instance_profile: str = ""
     security_groups: tuple[str, ...] = ()
     handler_memory_mib: int = 256
+    owner: str = "mark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +72,14 @@ def set_up(aws: Aws, setup: ServiceSetup) -> ServiceResources:
     redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": RAW_ATTEMPTS})
     raw = {"VisibilityTimeout": str(6 * HANDLER_TIMEOUT_S), "RedrivePolicy": redrive}  # 6 times: Lambda's guide
     raw_url, raw_arn = _make_queue(aws, service, "raw", raw)
-    events_url, events_arn = _make_queue(aws, service, "events", {})
+    events_url, _ = _make_queue(aws, service, "events", {})
     rules = [_make_rule(aws, service, rule, raw_arn) for rule in RULES]
     with translated():
         aws.sqs.set_queue_attributes(QueueUrl=raw_url, Attributes={"Policy": _queue_policy(raw_arn, rules)})
-    role_arn = make_role(aws, service, raw_arn=raw_arn, events_arn=events_arn)
+    role_arn = make_role(aws, service, owner=setup.owner, raw_arn=raw_arn)
     handlers = _handlers(setup, events_url)
     for function in (*setup.infer, *handlers):
-        make_function(aws, function, service=service, role_arn=role_arn)
+        make_function(aws, function, service=service, owner=setup.owner, role_arn=role_arn)
     feed(aws, handlers[0].name, raw_arn)
     return ServiceResources(
         raw_url=raw_url,
@@ -171,7 +172,7 @@ def _make_template(aws: Aws, setup: ServiceSetup, role: Role) -> str:
             raise
         tags: TagSpecificationTypeDef = {
             "ResourceType": "launch-template",
-            "Tags": [{"Key": SERVICE, "Value": setup.service}],
+            "Tags": [{"Key": SERVICE, "Value": setup.service}, {"Key": OWNER, "Value": setup.owner}],
         }
         with translated():
             aws.ec2.create_launch_template(

@@ -1,9 +1,12 @@
-"""The list of AWS calls is what the code calls: no more, no less."""
+"""The list of AWS calls is what the code calls, role by role: no more, no less."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import botocore.handlers
@@ -11,31 +14,46 @@ import pytest
 from moto import mock_aws
 
 from lambda_handlers import interruption, warm
-from mark.aws.calls import CALLS
+from mark.aws.calls import ROLES
 from mark.aws.overflow import LambdaOverflow
 from mark.aws.setting_up import set_up, tear_down
+from mark.aws.warming import warm_up
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
 from mark.ports import InferRequest
 from tests.aws.builders import SLEEPER, Scene, launch, scene, service, zipped
 from tests.lambda_handlers.records import CONTEXT, batch, spot_event
 
+Recorded = set[tuple[str, str]]
+
+
+class Recorder:
+    """Every call that any boto3 client of this process makes, by who makes it."""
+
+    def __init__(self) -> None:
+        self.by_role: defaultdict[str, Recorded] = defaultdict(set)
+        self._role = ""
+
+    def __call__(self, model: Any, **_: Any) -> None:
+        self.by_role[self._role].add((model.service_model.service_name, model.name))
+
+    @contextmanager
+    def acting(self, role: str) -> Iterator[None]:
+        before, self._role = self._role, role
+        yield
+        self._role = before
+
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
-    """(service, action) of every call that any boto3 client of this process makes."""
-    calls: set[tuple[str, str]] = set()
-
-    def note(model: Any, **_: Any) -> None:
-        calls.add((model.service_model.service_name, model.name))
-
-    handlers = [*botocore.handlers.BUILTIN_HANDLERS, ("before-call", note)]
+def called(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    handlers = [*botocore.handlers.BUILTIN_HANDLERS, ("before-call", recorder)]
     monkeypatch.setattr(botocore.handlers, "BUILTIN_HANDLERS", handlers)
-    return calls
+    return recorder
 
 
-def live(there: Scene) -> None:
-    """A life of a service: launch, sleep, wake, hear of a notice, end; a bounced request, pings."""
+def controller(there: Scene) -> None:
+    """Launch, sleep, wake, end, and one that stays."""
     there.cloud.submit(launch(1, kind=SLEEPER.name, role=Role.STANDBY))
     names = tuple(there.ids())
     for order in (
@@ -44,33 +62,63 @@ def live(there: Scene) -> None:
         Terminate(token="t4-1", reason="r", instances=names),
     ):
         there.cloud.submit(order)
-    there.send(SpotWarned(instance=names[0], at=1.0, gone_at=2.0))
-    assert there.cloud.facts()
-    there.cloud.facts()
-    there.send(SpotWarned(instance=names[0], at=1.0, gone_at=3.0))
-    there.inbox.close()
+    there.cloud.submit(launch(1, token="t5-1"))
+
+
+def hear(there: Scene, instance: str) -> None:
+    """A notice comes."""
+    there.inbox.receive(0)
+    assert [fact.instance for fact in there.cloud.facts() if isinstance(fact, SpotWarned)] == [instance]
+
+
+def gateway(there: Scene) -> None:
     overflow = LambdaOverflow(there.aws, concurrency=1)
     asked = InferRequest(path="/p", content_type="application/json", body=b"{}")
     asyncio.run(overflow.invoke("mark-shop-infer-m", asked, 5.0))
     overflow.close()
 
 
-def test_all_that_is_called_is_listed(called: set[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The handlers make their clients anew, and close them."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    interruption._queue.cache_clear()
-    warm._client.cache_clear()
-    with mock_aws(config={"lambda": {"use_docker": False}}):
-        there = scene()
-        live(there)
-        monkeypatch.setenv("EVENTS_QUEUE_URL", there.events_url)
-        assert interruption.handler(batch(json.dumps(spot_event())), CONTEXT) == {"batchItemFailures": []}
-        warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
-        set_up(there.aws, service(store_url="redis://y", code=zipped("pass  # better"), handler_memory_mib=512))
-        tear_down(there.aws, "shop")
-        there.close()
-        interruption._queue().close()
-        warm._client().close()
-    interruption._queue.cache_clear()
-    warm._client.cache_clear()
+    caches = (interruption._queue, warm._client)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        if cache.cache_info().currsize:
+            cache().close()
+        cache.cache_clear()
 
-    assert called == CALLS
+
+@pytest.mark.usefixtures("handlers")
+def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with mock_aws(config={"lambda": {"use_docker": False}}):
+        with called.acting("setup"):
+            there = scene()
+        with called.acting("controller"):
+            controller(there)
+            (instance,) = there.ids()
+        monkeypatch.setenv("EVENTS_QUEUE_URL", there.events_url)
+        for at in (1000.0, 2000.0):
+            with called.acting("interruption"):
+                event = spot_event(SpotWarned(instance=instance, at=at, gone_at=at + 120.0))
+                assert interruption.handler(batch(json.dumps(event)), CONTEXT) == {"batchItemFailures": []}
+            with called.acting("controller"):
+                hear(there, instance)
+        with called.acting("controller"):
+            there.inbox.close()  # the last notice is left to the next controller
+            warm_up(there.aws.lambda_, "mark-shop-infer-m", 1)
+        with called.acting("gateway"):
+            gateway(there)
+        with called.acting("warm"):
+            warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
+        with called.acting("setup"):
+            set_up(
+                there.aws, service(store_url="redis://y", code=zipped("pass  # better"), handler_memory_mib=512)
+            )
+            tear_down(there.aws, "shop")
+        there.close()
+    for role in ("setup", "controller", "gateway", "interruption", "warm"):
+        assert called.by_role[role] == {(call.service, call.action) for call in ROLES[role]}, role

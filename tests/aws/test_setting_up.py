@@ -51,7 +51,10 @@ def test_it_is_made_once_and_asking_again_changes_nothing(there: Aws) -> None:
     assert left(there) == ALL
     for template in there.ec2.describe_launch_templates()["LaunchTemplates"]:
         assert template["LatestVersionNumber"] == 1
-        assert template["Tags"] == [{"Key": "mark:service", "Value": "shop"}]
+        assert {tag["Key"]: tag["Value"] for tag in template["Tags"]} == {
+            "mark:service": "shop",
+            "mark:owner": "mark",
+        }
 
 
 def test_instances_are_told_where_they_belong(there: Aws) -> None:

@@ -1,0 +1,116 @@
+"""What roles may do: no more than their calls need, on resources of the service alone."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from mark.aws.calls import ROLES
+from mark.aws.permissions import PLATFORM, Names, Statement, needs, policy, statements
+from mark.domain.errors import Misconfigured
+
+NAMES = Names(
+    service="shop",
+    region="us-east-1",
+    account="123456789012",
+    owner="team",
+    bucket="b",
+    repository="r",
+    secret="arn:aws:secretsmanager:us-east-1:123456789012:secret:store-AbCdEf",
+    sender="mark@example.org",
+)
+MANY = ("ec2:DescribeInstances", "lambda:ListFunctions", "ecr:GetAuthorizationToken")
+
+
+def of(role: str, action: str) -> list[Statement]:
+    return [item for item in statements(role, NAMES) if action in item.actions]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_may_do_what_its_calls_need_and_no_more(role: str) -> None:
+    needed = {need.action for call in ROLES[role] for need in needs(call.service, call.action)}
+    needed |= {need.action for need in PLATFORM[role]}
+    assert {action for item in statements(role, NAMES) for action in item.actions} == needed
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_statement_is_one_that_iam_takes_and_says_why(role: str) -> None:
+    written = statements(role, NAMES)
+    assert len({item.sid for item in written}) == len(written)
+    for item in written:
+        assert re.fullmatch(r"[A-Za-z0-9]+", item.sid)
+        assert all(re.fullmatch(r"[a-z0-9]+:[A-Za-z]+", action) for action in item.actions)
+        assert item.resources
+        assert item.why
+        for resource in item.resources:
+            assert resource == "*" or re.fullmatch(r"arn:aws:[a-z0-9]+:[a-z0-9-]*:\d*:\S+", resource)
+    assert len(json.dumps(policy(NAMES, role))) < 6144  # what a managed policy may have
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_what_takes_no_resource_is_allowed_on_all(role: str) -> None:
+    for item in statements(role, NAMES):
+        if "*" in item.resources:
+            assert "no resource" in item.why
+            for action in item.actions:
+                assert re.match(r"\w+:(Describe|List|Get)", action), action
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_is_changed_bears_the_service_s_name_or_tags(role: str) -> None:
+    """Wildcards stand only where tags are asked for, or where nothing of anybody else can be meant."""
+    for item in statements(role, NAMES):
+        asked = json.dumps(item.document().get("Condition", {}))
+        tagged = all(
+            f'/mark:{key}": "{value}"' in asked for key, value in (("service", "shop"), ("owner", "team"))
+        )
+        for resource in item.resources:
+            if resource.endswith("/*") or resource == "*":
+                exempt = item.sid in {"LaunchFrom", "LaunchedAlong", "Artifacts"} or resource == "*"
+                assert tagged or exempt, item
+
+
+def test_a_launch_tags_what_it_makes_starts_from_own_templates_and_hands_over_one_role() -> None:
+    launches = {item.sid: item for item in of("controller", "ec2:RunInstances")}
+    assert set(launches) == {"LaunchFrom", "LaunchTemplates", "LaunchedAlong", "LaunchedTagged"}
+    made = launches["LaunchedTagged"]
+    assert made.conditions == {
+        "StringEquals": {"aws:RequestTag/mark:service": "shop", "aws:RequestTag/mark:owner": "team"}
+    }
+    assert made.resources == tuple(
+        f"arn:aws:ec2:us-east-1:123456789012:{kind}/*" for kind in ("fleet", "instance", "volume")
+    )
+    assert "aws:ResourceTag/mark:service" in launches["LaunchTemplates"].conditions["StringEquals"]
+    (tagging,) = of("controller", "ec2:CreateTags")
+    assert tagging.conditions["StringEquals"]["ec2:CreateAction"] == ["CreateFleet", "RunInstances"]
+    (passing,) = of("controller", "iam:PassRole")
+    assert passing.resources == ("arn:aws:iam::123456789012:role/mark-shop-agent",)
+    assert passing.conditions == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
+def test_instances_of_others_are_not_ended() -> None:
+    for action in ("ec2:TerminateInstances", "ec2:StopInstances", "ec2:StartInstances"):
+        (item,) = of("controller", action)
+        assert item.conditions == {
+            "StringEquals": {"aws:ResourceTag/mark:service": "shop", "aws:ResourceTag/mark:owner": "team"}
+        }
+
+
+def test_what_a_service_has_not_is_not_granted() -> None:
+    bare = Names(service="shop", region="us-east-1", account="123456789012")
+    assert statements("agent", bare) == ()
+    assert {item.sid for item in statements("agent", NAMES)} == {"Artifacts", "Image", "ImageLogin", "StoreSecret"}
+
+
+def test_a_policy_of_several_roles_has_each_scope_once() -> None:
+    both = policy(NAMES, "controller", "gateway", "warm")
+    sids = [item["Sid"] for item in both["Statement"]]
+    assert len(sids) == len(set(sids))
+    assert policy(NAMES, "gateway") == policy(NAMES, "gateway", "gateway")
+
+
+def test_an_unknown_role_is_refused_with_the_nearest() -> None:
+    with pytest.raises(Misconfigured, match="did you mean 'controller'"):
+        statements("controler", NAMES)
