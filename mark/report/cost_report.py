@@ -1,0 +1,318 @@
+"""The cost report as one value: what a service cost over a period, what it kept, and what it could do better.
+
+All money is USD, all instants are seconds of the service's clock since the epoch, days are days of UTC. The words
+of cost are those of every report (`mark.domain.costs`). `cost_report_reading` makes it from what is stored, `mail`
+draws it, `report_document` is its JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+from mark.catalog.billing import cost_of
+from mark.domain.costs import BillLine, CostUsd
+from mark.domain.objective import Slo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayLine:
+    """One line of the bill of one day."""
+
+    day: date
+    line: BillLine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What became of requests: answered by whom, how many of those late, refused, failed."""
+
+    instance: int = 0
+    standby: int = 0
+    lambda_: int = 0
+    late: int = 0
+    shed: int = 0
+    failed: int = 0
+
+    @property
+    def answered(self) -> int:
+        """Requests that got an answer from a model."""
+        return self.instance + self.standby + self.lambda_
+
+    @property
+    def finished(self) -> int:
+        """Answered, refused or failed."""
+        return self.answered + self.shed + self.failed
+
+    @property
+    def attained(self) -> float | None:
+        """Share answered in time; None where nothing came."""
+        return (self.answered - self.late) / self.finished if self.finished else None
+
+    @property
+    def overflow(self) -> float | None:
+        """Share answered by Lambda; None where nothing came."""
+        return self.lambda_ / self.finished if self.finished else None
+
+    def burn(self, target: float) -> float | None:
+        """Share of the misses that `target` allows that were used: above 1 the objective was not kept."""
+        if self.attained is None:
+            return None
+        missed = 1 - self.attained
+        if target < 1:
+            return missed / (1 - target)
+        return 0.0 if missed == 0 else float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayAnswers:
+    """The answers of one day."""
+
+    day: date
+    answers: Answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What another policy would have cost on the same arrivals, by replay, over the days that were replayed.
+
+    `measured_usd` is what the model itself cost over the same days; both carry an equal part of what all models
+    share. `attained` is None where nothing came.
+    """
+
+    policy: str
+    usd: float
+    measured_usd: float
+    attained: float | None
+    days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastError:
+    """Forecasts of a minute's largest rate, made one lead before, against what came.
+
+    `error` is the sum of absolute errors over the sum of what came (WAPE), `naive_error` that of saying what was
+    last seen; None where nothing could be scored. `failed` counts the forecasts that another had to make.
+    """
+
+    forecaster: str
+    scored: int
+    error: float | None
+    naive_error: float | None
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeDecision:
+    """An order and its reason; `usd_per_hour` is what it added to, or with a minus took from, the hourly price."""
+
+    at: float
+    what: str
+    usd_per_hour: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How the fleet was used, by the journal: hours of it, and those in which nearly all of it was idle.
+
+    `utilisation`: requests over what the ready instances carry, None where none was ready.
+    """
+
+    hours: float = 0.0
+    utilisation: float | None = None
+    idle_hours: float = 0.0
+    idle_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReport:
+    """One model over the period.
+
+    lines: its own, without what all models share; days without any are left out, there and in `days`.
+    `journal_since` is the instant from which the journal tells of interruptions, refusals, forecasts and decisions:
+    later than the period's start where older lines are gone, None where there is no journal. `never_chosen`:
+    offerings that were never rented, and why.
+    """
+
+    name: str
+    policy: str
+    slo: Slo
+    lines: tuple[DayLine, ...]
+    answers: Answers
+    days: tuple[DayAnswers, ...]
+    baselines: tuple[Baseline, ...]
+    interruptions: int
+    refused_launches: int
+    launched: int
+    forecast: ForecastError
+    decisions: tuple[LargeDecision, ...]
+    capacity: Capacity
+    never_chosen: tuple[tuple[str, str], ...]
+    journal_since: float | None
+
+    @property
+    def cost(self) -> CostUsd:
+        """The cost words of its own lines."""
+        return cost_of(item.line for item in self.lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconciledDay:
+    """One day of our ledger beside what AWS Cost Explorer says; None where it says nothing."""
+
+    day: date
+    ledger_usd: float
+    aws_usd: float | None
+
+    @property
+    def difference_usd(self) -> float | None:
+        """Cost Explorer minus ledger."""
+        return None if self.aws_usd is None else self.aws_usd - self.ledger_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReport:
+    """A service's report. `observed` says that nothing was rented: the fleet is one that would have been.
+
+    shared: what stands around the fleets of all models, which none of them carries alone. reconciliation: one row a
+    day, empty where Cost Explorer was not asked. `existing_usd` is what the fleet that serves cost over the period
+    where a service only observes it, None where nobody said.
+    """
+
+    service: str
+    since: float
+    until: float
+    models: tuple[ModelReport, ...]
+    shared: tuple[DayLine, ...] = ()
+    reconciliation: tuple[ReconciledDay, ...] = ()
+    advice: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    observed: bool = False
+    existing_usd: float | None = None
+
+    @property
+    def lines(self) -> tuple[DayLine, ...]:
+        """Those of all models, and the shared ones."""
+        return (*(item for model in self.models for item in model.lines), *self.shared)
+
+    @property
+    def cost(self) -> CostUsd:
+        """The cost words of the whole service."""
+        return cost_of(item.line for item in self.lines)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether anything was spent or anybody asked."""
+        return bool(self.lines) or any(model.answers.finished for model in self.models)
+
+
+def spend_by_day(lines: Iterable[DayLine]) -> dict[date, CostUsd]:
+    """The cost words of each day, oldest first."""
+    return {day: cost_of(found) for day, found in sorted(_grouped(lines, lambda item: item.day).items())}
+
+
+def spend_by_item(lines: Iterable[DayLine]) -> tuple[BillLine, ...]:
+    """The bill of the whole period: one line an offering or item, dearest first."""
+    grouped = _grouped(lines, lambda item: (item.line.component, item.line.item))
+    added = [
+        BillLine(
+            component=component,
+            item=item,
+            quantity=sum(line.quantity for line in found),
+            unit=found[0].unit,
+            usd=sum(line.usd for line in found),
+        )
+        for (component, item), found in grouped.items()
+    ]
+    return tuple(sorted(added, key=lambda line: (-line.usd, line.component, line.item)))
+
+
+def report_document(report: CostReport) -> dict[str, Any]:
+    """The document of `mark report --json` (docs/json.md)."""
+    return {
+        "service": report.service,
+        "since": report.since,
+        "until": report.until,
+        "observed": report.observed,
+        "existing_usd": report.existing_usd,
+        "cost_usd": cost_document(report.cost),
+        "days": [
+            {"day": day.isoformat(), "cost_usd": cost_document(cost)}
+            for day, cost in spend_by_day(report.lines).items()
+        ],
+        "models": [_model_document(model) for model in report.models],
+        "shared": _lines_document(report.shared),
+        "reconciliation": [
+            {
+                "day": item.day.isoformat(),
+                "ledger_usd": item.ledger_usd,
+                "aws_usd": item.aws_usd,
+                "difference_usd": item.difference_usd,
+            }
+            for item in report.reconciliation
+        ],
+        "advice": list(report.advice),
+        "notes": list(report.notes),
+    }
+
+
+def cost_document(cost: CostUsd) -> dict[str, float]:
+    """The cost words as `mark status --json` has them."""
+    return {
+        "instances": cost.instances,
+        "standby": cost.standby,
+        "lambda": cost.lambda_,
+        "serving": cost.serving,
+        "overhead": cost.overhead,
+        "total": cost.total,
+    }
+
+
+def _model_document(model: ModelReport) -> dict[str, Any]:
+    answers, target = model.answers, model.slo.target
+    return {
+        "name": model.name,
+        "policy": model.policy,
+        "cost_usd": cost_document(model.cost),
+        "items": [asdict(line) for line in spend_by_item(model.lines)],
+        "lines": _lines_document(model.lines),
+        "objective": {
+            "latency_ms": round(model.slo.latency_s * 1000, 9),
+            "target": target,
+            "attained": answers.attained,
+            "burn": _finite(answers.burn(target)),
+            "days": [
+                {"day": item.day.isoformat(), "attained": item.answers.attained, "finished": item.answers.finished}
+                for item in model.days
+            ],
+        },
+        "answers": {name.rstrip("_"): count for name, count in asdict(answers).items()},
+        "baselines": [asdict(baseline) for baseline in model.baselines],
+        "interruptions": model.interruptions,
+        "refused_launches": model.refused_launches,
+        "launched": model.launched,
+        "forecast": asdict(model.forecast),
+        "decisions": [asdict(decision) for decision in model.decisions],
+        "capacity": asdict(model.capacity),
+        "never_chosen": [{"offering": name, "reason": reason} for name, reason in model.never_chosen],
+        "journal_since": model.journal_since,
+    }
+
+
+def _lines_document(lines: Iterable[DayLine]) -> list[dict[str, Any]]:
+    return [{"day": item.day.isoformat(), **asdict(item.line)} for item in lines]
+
+
+def _grouped(lines: Iterable[DayLine], key: Callable[[DayLine], Any]) -> dict[Any, list[BillLine]]:
+    found: dict[Any, list[BillLine]] = {}
+    for item in lines:
+        found.setdefault(key(item), []).append(item.line)
+    return found
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no Infinity."""
+    return None if value is None or value == float("inf") else value

@@ -1,0 +1,127 @@
+"""Cost reports that never were: one value for tests of the mail and for looking at it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from mark.domain.costs import BillLine
+from mark.domain.objective import Slo
+from mark.report.cost_report import (
+    Answers,
+    Baseline,
+    Capacity,
+    CostReport,
+    DayAnswers,
+    DayLine,
+    ForecastError,
+    LargeDecision,
+    ModelReport,
+    ReconciledDay,
+    spend_by_day,
+)
+
+FIRST = datetime(2026, 10, 22, tzinfo=UTC)
+DAY_S = 86400.0
+
+
+def line(component: str, item: str, quantity: float, unit: str, usd: float) -> BillLine:
+    return BillLine(component=component, item=item, quantity=quantity, unit=unit, usd=usd)
+
+
+def model_report(name: str = "inception-v3", *, days: int = 7, seed: int = 1, missed: bool = False) -> ModelReport:
+    rng = np.random.default_rng(seed)
+    lines, answered = [], []
+    for number in range(days):
+        day = (FIRST + timedelta(days=number)).date()
+        hours = float(rng.uniform(60, 110))
+        requests = int(rng.integers(2_000_000, 4_000_000))
+        late = int(requests * (0.05 if missed else 0.02) * rng.uniform(0.2, 0.9))
+        to_lambda = int(requests * 0.012)
+        lines += [
+            DayLine(day=day, line=found)
+            for found in (
+                line("instances", "c5.large:spot", hours, "instance-hours", hours * 0.0341),
+                line("instances", "c5.xlarge:spot", hours / 4, "instance-hours", hours / 4 * 0.0678),
+                line("standby", "disks asleep", 2.0, "GiB-months", 0.16),
+                line("lambda", "invocations", to_lambda, "requests", to_lambda * 2e-7),
+                line("lambda", "duration", to_lambda * 0.9, "GiB-s", to_lambda * 0.9 * 1.66667e-5),
+            )
+        ]
+        answers = Answers(instance=requests - to_lambda, lambda_=to_lambda, late=late, shed=number)
+        answered.append(DayAnswers(day=day, answers=answers))
+    total = Answers(
+        instance=sum(item.answers.instance for item in answered),
+        lambda_=sum(item.answers.lambda_ for item in answered),
+        late=sum(item.answers.late for item in answered),
+        shed=sum(item.answers.shed for item in answered),
+    )
+    own = sum(item.line.usd for item in lines)
+    start = FIRST.timestamp()
+    return ModelReport(
+        name=name,
+        policy="hedged",
+        slo=Slo(latency_s=0.6, target=0.98),
+        lines=tuple(lines),
+        answers=total,
+        days=tuple(answered),
+        baselines=tuple(
+            Baseline(policy=policy, usd=own * times, measured_usd=own, attained=attained, days=days)
+            for policy, times, attained in (
+                ("reactive", 1.31, 0.942),
+                ("sagemaker", 2.18, 0.987),
+                ("static-peak", 2.9, 0.9991),
+                ("lambda-only", 6.4, 0.9977),
+            )
+        ),
+        interruptions=14,
+        refused_launches=2,
+        launched=118,
+        forecast=ForecastError(forecaster="mixture", scored=1440 * days, error=0.083, naive_error=0.121, failed=0),
+        decisions=(
+            LargeDecision(
+                at=start + 0.4 * DAY_S,
+                what="launch 12 c5.large:spot",
+                usd_per_hour=0.41,
+                reason="at most 210 requests/s are expected in 5 minutes; 14 instances carry 34 each",
+            ),
+            LargeDecision(
+                at=start + 0.5 * DAY_S,
+                what="drain 9 c5.large:spot",
+                usd_per_hour=-0.31,
+                reason="no plan wanted them",
+            ),
+            LargeDecision(
+                at=start + 0.9 * DAY_S,
+                what="wake 5 t3.xlarge:on-demand",
+                usd_per_hour=0.2,
+                reason="3 spot instances go in 120 s",
+            ),
+        ),
+        capacity=Capacity(hours=24.0 * days, utilisation=0.46, idle_hours=21.0, idle_usd=9.13),
+        never_chosen=(("c5.4xlarge:spot", "0.0000021 USD a request, c5.large:spot asks 0.0000013"),),
+        journal_since=start,
+    )
+
+
+def cost_report(*models: ModelReport, days: int = 7, reconciled: bool = False) -> CostReport:
+    shared = tuple(
+        DayLine(day=day, line=line("overhead", "gateways", 48.0, "instance-hours", 1.632))
+        for day in dict.fromkeys(item.day for model in models for item in model.lines)
+    )
+    lines = [*(item for model in models for item in model.lines), *shared]
+    rows = tuple(
+        ReconciledDay(day=day, ledger_usd=cost.total, aws_usd=None if number == days - 1 else cost.total * 1.04)
+        for number, (day, cost) in enumerate(spend_by_day(lines).items())
+    )
+    return CostReport(
+        service="vision",
+        since=FIRST.timestamp(),
+        until=FIRST.timestamp() + days * DAY_S,
+        models=models,
+        shared=shared,
+        reconciliation=rows if reconciled else (),
+        advice=("In 21 of 168 hours less than 10 % of the capacity was used; they cost 9.13 USD.",),
+        notes=("the journal reaches back to 20 Nov 2026 04:00 UTC",),
+    )
