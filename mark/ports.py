@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
@@ -148,8 +148,7 @@ class AgentLink(Protocol):
     async def clock(self) -> ClockAnchor: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferRequest:
+class InferRequest(NamedTuple):
     """One request's bytes as the client sent them.
 
     `header_length` is OIP v2's Inference-Header-Content-Length where binary tensors follow the JSON, else 0.
@@ -161,8 +160,7 @@ class InferRequest:
     header_length: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferReply:
+class InferReply(NamedTuple):
     """One answer's bytes; `header_length` as in the request. `status` is HTTP's."""
 
     status: int
