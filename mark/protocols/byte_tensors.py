@@ -15,7 +15,7 @@ def pack_bytes(array: NDArray[Any]) -> bytes:
     """array: elements are bytes or str, any shape."""
     parts: list[bytes] = []
     for value in array.reshape(-1).tolist():
-        data = value if isinstance(value, bytes) else str(value).encode()
+        data = value if isinstance(value, bytes) else str(value).encode(errors="replace")
         parts += (_LENGTH.pack(len(data)), data)
     return b"".join(parts)
 

@@ -5,8 +5,8 @@ The path says which: SageMaker's `/invocations` and `/endpoints/...`, or else Op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from mark.ports import InferReply, InferRequest
 from mark.protocols.oip import (
     DTYPES,
     BadRequest,
+    InferCall,
     Tensors,
     check_inputs,
-    compose_infer_reply,
     error_reply,
-    parse_infer,
+    overflowing,
+    read_infer,
 )
+from mark.protocols.oip_replies import ReplyWriter, compose_infer_reply
 from mark.protocols.sagemaker import compose_predictions, parse_invocation
 
 SAGEMAKER_PATHS = ("/invocations", "/endpoints/")
@@ -28,38 +30,87 @@ WITHOUT_BODY = (204, 205, 304)
 MAX_TYPE_BYTES = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """A request that was understood: its inputs, their rows, and how its outputs become an answer."""
+class Exchange(NamedTuple):
+    """A request that was understood, and the rows of its inputs."""
 
-    inputs: Tensors
+    model: str
+    request: InferRequest
+    call: InferCall
     rows: int
-    reply: Callable[[Tensors], InferReply]
+
+    @property
+    def inputs(self) -> Tensors:
+        """The arrays that the model is given."""
+        return self.call.inputs
+
+    @property
+    def is_sagemaker(self) -> bool:
+        """Whether the answer is SageMaker's."""
+        return self.request.path.startswith(SAGEMAKER_PATHS)
+
+    def reply(self, outputs: Tensors) -> InferReply:
+        """The answer, of outputs that are this request's alone. Errors: BadRequest."""
+        if self.is_sagemaker:
+            return compose_predictions(outputs, asked=self.request, call=self.call, model=self.model)
+        return compose_infer_reply(self.model, outputs, self.call)
 
 
 def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec]) -> Exchange:
     """Understand a request for `model`, which takes `inputs` (none: whatever comes). Errors: BadRequest."""
-    sagemaker = request.path.startswith(SAGEMAKER_PATHS)
-    call = parse_invocation(request, inputs) if sagemaker else parse_infer(request.body, request.header_length)
+    with overflowing():
+        return _read(request, model, inputs)
+
+
+def read_exchanges(
+    requests: Iterable[InferRequest], model: str, inputs: Sequence[TensorSpec]
+) -> list[Exchange | BadRequest]:
+    """What `read_exchange` makes of each of a batch."""
+    found: list[Exchange | BadRequest] = []
+    with overflowing():
+        for request in requests:
+            try:
+                found.append(_read(request, model, inputs))
+            except BadRequest as error:
+                found.append(error)
+    return found
+
+
+def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec]) -> Exchange:
+    if request.path.startswith(SAGEMAKER_PATHS):
+        call = parse_invocation(request, inputs)
+    else:
+        call = read_infer(request.body, request.header_length)
     if inputs:
         check_inputs(call.inputs, inputs)
+    return Exchange(model, request, call, row_count(call.inputs))
 
-    def reply(outputs: Tensors) -> InferReply:
-        if sagemaker:
-            return compose_predictions(outputs, asked=request, call=call, model=model)
-        return compose_infer_reply(model, outputs, call)
 
-    # Binary tensors are read-only views of the body, which torch warns of: a model gets arrays of its own.
-    inputs_of_its_own = {name: a if a.flags.writeable else a.copy() for name, a in call.inputs.items()}
-    return Exchange(inputs=inputs_of_its_own, rows=row_count(call.inputs), reply=reply)
+def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[InferReply]:
+    """The answers, of outputs that hold the rows of all, one after another. Errors: ValueError if they do not."""
+    total = sum(exchange.rows for exchange in exchanges)
+    for name, array in outputs.items():
+        if array.ndim == 0 or array.shape[0] != total:
+            raise ValueError(f"output {name!r} has shape {list(array.shape)} for a batch of {total}")
+    writer, replies, end = ReplyWriter(exchanges[0].model, outputs), [], 0
+    for exchange in exchanges:
+        rows = slice(end, end := end + exchange.rows)
+        try:
+            if exchange.is_sagemaker:
+                replies.append(exchange.reply({name: array[rows] for name, array in outputs.items()}))
+            else:
+                replies.append(writer.reply(exchange.call, rows))
+        except BadRequest as error:
+            replies.append(error_reply(error.status, str(error)))
+    return replies
 
 
 def row_count(tensors: Tensors) -> int:
     """Items in a request: the first dimension, which all its tensors share. Errors: BadRequest."""
-    counts = {name: array.shape[0] if array.ndim else 0 for name, array in tensors.items()}
-    if not counts or len(set(counts.values())) > 1 or 0 in counts.values():
-        raise BadRequest(f"all inputs need the same first dimension, of 1 at least, not {counts}")
-    return next(iter(counts.values()))
+    rows = {array.shape[0] if array.ndim else 0 for array in tensors.values()}
+    if len(rows) != 1 or 0 in rows:
+        shapes = {name: list(array.shape) for name, array in tensors.items()}
+        raise BadRequest(f"all inputs need the same first dimension, of 1 at least; their shapes: {shapes}")
+    return rows.pop()
 
 
 def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:
@@ -83,4 +134,4 @@ def sound_reply(reply: InferReply) -> InferReply:
         return error_reply(502, "the model answered with a content type that is none")
     if not 0 <= reply.header_length <= len(reply.body):
         return error_reply(502, "the model answered with less than its header's length")
-    return replace(reply, body=b"", header_length=0) if reply.status in WITHOUT_BODY else reply
+    return reply._replace(body=b"", header_length=0) if reply.status in WITHOUT_BODY else reply

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -43,6 +44,9 @@ MAX_TENSORS = 256
 
 Tensors = Mapping[str, NDArray[Any]]
 
+overflowing = partial(np.errstate, over="ignore")
+"""A number that is too large for a float becomes infinite, as in the JSON of others, and numpy need not say so."""
+
 
 class BadRequest(MarkError):
     """The client's request is wrong; repeating it as it is will not help. `status` is HTTP's."""
@@ -52,13 +56,12 @@ class BadRequest(MarkError):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferCall:
+class InferCall(NamedTuple):
     """A request that was understood. `outputs`: those asked for and whether in binary; empty for all of them."""
 
     inputs: Tensors
     id: str = ""
-    outputs: Mapping[str, bool] = field(default_factory=dict)
+    outputs: Mapping[str, bool] = MappingProxyType({})
     binary_outputs: bool = False
 
     def wants_binary(self, output: str) -> bool:
@@ -68,40 +71,61 @@ class InferCall:
 
 def parse_infer(body: bytes, header_length: int = 0) -> InferCall:
     """Understand an inference request. Errors: BadRequest."""
+    with overflowing():
+        return read_infer(body, header_length)
+
+
+def read_infer(body: bytes, header_length: int) -> InferCall:
+    """As `parse_infer`, for those who read many within one `overflowing`."""
     document, rest = _split(body, header_length)
-    parameters = _mapping(document.get("parameters", {}), "parameters")
     tail = _Tail(rest)
     inputs = _tensors(document.get("inputs"), "inputs", tail)
     tail.must_be_used_up()
+    if len(document) == 1:  # inputs and nothing else, as most clients send them
+        return InferCall(inputs)
+    parameters = _mapping(document.get("parameters", {}), "parameters")
     name = document.get("id", "")
     if not isinstance(name, str):
         raise BadRequest("id must be a string")
     binary = parameters.get("binary_data_output", False) is True
-    return InferCall(inputs=inputs, id=name, outputs=_requested(document, binary), binary_outputs=binary)
+    return InferCall(inputs, name, _requested(document, binary), binary)
 
 
 def parse_infer_reply(body: bytes, header_length: int = 0) -> dict[str, NDArray[Any]]:
     """The outputs that a server answered. Errors: BadRequest."""
     document, rest = _split(body, header_length)
-    return _tensors(document.get("outputs"), "outputs", _Tail(rest))
+    with overflowing():
+        return _tensors(document.get("outputs"), "outputs", _Tail(rest))
 
 
 def check_inputs(inputs: Tensors, specs: Sequence[TensorSpec]) -> None:
     """That these are the inputs which the model takes. Errors: BadRequest."""
-    known = {spec.name: spec for spec in specs}
-    if surplus := sorted(set(inputs) - set(known)):
-        raise BadRequest(f"unknown input {surplus[0]!r}; the model takes {', '.join(sorted(known))}")
-    for name, spec in known.items():
-        if name not in inputs:
-            raise BadRequest(f"input {name!r} is missing")
-        array = inputs[name]
+    for spec in specs:
+        array = inputs.get(spec.name)
+        if array is None:
+            raise _misnamed(inputs, specs)
         if array.dtype != DTYPES[spec.datatype]:
-            raise BadRequest(f"input {name!r} is {datatype_of(array)}, the model takes {spec.datatype}")
-        fits = len(array.shape) == len(spec.shape) and all(
-            wanted in (-1, size) for wanted, size in zip(spec.shape, array.shape, strict=True)
-        )
-        if not fits:
-            raise BadRequest(f"input {name!r} has shape {list(array.shape)}, the model takes {list(spec.shape)}")
+            raise BadRequest(f"input {spec.name!r} is {datatype_of(array)}, the model takes {spec.datatype}")
+        if not _fits(array.shape, spec.shape):
+            raise BadRequest(
+                f"input {spec.name!r} has shape {list(array.shape)}, the model takes {list(spec.shape)}"
+            )
+    if len(inputs) > len(specs):
+        raise _misnamed(inputs, specs)
+
+
+def _misnamed(inputs: Tensors, specs: Sequence[TensorSpec]) -> BadRequest:
+    known = {spec.name for spec in specs}
+    if surplus := sorted(set(inputs) - known):
+        return BadRequest(f"unknown input {surplus[0]!r}; the model takes {', '.join(sorted(known))}")
+    return BadRequest(f"input {min(known - set(inputs))!r} is missing")
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    for size, one in zip(shape, wanted, strict=False):
+        if one not in (-1, size):
+            return False
+    return len(shape) == len(wanted)
 
 
 def compose_infer(inputs: Tensors, *, path: str, binary: bool = True, name: str = "") -> InferRequest:
@@ -115,20 +139,6 @@ def compose_infer(inputs: Tensors, *, path: str, binary: bool = True, name: str 
     return InferRequest(path=path, content_type=kind, body=body, header_length=header_length)
 
 
-def compose_infer_reply(model: str, outputs: Tensors, call: InferCall, version: str = "1") -> InferReply:
-    """The answer to `call`: the outputs that it asked for, as it asked for them. Errors: BadRequest."""
-    if unknown := sorted(set(call.outputs) - set(outputs)):
-        raise BadRequest(f"unknown output {unknown[0]!r}; the model gives {', '.join(sorted(outputs))}")
-    chosen = {name: outputs[name] for name in call.outputs or outputs}
-    document: dict[str, Any] = {"model_name": model, "model_version": version}
-    if call.id:
-        document["id"] = call.id
-    document["outputs"], tail = _described(chosen, {name: call.wants_binary(name) for name in chosen})
-    body, header_length = _joined(document, tail)
-    kind = BINARY_TYPE if header_length else JSON_TYPE
-    return InferReply(status=200, content_type=kind, body=body, header_length=header_length)
-
-
 def error_reply(status: int, text: str) -> InferReply:
     """An answer that says what is wrong."""
     return InferReply(status=status, content_type=JSON_TYPE, body=error_body(text))
@@ -137,6 +147,23 @@ def error_reply(status: int, text: str) -> InferReply:
 def error_body(text: str) -> bytes:
     """OIP's error document."""
     return json.dumps({"error": text}).encode()
+
+
+def dump_json(document: object) -> bytes:
+    """JSON; arrays as lists, each number in the fewest digits that say it.
+
+    The quick writer says null for NaN and infinities, and refuses half characters; the other one writes both.
+    """
+    try:
+        text = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError:
+        text = b"null"
+    return json.dumps(document, default=_listed).encode() if b"null" in text else text
+
+
+def text_of(value: object) -> str:
+    """What JSON says of an element of type BYTES."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def server_metadata(name: str, version: str) -> dict[str, Any]:
@@ -239,24 +266,25 @@ def _tensor(tensor: dict[str, Any], name: str, tail: _Tail) -> NDArray[Any]:
     if dtype is None:
         raise BadRequest(f"{where}: unknown datatype {tensor.get('datatype')!r}; known: {', '.join(DTYPES)}")
     shape = _shape(tensor.get("shape"), where)
-    parameters = _mapping(tensor.get("parameters", {}), f"{where}: parameters")
+    parameters = _mapping(tensor["parameters"], f"{where}: parameters") if "parameters" in tensor else {}
     if "shared_memory_region" in parameters:
         raise BadRequest(f"{where}: shared memory is not offered here")
     if "binary_data_size" in parameters:
-        flat = _from_binary(tail.take(parameters["binary_data_size"], where), dtype, where)
+        found = _from_binary(tail.take(parameters["binary_data_size"], where), dtype, where)
     elif "data" in tensor:
-        flat = _from_json(tensor["data"], dtype, where)
+        found = _from_json(tensor["data"], dtype, where)
     else:
         raise BadRequest(f"{where} has neither data nor a binary_data_size")
-    if flat.size != math.prod(shape):
-        raise BadRequest(f"{where} has {flat.size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
-    return flat.reshape(shape)
+    if found.size != math.prod(shape):
+        raise BadRequest(f"{where} has {found.size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
+    return found.reshape(shape)
 
 
 def _shape(value: object, where: str) -> tuple[int, ...]:
     sizes = value if isinstance(value, list) else [None]
-    if len(sizes) > MAX_DIMENSIONS or not all(type(size) is int and 0 <= size < 2**40 for size in sizes):
-        raise BadRequest(f"{where}: shape must be at most {MAX_DIMENSIONS} whole numbers, not {value!r:.80}")
+    for size in sizes:
+        if type(size) is not int or not 0 <= size < 2**40 or len(sizes) > MAX_DIMENSIONS:
+            raise BadRequest(f"{where}: shape must be at most {MAX_DIMENSIONS} whole numbers, not {value!r:.80}")
     return tuple(sizes)
 
 
@@ -268,11 +296,14 @@ def _from_binary(data: bytes, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
             raise BadRequest(f"{where}: {error}") from error
     if len(data) % dtype.itemsize:
         raise BadRequest(f"{where}: {len(data)} bytes are no whole number of elements of {dtype.itemsize} bytes")
-    return np.frombuffer(data, dtype=dtype)
+    return np.frombuffer(bytearray(data), dtype=dtype)  # of its own: torch warns of what cannot be written to
 
 
 def _from_json(data: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
-    """data: flat or nested lists. Values are never bent into the type: 1.5 is no INT32, 300 no INT8."""
+    """data: flat or nested lists. Values are never bent into the type: 1.5 is no INT32, 300 no INT8.
+
+    Shaped as the lists are, or flat.
+    """
     if not isinstance(data, list):
         raise BadRequest(f"{where}: data must be a list")
     try:
@@ -281,6 +312,8 @@ def _from_json(data: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
             natural = np.array(data, dtype=object)
     except (ValueError, OverflowError, RecursionError) as error:
         raise BadRequest(f"{where}: data is ragged or out of range: {error}") from error
+    if natural.dtype.kind == dtype.kind == "f":
+        return natural.astype(dtype)
     if natural.size == 0:
         return np.empty(0, dtype=dtype)
     whole = natural.dtype.kind == "O" and all(type(value) is int for value in natural.reshape(-1).tolist())
@@ -288,15 +321,17 @@ def _from_json(data: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
         raise BadRequest(f"{where}: data does not hold values of its datatype")
     if dtype.kind == "O":
         texts = np.empty(natural.size, dtype=object)
-        texts[:] = [text.encode() for text in natural.reshape(-1).tolist()]
+        try:
+            texts[:] = [text.encode() for text in natural.reshape(-1).tolist()]
+        except UnicodeEncodeError as error:
+            raise BadRequest(f"{where}: data holds half a character: {error}") from error
         return texts
     flat = natural.reshape(-1)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if int(flat.min()) < limits.min or int(flat.max()) > limits.max:
             raise BadRequest(f"{where}: data does not fit {dtype.name}")
-    with np.errstate(over="ignore"):  # too large a number for a float is infinite, as in the JSON of others
-        return flat.astype(dtype)
+    return flat.astype(dtype)
 
 
 def _requested(document: dict[str, Any], binary: bool) -> dict[str, bool]:
@@ -327,32 +362,16 @@ def _described(tensors: Tensors, binary: Mapping[str, bool]) -> tuple[list[dict[
             entry["parameters"] = {"binary_data_size": len(data)}
             tail.append(data)
         elif datatype == "BYTES":
-            entry["data"] = [_text(value) for value in array.reshape(-1).tolist()]
+            entry["data"] = [text_of(value) for value in array.reshape(-1).tolist()]
         else:
             entry["data"] = np.ascontiguousarray(array).reshape(-1)
         entries.append(entry)
     return entries, tail
 
 
-def _text(value: object) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
 def _joined(document: dict[str, Any], tail: list[bytes]) -> tuple[bytes, int]:
-    text = _dumped(document)
+    text = dump_json(document)
     return (b"".join([text, *tail]), len(text)) if tail else (text, 0)
-
-
-def _dumped(document: dict[str, Any]) -> bytes:
-    """JSON; arrays as lists, each number in the fewest digits that say it.
-
-    The quick writer says null for NaN and infinities, and refuses half characters; the other one writes both.
-    """
-    try:
-        text = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
-    except orjson.JSONEncodeError:
-        text = b"null"
-    return json.dumps(document, default=_listed).encode() if b"null" in text else text
 
 
 def _listed(array: NDArray[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
+from mark.protocols.oip_replies import compose_infer_reply
 
 CSV_TYPE = "text/csv"
 _ERRORS = {
@@ -52,7 +53,7 @@ def compose_predictions(
     if kind == CSV_TYPE:
         return InferReply(status=200, content_type=CSV_TYPE, body=_to_csv(next(iter(outputs.values()))))
     if asked.header_length or b'"instances"' not in asked.body:
-        return oip.compose_infer_reply(model, outputs, call)
+        return compose_infer_reply(model, outputs, call)
     if len(outputs) == 1:
         predictions: object = _listed(next(iter(outputs.values())))
     else:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mark.domain.tensor import TensorSpec
 from mark.protocols import oip
+from mark.protocols.oip_replies import compose_infer_reply
 
 ELEMENTS = sorted(set(oip.DTYPES) - {"BYTES"})
 SPECS = (
@@ -75,7 +76,7 @@ def test_the_answer_holds_what_was_asked_for_as_it_was_asked_for() -> None:
     }
     call = oip.parse_infer(json.dumps(body).encode())
     outputs = {name: np.array([1.5, 2.5], dtype="<f4") for name in "abc"}
-    reply = oip.compose_infer_reply("m", outputs, call)
+    reply = compose_infer_reply("m", outputs, call)
     document = json.loads(reply.body[: reply.header_length])
 
     assert document["id"] == "7"
@@ -88,7 +89,7 @@ def test_the_answer_holds_what_was_asked_for_as_it_was_asked_for() -> None:
 def test_an_output_that_is_not_there_is_refused() -> None:
     call = oip.InferCall(inputs={}, outputs={"z": False})
     with pytest.raises(oip.BadRequest, match="unknown output 'z'"):
-        oip.compose_infer_reply("m", {"a": np.zeros(1)}, call)
+        compose_infer_reply("m", {"a": np.zeros(1)}, call)
 
 
 def test_the_example_is_accepted() -> None:
@@ -137,6 +138,7 @@ TENSOR = {"name": "x", "datatype": "INT8", "shape": [2], "data": [1, 2]}
         ({"inputs": [{**TENSOR, "data": [1, "a"]}]}, "values of its datatype"),
         ({"inputs": [{**TENSOR, "data": [[1], [2, 3]]}]}, "ragged"),
         ({"inputs": [{**TENSOR, "data": {"a": 1}}]}, "data must be a list"),
+        ({"inputs": [{**TENSOR, "datatype": "BYTES", "data": ["a", "\ud800"]}]}, "half a character"),
         ({"inputs": [{**TENSOR, "shape": [-1]}]}, "shape must be"),
         ({"inputs": [{**TENSOR, "shape": [10**18, 10**18]}]}, "shape must be"),
         ({"inputs": [{**TENSOR, "shape": [2**39, 2**39]}]}, "asks for"),

@@ -11,6 +11,7 @@ from mark.domain.member import Member
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols import oip
+from mark.protocols.oip_replies import compose_infer_reply
 
 
 class FakeStore:
@@ -115,7 +116,7 @@ class EchoBackend:
             call = oip.parse_infer(request.body, request.header_length)
         except oip.BadRequest as error:
             return oip.error_reply(error.status, str(error))
-        return oip.compose_infer_reply("echo", call.inputs, call)
+        return compose_infer_reply("echo", call.inputs, call)
 
 
 class FakeLambda:

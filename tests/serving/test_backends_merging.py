@@ -1,4 +1,4 @@
-"""Whatever is put together comes apart as it was."""
+"""What is put together holds the rows of all, one request after another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from mark.protocols.exchange import row_count
 from mark.protocols.oip import BadRequest
-from mark.serving.backends.merging import groups, merge, split
+from mark.serving.backends.merging import groups, merge
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)
 DTYPES = st.sampled_from(["f4", "f8", "i8", "u1", "?"])
@@ -36,19 +36,20 @@ def requests(draw):
 
 
 @given(requests())
-def test_what_is_merged_comes_apart_as_it_was(given_requests):
+def test_what_is_merged_holds_the_rows_of_all_in_their_order(given_requests):
     places = groups(given_requests)
     assert sorted(place for group in places for place in group) == list(range(len(given_requests)))
 
     for group in places:
         parts = [given_requests[place] for place in group]
-        again = split(merge(parts), [row_count(part) for part in parts])
-        assert len(again) == len(parts)
-        for before, after in zip(parts, again, strict=True):
-            assert before.keys() == after.keys()
-            for name in before:
-                np.testing.assert_array_equal(before[name], after[name])
-                assert before[name].dtype == after[name].dtype
+        merged, end = merge(parts), 0
+        for part in parts:
+            begin, end = end, end + row_count(part)
+            assert merged.keys() == part.keys()
+            for name, array in part.items():
+                np.testing.assert_array_equal(merged[name][begin:end], array)
+                assert merged[name].dtype == array.dtype
+        assert row_count(merged) == end
 
 
 @given(requests())
@@ -68,13 +69,6 @@ def test_a_request_without_common_rows_is_refused(tensors):
         row_count(tensors)
 
 
-@pytest.mark.parametrize("output", [np.zeros((2, 1)), np.zeros(()), np.zeros((4, 3))])
-def test_an_output_of_other_rows_is_refused(output):
-    with pytest.raises(ValueError, match="for a batch of 3"):
-        split({"y": output}, [1, 2])
-
-
 def test_texts_are_merged_too():
     parts = [{"text": np.array([b"a", b"bcd"], dtype=object)}, {"text": np.array([b""], dtype=object)}]
     assert list(merge(parts)["text"]) == [b"a", b"bcd", b""]
-    assert list(split(merge(parts), [2, 1])[1]["text"]) == [b""]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -12,15 +11,15 @@ from tests.serving.harness import LAMBDA, live, run, served
 
 PLAIN = InferReply(status=200, content_type="text/plain", body=b"ok")
 NONSENSE = [
-    replace(PLAIN, status=999),
-    replace(PLAIN, status=70_000),
-    replace(PLAIN, status=101),
-    replace(PLAIN, header_length=3),
-    replace(PLAIN, content_type="x" * 256),
-    replace(PLAIN, content_type="text/\u0416"),
-    replace(PLAIN, content_type="text/plain\r\nset-cookie: a=b"),
+    PLAIN._replace(status=999),
+    PLAIN._replace(status=70_000),
+    PLAIN._replace(status=101),
+    PLAIN._replace(header_length=3),
+    PLAIN._replace(content_type="x" * 256),
+    PLAIN._replace(content_type="text/\u0416"),
+    PLAIN._replace(content_type="text/plain\r\nset-cookie: a=b"),
 ]
-UNUSUAL = [replace(PLAIN, status=299), replace(PLAIN, status=499), replace(PLAIN, status=529)]
+UNUSUAL = [PLAIN._replace(status=299), PLAIN._replace(status=499), PLAIN._replace(status=529)]
 
 
 @pytest.mark.parametrize("odd", [*UNUSUAL, *NONSENSE], ids=repr)
@@ -56,7 +55,7 @@ def test_a_functions_answers(odd: InferReply, monkeypatch: pytest.MonkeyPatch) -
 def test_an_answer_that_has_no_body_leaves_the_connection_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live() as running:
-            monkeypatch.setattr(running.agents["i-0"].backend, "_answer", lambda _: replace(PLAIN, status=204))
+            monkeypatch.setattr(running.agents["i-0"].backend, "_answer", lambda _: PLAIN._replace(status=204))
             client = await running.client()
             for _ in range(2):
                 reply = await client.ask()

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols.exchange import Exchange, read_exchange
+from mark.protocols.exchange import Exchange, read_exchanges, write_replies
 from mark.protocols.oip import BadRequest, Tensors, error_reply
-from mark.serving.backends.merging import groups, merge, split
+from mark.serving.backends.merging import groups, merge
 
 Answering = Generator[Tensors, Tensors, list[InferReply]]
 
@@ -32,19 +32,19 @@ def answering(requests: Sequence[InferRequest], model: str, inputs: Sequence[Ten
     """The calls that a batch needs, one after another; returns the replies in the order of the requests."""
     exchanges: dict[int, Exchange] = {}
     replies: dict[int, InferReply] = {}
-    for place, request in enumerate(requests):
-        try:
-            exchanges[place] = read_exchange(request, model, inputs)
-        except BadRequest as error:
-            replies[place] = error_reply(error.status, str(error))
+    for place, found in enumerate(read_exchanges(requests, model, inputs)):
+        if isinstance(found, BadRequest):
+            replies[place] = error_reply(found.status, str(found))
+        else:
+            exchanges[place] = found
     places = list(exchanges)
-    pending = [[places[n] for n in group] for group in groups([exchanges[place].inputs for place in places])]
+    pending = [[places[n] for n in group] for group in groups([part.inputs for part in exchanges.values()])]
     while pending:
         group = pending.pop()
         parts = [exchanges[place] for place in group]
         try:
             outputs = yield merge([part.inputs for part in parts])
-            answers = split(outputs, [part.rows for part in parts])
+            replies |= zip(group, write_replies(parts, outputs), strict=True)
         except ModelFailed as error:
             if len(group) > 1 and not error.whole:
                 pending += [[place] for place in group]
@@ -52,10 +52,6 @@ def answering(requests: Sequence[InferRequest], model: str, inputs: Sequence[Ten
                 replies |= dict.fromkeys(group, error_reply(error.status, str(error)))
         except ValueError as error:
             replies |= dict.fromkeys(group, error_reply(500, f"the model answers wrongly: {error}"))
-        else:
-            replies |= {
-                place: _reply(part, answer) for place, part, answer in zip(group, parts, answers, strict=True)
-            }
     return [replies[place] for place in range(len(requests))]
 
 
@@ -89,10 +85,3 @@ async def answer_async(steps: Answering, call: Callable[[Tensors], Awaitable[Ten
     except StopIteration as done:
         replies: list[InferReply] = done.value
         return replies
-
-
-def _reply(exchange: Exchange, outputs: Tensors) -> InferReply:
-    try:
-        return exchange.reply(outputs)
-    except BadRequest as error:
-        return error_reply(error.status, str(error))

@@ -1,4 +1,4 @@
-"""Requests put together along the batch axis, and answers taken apart again. Pure: arrays in, arrays out."""
+"""Requests put together along the batch axis. Pure: arrays in, arrays out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def groups(requests: Sequence[Tensors]) -> list[list[int]]:
     """Places of the requests that may be put together: same names, types, and shapes but for the rows."""
     found: dict[object, list[int]] = {}
     for place, tensors in enumerate(requests):
-        key = tuple(sorted((name, array.dtype.str, array.shape[1:]) for name, array in tensors.items()))
+        key = frozenset([(name, array.dtype, array.shape[1:]) for name, array in tensors.items()])
         found.setdefault(key, []).append(place)
     return list(found.values())
 
@@ -23,18 +23,3 @@ def merge(requests: Sequence[Tensors]) -> Tensors:
     if len(requests) == 1:
         return requests[0]
     return {name: np.concatenate([tensors[name] for tensors in requests]) for name in requests[0]}
-
-
-def split(outputs: Tensors, rows: Sequence[int]) -> list[Tensors]:
-    """The answers of each request, which had so many rows. Errors: ValueError where an output disagrees."""
-    total = sum(rows)
-    for name, array in outputs.items():
-        if array.ndim == 0 or array.shape[0] != total:
-            raise ValueError(f"output {name!r} has shape {list(array.shape)} for a batch of {total}")
-    if len(rows) == 1:
-        return [outputs]
-    ends = np.cumsum(rows).tolist()
-    return [
-        {name: array[end - count : end] for name, array in outputs.items()}
-        for count, end in zip(rows, ends, strict=True)
-    ]
