@@ -18,9 +18,9 @@ def name_of(service: str, part: str) -> str:
     return name
 
 
-def template_name(service: str, role: Role) -> str:
-    """The launch template of a role."""
-    return name_of(service, role.value)
+def template_name(service: str, role: Role, machine: str = "") -> str:
+    """The launch template of a role; `machine` tells templates of further kinds of machines apart."""
+    return name_of(service, f"{role.value}-{machine}" if machine else role.value)
 
 
 def function_name(service: str, model: str) -> str:
