@@ -132,9 +132,9 @@ class ModelReport:
     """One model over the period.
 
     lines: its own, without what all models share; days without any are left out, there and in `days`.
-    `journal_since` is the instant from which the journal tells of interruptions, refusals, forecasts and decisions:
-    later than the period's start where older lines are gone, None where there is no journal. `never_chosen`:
-    offerings that were never rented, and why.
+    `journal_since` is from when on the journal tells of interruptions, refusals, forecasts and decisions: later
+    than the period's start where older lines are gone, None where there is no journal. `never_chosen`: offerings
+    that were never rented, and why.
     """
 
     name: str
@@ -177,9 +177,9 @@ class ReconciledDay:
 class CostReport:
     """A service's report. `observed` says that nothing was rented: the fleet is one that would have been.
 
-    shared: what stands around the fleets of all models, which none of them carries alone. reconciliation: one row a
-    day, empty where Cost Explorer was not asked. `existing_usd` is what the fleet that serves cost over the period
-    where a service only observes it, None where nobody said.
+    shared: what stands around the fleets of all models, which none of them carries alone. reconciliation: one row
+    a day, empty where Cost Explorer was not asked. `existing_usd` is what the fleet that serves cost over the
+    period where a service only observes it, None where nobody said.
     """
 
     service: str

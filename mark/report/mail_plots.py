@@ -75,8 +75,7 @@ def _spend(report: CostReport, theme: _Theme) -> bytes:
     days = spend_by_day(report.lines)
     figure, axes = _figure(2.7, theme)
     places, below = np.arange(len(days)), np.zeros(len(days))
-    parts = [(key, name) for key, name in COMPONENTS if key != "total"]
-    for number, (key, name) in enumerate(parts):
+    for number, (key, name) in enumerate(COMPONENTS):
         amounts = np.array([getattr(cost, key) for cost in days.values()])
         if not amounts.any():
             continue

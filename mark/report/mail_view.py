@@ -15,8 +15,9 @@ COMPONENTS = (
     ("standby", "Standby"),
     ("lambda_", "Lambda"),
     ("overhead", "Overhead"),
-    ("total", "Total"),
 )
+WORDS = (("total", "Total"), *COMPONENTS)
+"""The sum first: a telephone shows the first columns of a table."""
 SMALL_USD = 1.0
 """A period that cost less than this is told with four digits: cents would hide it."""
 DAY_S = 86400.0
@@ -190,7 +191,7 @@ def _by_day(report: CostReport, money: Money) -> Section | None:
         return None
     rows = [(f"{day:%a %-d %b}", *_cells(cost, money)) for day, cost in days.items()]
     table = Table(
-        columns=("Day", *(name for _, name in COMPONENTS)),
+        columns=("Day", *(name for _, name in WORDS)),
         rows=(*rows, ("All", *_cells(report.cost, money))),
         summed=True,
     )
@@ -198,17 +199,17 @@ def _by_day(report: CostReport, money: Money) -> Section | None:
 
 
 def _cells(cost: CostUsd, money: Money) -> tuple[str, ...]:
-    return tuple(money(getattr(cost, name)) for name, _ in COMPONENTS)
+    return tuple(money(getattr(cost, name)) for name, _ in WORDS)
 
 
 def _by_item(report: CostReport, money: Money) -> Section | None:
     lines = spend_by_item(report.lines)
     if not lines:
         return None
-    rows = [(_item_words(line), line.component, _quantity_words(line), money(line.usd)) for line in lines]
+    rows = [(_item_words(line), money(line.usd), _quantity_words(line), line.component) for line in lines]
     table = Table(
-        columns=("What", "Component", "Quantity", "USD"),
-        rows=(*rows, ("All", "", "", money(report.cost.total))),
+        columns=("What", "USD", "Quantity", "Component"),
+        rows=(*rows, ("All", money(report.cost.total), "", "")),
         summed=True,
     )
     return Section(title="Spend by offering and item", table=table)

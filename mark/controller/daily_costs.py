@@ -1,0 +1,114 @@
+"""The ledger by day: what the bill had come to at a day's end, less what it had come to at its start. Pure.
+
+Every line of a bill only grows, so the days' parts are never negative and add up to the bill, minimum charges and
+rounding included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+
+from mark.catalog.billing import bill_overhead
+from mark.controller.ledger import fleet_usage, live_bill
+from mark.controller.service import ServedModel
+from mark.controller.tally_book import TallyMark, totals_at
+from mark.domain.costs import BillLine, Transition
+from mark.domain.traffic import ModelTraffic
+
+DAY_S = 86400.0
+OWN = ("disks", "load balancer traffic")
+"""Lines of the overhead that a model has for itself: the disks of what runs, and its bytes."""
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayCost:
+    """One line of the bill of one day of UTC."""
+
+    day: date
+    line: BillLine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLedger:
+    """All that a model's bill is made of: transitions, and the marks of its tallies, the first where it began."""
+
+    served: ServedModel
+    transitions: tuple[Transition, ...]
+    marks: tuple[TallyMark, ...]
+
+    @property
+    def began_at(self) -> float:
+        """When it began."""
+        return self.marks[0].at
+
+
+def days_between(since: float, until: float) -> tuple[tuple[date, float, float], ...]:
+    """Days of UTC in `[since, until)`, each with where its part of the period starts and ends."""
+    found = []
+    start = since
+    while start < until:
+        end = min(until, (start // DAY_S + 1) * DAY_S)
+        found.append((datetime.fromtimestamp(start, UTC).date(), start, end))
+        start = end
+    return tuple(found)
+
+
+def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
+    """What a model had used by `at`, as `live_bill` has it, without the overhead that models share."""
+    served, totals = ledger.served, totals_at(ledger.marks, at)
+    traffic = ModelTraffic(model=served.name, billed=totals.billed, gib_s=totals.gib_s)
+    usage = fleet_usage(ledger.transitions, at)
+    lines = live_bill(usage, traffic, served, requests=round(totals.requests), peak_rps=0.0, duration_s=0.0)
+    return tuple(line for line in lines if line.component != "overhead" or line.item in OWN)
+
+
+def shared_bill(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ...]:
+    """What stood around all fleets by `at`: gateways for their peaks together, balancer, store, controllers.
+
+    Gateways are billed for the peak of the whole life, as in `live_bill`.
+    """
+    if not ledgers:
+        return ()
+    peak_rps = sum(ledger.marks[-1].peak_rps for ledger in ledgers)
+    lines = bill_overhead(peak_rps, max(0.0, at - min(ledger.began_at for ledger in ledgers)))
+    return tuple(line for line in lines if line.item not in OWN)
+
+
+def model_days(ledger: ModelLedger, since: float, until: float) -> tuple[DayCost, ...]:
+    """A model's own lines, day by day."""
+    bills = [_by_key(model_bill(ledger, at)) for at in _edges(since, until)]
+    return _between(bills, since, until)
+
+
+def shared_days(ledgers: Sequence[ModelLedger], since: float, until: float) -> tuple[DayCost, ...]:
+    """The shared lines, day by day."""
+    bills = [_by_key(shared_bill(ledgers, at)) for at in _edges(since, until)]
+    return _between(bills, since, until)
+
+
+def _edges(since: float, until: float) -> list[float]:
+    return [since, *(end for _, _, end in days_between(since, until))]
+
+
+def _by_key(lines: Iterable[BillLine]) -> dict[Key, BillLine]:
+    return {(line.component, line.item): line for line in lines}
+
+
+def _between(bills: Sequence[dict[Key, BillLine]], since: float, until: float) -> tuple[DayCost, ...]:
+    """What each day added; lines without a quantity are left out."""
+    found = []
+    for (day, _, _), before, after in zip(days_between(since, until), bills, bills[1:], strict=False):
+        for key, line in after.items():
+            old = before.get(key)
+            added = line if old is None else _less(line, old)
+            if added.quantity > 0:
+                found.append(DayCost(day=day, line=added))
+    return tuple(found)
+
+
+def _less(line: BillLine, old: BillLine) -> BillLine:
+    return replace(line, quantity=line.quantity - old.quantity, usd=line.usd - old.usd)

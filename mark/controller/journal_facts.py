@@ -1,0 +1,204 @@
+"""What a journal tells of a period: interruptions, refusals, forecast errors, large orders, idle hours.
+
+One pass over the ticks, oldest first. Pure; a journal may be longer than memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from mark.controller.journal import Header, Tick
+from mark.controller.policy import ControllerPolicy
+from mark.domain.demand import UNIT_S, Demand
+from mark.domain.fleet import InstanceState
+from mark.domain.offering import Offering
+from mark.domain.orders import (
+    Drain,
+    ForecastFailed,
+    Launch,
+    LaunchRefused,
+    Order,
+    SpotWarned,
+    StartStandby,
+    StopStandby,
+    Terminate,
+    WarmLambda,
+)
+
+HOUR_S = 3600.0
+IDLE_SHARE = 0.1
+"""An hour in which less of the ready capacity than this was asked for counts as idle."""
+LARGEST = 3
+BILLED = (InstanceState.PENDING, InstanceState.READY, InstanceState.DRAINING)
+
+Segment = tuple[Header, Iterable[Tick]]
+"""A journal's header and its ticks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedOrder:
+    """An order, and what it added to the fleet's hourly price."""
+
+    at: float
+    order: Order
+    usd_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourUse:
+    """One hour: requests/s asked for and carried, added up over its minutes, and the fleet's mean hourly price."""
+
+    minutes: int = 0
+    asked_rps: float = 0.0
+    carried_rps: float = 0.0
+    usd: float = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nearly all of what was ready did nothing."""
+        return self.carried_rps > 0 and self.asked_rps < IDLE_SHARE * self.carried_rps
+
+
+@dataclass(slots=True)
+class JournalFacts:
+    """What was told. since, until: first and last tick in the period; `_rps`: sums over the minutes scored."""
+
+    since: float | None = None
+    until: float | None = None
+    policy: str = ""
+    forecaster: str = ""
+    warned: set[str] = field(default_factory=set)
+    refused: int = 0
+    launched: int = 0
+    failed_forecasts: int = 0
+    scored: int = 0
+    came_rps: float = 0.0
+    error_rps: float = 0.0
+    naive_error_rps: float = 0.0
+    largest: list[PricedOrder] = field(default_factory=list)
+    hours: dict[int, HourUse] = field(default_factory=dict)
+    planned: set[str] = field(default_factory=set)
+    offered: tuple[str, ...] = ()
+    excuses: dict[str, str] = field(default_factory=dict)
+
+
+def journal_facts(segments: Iterable[Segment], since: float, until: float) -> JournalFacts:
+    """All that ticks in `[since, until)` tell."""
+    facts = JournalFacts()
+    foretold: dict[int, tuple[float, float]] = {}
+    for header, ticks in segments:
+        policy = header.policy
+        offerings = _offerings(policy)
+        facts.policy, facts.forecaster = policy.name, facts.forecaster or header.forecaster
+        facts.offered = tuple(offering.name for offering in policy.offerings)
+        for tick in ticks:
+            if not since <= tick.seen.now < until:
+                continue
+            facts.since = tick.seen.now if facts.since is None else facts.since
+            facts.until = tick.seen.now
+            _happened(facts, tick)
+            _score(facts, tick, foretold, policy.lead_units)
+            _ordered(facts, tick, offerings)
+            _used(facts, tick, offerings)
+    return facts
+
+
+def journal_demand(segments: Iterable[Segment]) -> tuple[Demand, float]:
+    """All demand that a journal knows, and from when on it was really seen; before that it is what was assumed."""
+    means: list[float] = []
+    peaks: list[float] = []
+    end_at, seen_from, opened = 0.0, 0.0, False
+    for header, ticks in segments:
+        if not opened:
+            history, checkpoint = header.history, header.checkpoint
+            means, peaks, end_at = list(history.mean_rps), list(history.max_rps), history.end_at
+            seen_from, opened = checkpoint.first_at if checkpoint else end_at, True
+        for tick in ticks:
+            unit = tick.seen.demand
+            if unit is not None:
+                means.append(unit.mean_rps)
+                peaks.append(unit.max_rps)
+                end_at = unit.start_at + UNIT_S
+    demand = Demand(end_at=end_at, mean_rps=tuple(means), max_rps=tuple(peaks))
+    return demand, max(seen_from, end_at - len(demand) * demand.unit_s)
+
+
+def _offerings(policy: ControllerPolicy) -> dict[str, Offering]:
+    known = [*policy.offerings, *policy.fallbacks, *((policy.standby.offering,) if policy.standby else ())]
+    return {offering.name: offering for offering in known}
+
+
+def _happened(facts: JournalFacts, tick: Tick) -> None:
+    for fact in tick.seen.facts:
+        if isinstance(fact, SpotWarned):
+            facts.warned.add(fact.instance)
+        elif isinstance(fact, LaunchRefused):
+            facts.refused += fact.count
+        elif isinstance(fact, ForecastFailed):
+            facts.failed_forecasts += 1
+    plan = tick.seen.plan
+    if plan is not None:
+        facts.planned |= {item.offering for item in plan.counts}
+        facts.excuses = {excuse.offering: excuse.reason for excuse in plan.excuses}
+
+
+def _score(facts: JournalFacts, tick: Tick, foretold: dict[int, tuple[float, float]], lead: int) -> None:
+    """Each minute is scored by the first forecast that was made one lead before it."""
+    unit, forecast = tick.seen.demand, tick.seen.forecast
+    if unit is not None:
+        said = foretold.pop(round(unit.start_at), None)
+        if said is not None:
+            facts.scored += 1
+            facts.came_rps += unit.max_rps
+            facts.error_rps += abs(unit.max_rps - said[0])
+            facts.naive_error_rps += abs(unit.max_rps - said[1])
+    if forecast is None or unit is None or len(forecast) == 0:
+        return
+    facts.forecaster = forecast.source or facts.forecaster
+    step = min(lead, len(forecast) - 1)
+    at = round(forecast.start_at + step * forecast.unit_s)
+    foretold.setdefault(at, (forecast.max_at(0.5)[step], unit.max_rps))
+
+
+def _ordered(facts: JournalFacts, tick: Tick, offerings: dict[str, Offering]) -> None:
+    prices = {name: offering.usd_per_hour for name, offering in offerings.items()}
+    of = {instance.id: prices.get(instance.offering, 0.0) for instance in tick.seen.fleet}
+    for order in tick.orders:
+        match order:
+            case Launch():
+                usd = order.count * prices.get(order.offering, 0.0)
+                facts.launched += order.count
+            case StartStandby():
+                usd = sum(of.get(name, 0.0) for name in order.instances)
+            case Drain() | Terminate() | StopStandby():
+                usd = -sum(of.get(name, 0.0) for name in order.instances)
+            case WarmLambda():
+                continue
+            case _:
+                assert_never(order)
+        facts.largest.append(PricedOrder(at=tick.seen.now, order=order, usd_per_hour=usd))
+    if len(facts.largest) > LARGEST:
+        facts.largest.sort(key=lambda item: (-abs(item.usd_per_hour), item.at))
+        del facts.largest[LARGEST:]
+
+
+def _used(facts: JournalFacts, tick: Tick, offerings: dict[str, Offering]) -> None:
+    """A minute that ended, against what was ready at its end."""
+    unit = tick.seen.demand
+    if unit is None:
+        return
+    states: defaultdict[InstanceState, list[Offering]] = defaultdict(list)
+    for instance in tick.seen.fleet:
+        if instance.offering in offerings:
+            states[instance.state].append(offerings[instance.offering])
+    number = int(unit.start_at // HOUR_S)
+    old = facts.hours.get(number, HourUse())
+    facts.hours[number] = HourUse(
+        minutes=old.minutes + 1,
+        asked_rps=old.asked_rps + unit.mean_rps,
+        carried_rps=old.carried_rps + sum(o.capacity_rps for o in states[InstanceState.READY]),
+        usd=old.usd + sum(o.usd_per_hour for state in BILLED for o in states[state]) / 60,
+    )

@@ -1,0 +1,108 @@
+"""What gateways had counted at the end of each hour, so that a day's part of totals that only grow is known. Pure.
+
+A mark is made at the first tick after an hour's end. Between two marks counts are taken to have grown evenly.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from mark.domain.demand import Demand
+from mark.domain.traffic import ModelTraffic
+
+HOUR_S = 3600.0
+KEEP_MARKS = 40 * 24
+"""Forty days of hours: a month's report and then some."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tallies:
+    """Totals since a service began. `requests` are those that arrived, scaled as the rates of a rehearsal are.
+
+    The others are a model's of `ModelTraffic`; they may be broken, where they were read between two marks.
+    """
+
+    requests: float = 0.0
+    instance: float = 0.0
+    standby: float = 0.0
+    lambda_: float = 0.0
+    late: float = 0.0
+    shed: float = 0.0
+    failed: float = 0.0
+    billed: float = 0.0
+    gib_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TallyMark:
+    """Totals at `at`. `counted_to` is where the demand in `requests` ended, `peak_rps` its largest rate so far."""
+
+    at: float
+    counted_to: float
+    peak_rps: float
+    totals: Tallies
+
+
+NAMES = tuple(field.name for field in fields(Tallies))
+_MARKS = TypeAdapter(tuple[TallyMark, ...])
+
+
+def book_name(model: str) -> str:
+    """The name under which a model's marks are kept in the store."""
+    return f"tallies:{model}"
+
+
+def book_document(marks: Sequence[TallyMark]) -> dict[str, Any]:
+    """The marks as they are kept, no more of them than a report looks at."""
+    return {"marks": _MARKS.dump_python(tuple(marks[-KEEP_MARKS:]), mode="json")}
+
+
+def book_marks(document: Mapping[str, Any] | None) -> tuple[TallyMark, ...]:
+    """The marks that were kept; none where there is no document."""
+    return () if document is None else _MARKS.validate_python(document["marks"])
+
+
+def first_mark(began_at: float) -> TallyMark:
+    """Nothing has come yet."""
+    return TallyMark(at=began_at, counted_to=began_at, peak_rps=0.0, totals=Tallies())
+
+
+def is_due(marks: Sequence[TallyMark], now: float) -> bool:
+    """Whether an hour has ended since the last mark."""
+    return not marks or math.floor(now / HOUR_S) > math.floor(marks[-1].at / HOUR_S)
+
+
+def next_mark(last: TallyMark, traffic: ModelTraffic, history: Demand, now: float) -> TallyMark:
+    """The totals now; `history` holds the units that came since `last`."""
+    units = min(len(history), max(0, round((history.end_at - last.counted_to) / history.unit_s)))
+    means, peaks = history.mean_rps[len(history) - units :], history.max_rps[len(history) - units :]
+    counted = {name: float(getattr(traffic, name)) for name in NAMES if name != "requests"}
+    return TallyMark(
+        at=now,
+        counted_to=max(last.counted_to, history.end_at),
+        peak_rps=max((last.peak_rps, *peaks)),
+        totals=Tallies(requests=last.totals.requests + sum(means) * history.unit_s, **counted),
+    )
+
+
+def totals_at(marks: Sequence[TallyMark], at: float) -> Tallies:
+    """Totals at an instant: on a straight line between the marks around it, those of the outermost beyond them."""
+    if not marks:
+        return Tallies()
+    right = bisect_right([mark.at for mark in marks], at)
+    if right in (0, len(marks)):
+        return marks[min(right, len(marks) - 1)].totals
+    before, after = marks[right - 1], marks[right]
+    share = (at - before.at) / (after.at - before.at)
+    return Tallies(
+        **{
+            name: (1 - share) * getattr(before.totals, name) + share * getattr(after.totals, name)
+            for name in NAMES
+        }
+    )

@@ -1,0 +1,279 @@
+"""The cost report from what is stored of a service: its ledger, tallies, journal, and replays that were kept.
+
+It needs the store alone, no controller that is alive: a scheduled function makes the report of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from mark.controller.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
+from mark.controller.journal import read_journal
+from mark.controller.journal_facts import JournalFacts, PricedOrder, Segment, journal_facts
+from mark.controller.service import ServedModel
+from mark.controller.tally_book import (
+    Tallies,
+    TallyMark,
+    book_marks,
+    book_name,
+    first_mark,
+    next_mark,
+    totals_at,
+)
+from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured
+from mark.domain.orders import Launch, WarmLambda
+from mark.report.cost_report import (
+    Answers,
+    Baseline,
+    Capacity,
+    CostReport,
+    DayAnswers,
+    DayLine,
+    ForecastError,
+    LargeDecision,
+    ModelReport,
+    ReconciledDay,
+    spend_by_day,
+)
+from mark.report.cost_report_advice import advice_of
+from mark.report.cost_report_replays import ReplayedDay, replayed_days
+from mark.store.service import ServiceStore
+
+LONGEST_REASON = 240
+"""Characters of a reason that a mail shows."""
+JOURNAL_LATE_S = 120.0
+"""A journal that begins so long after the period says so."""
+ANSWERS = ("instance", "standby", "lambda_", "late", "shed", "failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """`[since, until)` of the service's clock."""
+
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """One model as it is stored."""
+
+    served: ServedModel
+    ledger: ModelLedger
+    facts: JournalFacts
+    unpriced: tuple[str, ...]
+
+
+def report_period(store: ServiceStore, *, period_s: float, wall_at: float) -> Period:
+    """The last `period_s` seconds of the service's clock, from its beginning on at most."""
+    until = store.clock().service_time(wall_at)
+    marks = [_marks(store, served.name, until)[0].at for served in store.spec().models]
+    since = max(until - period_s, min(marks, default=until))
+    return Period(since=min(since, until), until=until)
+
+
+def read_cost_report(
+    store: ServiceStore,
+    *,
+    period_s: float,
+    wall_at: float,
+    aws_usd: Mapping[date, float] | None = None,
+    replays: Mapping[str, Sequence[ReplayedDay]] | None = None,
+) -> CostReport:
+    """The report of the last `period_s` seconds before `wall_at` (epoch seconds of the wall).
+
+    `aws_usd` is what Cost Explorer says of each day; `replays` are those of each model, the ones in the store
+    where they are not given.
+    """
+    period = report_period(store, period_s=period_s, wall_at=wall_at)
+    spec = store.spec()
+    read = [_read(store, served, period) for served in spec.models]
+    shared = _day_lines(shared_days([item.ledger for item in read], period.since, period.until))
+    given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
+    models = tuple(_model(item, period, shared, given.get(item.served.name, ()), len(read)) for item in read)
+    lines = (*(line for model in models for line in model.lines), *shared)
+    return CostReport(
+        service=spec.name,
+        since=period.since,
+        until=period.until,
+        models=models,
+        shared=shared,
+        reconciliation=() if aws_usd is None else _reconciled(lines, aws_usd),
+        advice=advice_of(models),
+        notes=tuple(_notes(read, models, period)),
+    )
+
+
+def journal_of(store: ServiceStore, model: str) -> Iterator[Segment]:
+    """All segments of a model's journal that are kept, oldest first; none where it has no journal."""
+    for number in store.journal_segments(model):
+        try:
+            yield read_journal(store.journal_lines(model, number))
+        except Misconfigured:
+            if number in store.journal_segments(model):
+                raise  # otherwise it was dropped meanwhile
+
+
+def _read(store: ServiceStore, served: ServedModel, period: Period) -> _Read:
+    known = {offering.name for offering in served.offerings}
+    transitions = store.transitions(served.name)
+    priced = tuple(item for item in transitions if item.offering in known)
+    marks = _marks(store, served.name, period.until)
+    return _Read(
+        served=served,
+        ledger=ModelLedger(served=served, transitions=priced, marks=marks),
+        facts=journal_facts(journal_of(store, served.name), period.since, period.until),
+        unpriced=tuple(sorted({item.offering for item in transitions} - known)),
+    )
+
+
+def _marks(store: ServiceStore, model: str, now: float) -> tuple[TallyMark, ...]:
+    """The kept marks, and one of this instant."""
+    told: Mapping[str, Any] = store.status(f"model:{model}") or {}
+    marks = book_marks(store.status(book_name(model))) or (first_mark(told.get("began_at", now)),)
+    series = told.get("series") or {"start_at": now, "unit_s": 60.0, "mean_rps": [], "max_rps": []}
+    recent = Demand(
+        end_at=series["start_at"] + len(series["mean_rps"]) * series["unit_s"],
+        mean_rps=tuple(series["mean_rps"]),
+        max_rps=tuple(series["max_rps"]),
+        unit_s=series["unit_s"],
+    )
+    return (*marks, next_mark(marks[-1], store.traffic(model), recent, now))
+
+
+def _model(
+    read: _Read, period: Period, shared: Sequence[DayLine], replays: Sequence[ReplayedDay], models: int
+) -> ModelReport:
+    facts, served = read.facts, read.served
+    lines = _day_lines(model_days(read.ledger, period.since, period.until))
+    marks, days = read.ledger.marks, days_between(period.since, period.until)
+    by_day = [DayAnswers(day=day, answers=_answers(marks, start, end)) for day, start, end in days]
+    rented = {item.line.item for item in lines}
+    return ModelReport(
+        name=served.name,
+        policy=facts.policy,
+        slo=served.slo,
+        lines=lines,
+        answers=_answers(marks, period.since, period.until),
+        days=tuple(item for item in by_day if item.answers.finished),
+        baselines=_baselines(lines, shared, replays, period, models),
+        interruptions=len(facts.warned),
+        refused_launches=facts.refused,
+        launched=facts.launched,
+        forecast=ForecastError(
+            forecaster=facts.forecaster,
+            scored=facts.scored,
+            error=facts.error_rps / facts.came_rps if facts.came_rps else None,
+            naive_error=facts.naive_error_rps / facts.came_rps if facts.came_rps else None,
+            failed=facts.failed_forecasts,
+        ),
+        decisions=tuple(map(_decision, facts.largest)),
+        capacity=_capacity(facts),
+        never_chosen=tuple(
+            (name, facts.excuses.get(name, ""))
+            for name in facts.offered
+            if name not in rented and name not in facts.planned
+        ),
+        journal_since=facts.since,
+    )
+
+
+def _day_lines(costs: Iterable[DayCost]) -> tuple[DayLine, ...]:
+    return tuple(DayLine(day=cost.day, line=cost.line) for cost in costs)
+
+
+def _answers(marks: Sequence[TallyMark], start: float, end: float) -> Answers:
+    """What gateways counted in between; whole, and so that days add up to the period."""
+    before, after = totals_at(marks, start), totals_at(marks, end)
+    return Answers(**{name: _whole(after, name) - _whole(before, name) for name in ANSWERS})
+
+
+def _whole(totals: Tallies, name: str) -> int:
+    count: float = getattr(totals, name)
+    return round(count)
+
+
+def _baselines(
+    lines: Sequence[DayLine],
+    shared: Sequence[DayLine],
+    replays: Sequence[ReplayedDay],
+    period: Period,
+    models: int,
+) -> tuple[Baseline, ...]:
+    """Those policies that were replayed on every day that any was; days cut by the period count if so replayed."""
+    spans = {day: (start, end) for day, start, end in days_between(period.since, period.until)}
+    told = [item for item in replays if item.covers(spans.get(item.day))]
+    if not told:
+        return ()
+    days = {item.day for item in told}
+    own = {day: cost.total for day, cost in spend_by_day(lines).items()}
+    around = {day: cost.total / models for day, cost in spend_by_day(shared).items()}
+    measured_usd = sum(own.get(day, 0.0) + around.get(day, 0.0) for day in days)
+    names = [name for name in told[0].policies if all(name in item.policies for item in told)]
+    found = []
+    for name in names:
+        runs = [item.policies[name] for item in told]
+        requests = sum(run.requests for run in runs)
+        found.append(
+            Baseline(
+                policy=name,
+                usd=sum(run.serving_usd + run.overhead_usd / models for run in runs),
+                measured_usd=measured_usd,
+                attained=1 - sum(run.missed for run in runs) / requests if requests else None,
+                days=len(days),
+            )
+        )
+    return tuple(sorted(found, key=lambda item: (item.usd, item.policy)))
+
+
+def _decision(priced: PricedOrder) -> LargeDecision:
+    order = priced.order
+    match order:
+        case Launch():
+            what = f"launch {order.count} {order.offering}"
+        case WarmLambda():
+            what = f"warm {order.concurrency} Lambda environments"
+        case _:
+            count = len(order.instances)
+            what = f"{order.kind.replace('-', ' ')}, {count} instance{'' if count == 1 else 's'}"
+    reason = order.reason if len(order.reason) <= LONGEST_REASON else f"{order.reason[: LONGEST_REASON - 3]}..."
+    return LargeDecision(at=priced.at, what=what, usd_per_hour=priced.usd_per_hour, reason=reason)
+
+
+def _capacity(facts: JournalFacts) -> Capacity:
+    hours = facts.hours.values()
+    carried_rps = sum(hour.carried_rps for hour in hours)
+    return Capacity(
+        hours=sum(hour.minutes for hour in hours) / 60,
+        utilisation=sum(hour.asked_rps for hour in hours) / carried_rps if carried_rps else None,
+        idle_hours=sum(hour.minutes for hour in hours if hour.is_idle) / 60,
+        idle_usd=sum(hour.usd for hour in hours if hour.is_idle),
+    )
+
+
+def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tuple[ReconciledDay, ...]:
+    own = {day: cost.total for day, cost in spend_by_day(lines).items()}
+    return tuple(
+        ReconciledDay(day=day, ledger_usd=own.get(day, 0.0), aws_usd=aws_usd.get(day))
+        for day in sorted(own.keys() | aws_usd.keys())
+    )
+
+
+def _notes(read: Sequence[_Read], models: Sequence[ModelReport], period: Period) -> Iterator[str]:
+    for item in read:
+        since, name = item.facts.since, item.served.name
+        if item.unpriced:
+            words = ", ".join(item.unpriced)
+            yield f"{name}: {words} is no longer offered and has no price; these sums lack it"
+        if since is not None and since > period.since + JOURNAL_LATE_S:
+            when = datetime.fromtimestamp(since, UTC).strftime("%-d %b %Y %H:%M")
+            yield (
+                f"{name}: interruptions, forecasts, decisions and idle hours are told from {when} UTC on, as far "
+                "back as the journal reaches"
+            )
+    if not any(model.baselines for model in models):
+        yield "no baseline was replayed for these days; `mark report` on a machine with the settings does it"

@@ -1,0 +1,60 @@
+"""Replays of a day's arrivals under other policies, kept beside the service's state so that each is made once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pydantic import TypeAdapter
+
+from mark.store.service import ServiceStore
+
+KEEP_DAYS = 40
+EDGE_S = 1.0
+"""A replay is of whole seconds: its ends may miss the period's by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedPolicy:
+    """What a policy cost on the arrivals, USD, and how many of the requests missed the objective."""
+
+    serving_usd: float
+    overhead_usd: float
+    requests: int
+    missed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedDay:
+    """One day of UTC, or the part `[since, until)` of it that was replayed."""
+
+    day: date
+    since: float
+    until: float
+    policies: Mapping[str, ReplayedPolicy]
+
+    def covers(self, span: tuple[float, float] | None) -> bool:
+        """Whether it is that part of the day, no more and no less."""
+        if span is None:
+            return False
+        return abs(self.since - span[0]) <= EDGE_S and abs(self.until - span[1]) <= EDGE_S
+
+
+_DAYS = TypeAdapter(tuple[ReplayedDay, ...])
+
+
+def replayed_days(store: ServiceStore, model: str) -> tuple[ReplayedDay, ...]:
+    """The days that were kept, oldest first."""
+    document = store.status(_name(model))
+    return () if document is None else _DAYS.validate_python(document["days"])
+
+
+def keep_replayed_days(store: ServiceStore, model: str, days: Sequence[ReplayedDay]) -> None:
+    """Keep these in place of those that are there, the last KEEP_DAYS of them."""
+    ordered = sorted(days, key=lambda item: item.day)[-KEEP_DAYS:]
+    store.put_status(_name(model), {"days": _DAYS.dump_python(tuple(ordered), mode="json")})
+
+
+def _name(model: str) -> str:
+    return f"replays:{model}"
