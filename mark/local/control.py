@@ -1,4 +1,4 @@
-"""/_mark/...: the emulated AWS's own knobs: clock, prewarmed world, interruptions, faults, state."""
+"""/_mark/...: the emulated AWS's own knobs: clock, prewarmed world, interruptions, faults, mail, state."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mark.domain.clock import ClockAnchor
+from mark.local.alarms import Alarms
 from mark.local.clock import ServiceClock
 from mark.local.errors import ApiError, not_emulated
 from mark.local.faults import Faults, fault_of
 from mark.local.hypervisor import Hypervisor
 from mark.local.lambda_pool import LambdaPools
 from mark.local.machines import Machines
+from mark.local.ses import Ses
 
 Asked = dict[str, Any]
 
@@ -31,6 +33,8 @@ class Control:
         lambdas: LambdaPools,
         faults: Faults,
         calls: Counter[str],
+        alarms: Alarms,
+        ses: Ses,
     ) -> None:
         self._clock = clock
         self._machines = machines
@@ -38,6 +42,7 @@ class Control:
         self._lambdas = lambdas
         self._faults = faults
         self._calls = calls
+        self._alarms = alarms
         self._actions: dict[tuple[str, str], Callable[[Asked], Any]] = {
             ("GET", "state"): self._state,
             ("POST", "clock"): self._set_clock,
@@ -46,6 +51,8 @@ class Control:
             ("POST", "faults"): self._add_fault,
             ("GET", "faults"): self._list_faults,
             ("DELETE", "faults"): self._clear_faults,
+            ("GET", "mail"): ses.control,
+            ("POST", "mail"): ses.control,
         }
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
@@ -123,4 +130,6 @@ class Control:
             "crashes": self._hypervisor.crashes,
             "lambda": self._lambdas.state(),
             "calls": dict(self._calls),
+            "queues": self._alarms.queues(),
+            "alarms": self._alarms.state(),
         }

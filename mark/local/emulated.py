@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import uvicorn
 
+from mark.local.alarms import Alarms
 from mark.local.clock import ServiceClock
 from mark.local.config import REGION, EmulatedAwsConfig
 from mark.local.control import Control
@@ -18,7 +19,7 @@ from mark.local.ec2_api import Ec2Api
 from mark.local.event_sources import EventSources
 from mark.local.events import Events
 from mark.local.faults import Faults
-from mark.local.front import Front
+from mark.local.front import Front, Services
 from mark.local.hypervisor import Hypervisor
 from mark.local.imds import Imds
 from mark.local.lambda_api import LambdaApi
@@ -28,6 +29,8 @@ from mark.local.machine import Machine
 from mark.local.machines import Machines
 from mark.local.moto_app import StrictMoto
 from mark.local.pricing import Pricing
+from mark.local.scheduler import Scheduler
+from mark.local.ses import Ses
 
 LOG = logging.getLogger(__name__)
 
@@ -109,29 +112,36 @@ class EmulatedAws:
         events = Events(functions.send_event)
         hypervisor = self._hypervisor(lambda name: machines.powered_off(name))  # noqa: PLW0108 made below
         machines = self._machines(clock, faults, hypervisor, events)
-        sources = EventSources(functions)
-        moto = StrictMoto()
+        sources, scheduler, ses = EventSources(functions), Scheduler(clock, functions.send_event), Ses(clock)
+        alarms, moto = Alarms(clock, events.send), StrictMoto()
         self._end_with(
             functions.stop, events.stop, sources.stop, machines.close, moto.stop, hypervisor.stop, clock.stop
         )
         await hypervisor.start()
         clock.start()
+        alarms.start()
         for endless in (sources.run(), _sweep(machines)):
             self._tasks.append(asyncio.create_task(endless))
             self._tasks[-1].add_done_callback(_say_failure)
         control = Control(
-            clock=clock, machines=machines, hypervisor=hypervisor, lambdas=pools, faults=faults, calls=calls
+            clock=clock,
+            machines=machines,
+            hypervisor=hypervisor,
+            lambdas=pools,
+            faults=faults,
+            calls=calls,
+            alarms=alarms,
+            ses=ses,
         )
-        return Front(
+        services = Services(
             ec2=Ec2Api(machines, config.types, faults, clock),
             lambdas=functions,
             pricing=Pricing(config.types),
-            imds=Imds(machines.find, clock),
-            control=control,
-            faults=faults,
-            calls=calls,
+            ses=ses,
+            scheduler=scheduler,
             moto=moto,
         )
+        return Front(services, imds=Imds(machines.find, clock), control=control, faults=faults, calls=calls)
 
     def _end_with(self, *ends: Callable[[], Awaitable[None] | None]) -> None:
         """Call these when it ends, the last one first."""

@@ -62,6 +62,10 @@ class Events:
             "resources": [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{machine.id}"],
             "detail": detail,
         }
+        self.send(event)
+
+    def send(self, event: dict[str, Any]) -> None:
+        """Send an event of the account's own services to the rules."""
         self.sent += 1
         self._sender.submit(_to_rules, event).add_done_callback(_say_failure)
 

@@ -16,12 +16,14 @@ from mark.local import strict
 from mark.local.control import Control
 from mark.local.ec2_api import Ec2Api
 from mark.local.ec2_protocol import form_of
-from mark.local.errors import ApiError, error_body
+from mark.local.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
 from mark.local.faults import Fault, Faults, error_of
 from mark.local.imds import Imds
 from mark.local.lambda_api import LambdaApi
 from mark.local.moto_app import StrictMoto
 from mark.local.pricing import Pricing
+from mark.local.scheduler import Scheduler
+from mark.local.ses import Ses
 
 LOG = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 SERVICE = re.compile(rb"Credential=[^/]+/\d+/[^/]+/([a-z0-9-]+)/aws4_request")
 INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
+OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
+"""CloudWatch's calls, in CBOR."""
 MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -64,29 +68,29 @@ class Answer:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Who answers what: ours, and moto for the rest."""
+
+    ec2: Ec2Api
+    lambdas: LambdaApi
+    pricing: Pricing
+    ses: Ses
+    scheduler: Scheduler
+    moto: StrictMoto
+
+
 class Front:
     """An ASGI application: our own services first, everything else is moto's."""
 
     def __init__(
-        self,
-        *,
-        ec2: Ec2Api,
-        lambdas: LambdaApi,
-        pricing: Pricing,
-        imds: Imds,
-        control: Control,
-        faults: Faults,
-        calls: Counter[str],
-        moto: StrictMoto,
+        self, services: Services, *, imds: Imds, control: Control, faults: Faults, calls: Counter[str]
     ) -> None:
-        self._ec2 = ec2
-        self._lambdas = lambdas
-        self._pricing = pricing
+        self._services = services
         self._imds = imds
         self._control = control
         self._faults = faults
         self._calls = calls
-        self._moto = moto
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -112,12 +116,16 @@ class Front:
         self._calls[f"{call.service}:{call.action}"] += 1
         try:
             strict.check(call.service, call.action, call.path, call.body)
+            if call.service == "scheduler":
+                self._services.scheduler.check(call.scope["method"], call.path, call.body)
             await self._meet_faults(call)
             lost = self._faults.hit(("lost",), call.action, _text(call))
             answer = await self._ours(call)
             if answer is None:
                 sink = _discard if lost else send
-                await self._moto(call.scope, _replay(call.body), sink)
+                await self._services.moto(call.scope, _replay(call.body), sink)
+                if call.service == "scheduler":
+                    self._services.scheduler.look()
             if lost:
                 raise error_of(lost, call.service)
         except ApiError as error:
@@ -136,17 +144,20 @@ class Front:
     async def _ours(self, call: Call) -> Answer | None:
         """The answer, where it is not moto's to give."""
         if call.service == "ec2":
-            xml = self._ec2.answer(call.action, call.form)
+            xml = self._services.ec2.answer(call.action, call.form)
             return None if xml is None else Answer(200, xml.encode(), "text/xml;charset=UTF-8")
         if call.action == "Invoke":
             match = INVOKE.fullmatch(call.path)
             assert match
-            status, headers, body = await self._lambdas.invoke(
+            status, headers, body = await self._services.lambdas.invoke(
                 unquote(match[1]), call.headers(), call.scope["query_string"].decode(), call.body
             )
             return Answer(status, body, "application/json", headers)
         if call.service == "pricing":
-            return Answer(200, json.dumps(self._pricing.answer(call.action, call.body)).encode())
+            return Answer(200, json.dumps(self._services.pricing.answer(call.action, call.body)).encode())
+        if call.service == "ses":
+            document = self._services.ses.answer(call.scope["method"], call.path, call.body)
+            return Answer(200, json.dumps(document).encode())
         return None
 
 
@@ -166,6 +177,8 @@ def _name(call: Call) -> None:
         call.action = "Invoke"
     elif target:
         call.action = target.decode().rsplit(".", 1)[-1]
+    elif operation := OPERATION.fullmatch(call.path):
+        call.action = operation[1]
     elif call.body.startswith(b"Action="):
         call.action = form_of(call.body)["Action"]
     else:
@@ -181,6 +194,8 @@ def _text(call: Call) -> str:
 
 def _refusal(call: Call, error: ApiError) -> Answer:
     query = bool(call.form) or call.body.startswith(b"Action=")
+    if OPERATION.fullmatch(call.path):
+        return Answer(error.status, cbor_error(error), CBOR_TYPE, CBOR_HEADERS)
     content_type, body = error_body(error, query=query, ec2=call.service == "ec2")
     return Answer(error.status, body, content_type, ((b"x-amzn-errortype", error.code.encode()),))
 

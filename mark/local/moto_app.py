@@ -12,7 +12,7 @@ from moto.core.base_backend import BackendDict
 from moto.core.model_instances import reset_model_data
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from mark.local.errors import ApiError, error_body
+from mark.local.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
 from mark.local.moto_parts import LAMBDA_BACKEND, QUEUE, RESOURCE_TYPES, sqs_backend
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -61,9 +61,13 @@ class _Stopping(Exception):
 
 
 def _refuse(environ: dict[str, Any], start_response: StartResponse, error: ApiError) -> list[bytes]:
-    query = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
-    content_type, body = error_body(error, query=query)
-    headers = [("content-type", content_type), ("x-amzn-errortype", error.code)]
+    asked_in = environ.get("CONTENT_TYPE", "")
+    if asked_in == CBOR_TYPE:
+        headers = [("content-type", CBOR_TYPE), *((name.decode(), value.decode()) for name, value in CBOR_HEADERS)]
+        body = cbor_error(error)
+    else:
+        content_type, body = error_body(error, query=asked_in.startswith("application/x-www-form-urlencoded"))
+        headers = [("content-type", content_type), ("x-amzn-errortype", error.code)]
     start_response(f"{error.status} {error.code}", headers)
     return [body]
 

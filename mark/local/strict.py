@@ -15,15 +15,20 @@ SERVICES = frozenset(
         "iam",
         "lambda",
         "logs",
+        "monitoring",
         "pricing",
         "s3",
+        "scheduler",
         "secretsmanager",
+        "ses",
         "sqs",
         "ssm",
         "sts",
     )
 )
-"""Those that do here what they say. Schedulers never fire in moto, alarms are never evaluated, tasks never run."""
+"""Those that do here what they say; moto has more, whose tasks never run and whose topics tell nobody."""
+ALARMS = frozenset(("DeleteAlarms", "DescribeAlarms", "PutMetricAlarm"))
+"""What is done of CloudWatch: no metric is kept but what alarms look at."""
 UNUSED_SETTINGS = re.compile(r"/functions/[^/]+/(event-invoke-config|provisioned-concurrency|url)\b")
 """Settings of functions that moto stores and nobody follows."""
 
@@ -38,6 +43,8 @@ def check(service: str, action: str, path: str, body: bytes) -> None:
         _check_events(action, body)
     elif service == "lambda" and action != "Invoke":
         _check_functions(action, path, body)
+    elif service == "monitoring" and action not in ALARMS:
+        raise not_emulated(f"CloudWatch's {action}")
 
 
 def _check_events(action: str, body: bytes) -> None:
