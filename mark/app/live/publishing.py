@@ -9,6 +9,7 @@ from typing import Any
 
 from mark.app.live.clock import ServiceClock
 from mark.app.live.models import LiveModel
+from mark.app.live.tallying import HourBook
 from mark.controller.runner import Controller
 from mark.controller.state import Decision
 from mark.domain.demand import Demand
@@ -36,6 +37,7 @@ class Publisher:
         self._began_at, self._trained = began_at, trained
         self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
         self._store, self._clock = store, clock
+        self._book = HourBook(store, self._served.name, began_at=began_at)
         self._decisions: deque[dict[str, Any]] = deque(maxlen=DECISIONS)
         self._capacity: deque[tuple[float, float]] = deque(maxlen=MINUTES)
 
@@ -48,6 +50,7 @@ class Publisher:
         """Tell what was seen and decided."""
         self._remember(controller, decision)
         self._store.put_status(f"model:{self.model}", self._document(controller, decision))
+        self._book.keep(controller.history, self._clock.now())
 
     def _remember(self, controller: Controller, decision: Decision) -> None:
         now = self._clock.now()
