@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mark.controller.breaker import hazards_seen
 from mark.controller.paces import with_paces
 from mark.controller.policy import ControllerPolicy
+from mark.controller.quotas import counted, full_offerings
 from mark.controller.state import Observation, State
 from mark.controller.step import learn, running_counts
 from mark.domain.demand import Demand, Forecast
@@ -66,6 +67,8 @@ def plan_request(
     running = running_counts(known, seen.fleet)
     refused = {name for name, _ in known.unavailable}
     refused |= {pool.offering for pool in known.pools if pool.is_open(seen.now)}
+    counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))
+    refused |= full_offerings(policy.quotas, policy.known_offerings, counts)
     return PlanRequest(
         now=seen.now,
         history=tail(history, policy.history_units),

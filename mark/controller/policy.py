@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mark.controller.breaker import BreakerPolicy
+from mark.controller.quotas import Quotas
 from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
@@ -55,6 +56,7 @@ class ControllerPolicy:
     in for planned instances that are not ready yet. Lambda environments for `warm_share`
     of the ready capacity are kept warm. A launch that stays unseen for `request_timeout_s` is forgotten; a refused
     offering is left out for `unavailable_s`. `history_units` of load are shown to the planner.
+    `quotas` are the account's: offerings of which no more may run are planned as if they had been refused.
     """
 
     name: str
@@ -79,8 +81,13 @@ class ControllerPolicy:
     unavailable_s: float = 600.0
     max_instances: int = 5000
     history_units: int = KEEP_UNITS
+    quotas: Quotas = ()
 
     def offering(self, name: str) -> Offering | None:
         """The offering of that name, standbys and fallbacks included."""
-        known = (*self.offerings, *self.fallbacks, *((self.standby.offering,) if self.standby else ()))
-        return next((offering for offering in known if offering.name == name), None)
+        return next((offering for offering in self.known_offerings if offering.name == name), None)
+
+    @property
+    def known_offerings(self) -> tuple[Offering, ...]:
+        """All offerings, standbys and fallbacks included."""
+        return (*self.offerings, *self.fallbacks, *((self.standby.offering,) if self.standby else ()))

@@ -15,6 +15,7 @@ from dataclasses import replace
 from mark.controller.breaker import Pool, note_interruptions
 from mark.controller.paces import told_paces, with_paces
 from mark.controller.policy import ControllerPolicy
+from mark.controller.quotas import Allowance, counted
 from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, short_rps
 from mark.controller.state import Counts, Decision, Observation, Requested, State, Tokens, Wanted, room
@@ -126,6 +127,7 @@ def _launches(
     have = Counter(dict(running_counts(state, seen.fleet)))
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
     left = room(state, seen, ordered, policy.max_instances)
+    allowance = _allowance(state, seen, policy, ordered)
     unavailable = dict(state.unavailable)
     volatile = {pool.offering for pool in state.pools if pool.is_open(seen.now)}
     returning = {pool.offering for pool in state.pools if pool.is_returning(seen.now)}
@@ -145,14 +147,24 @@ def _launches(
             missing = 1
         if missing > left:
             notes.append(f"{name}: {missing} wanted, but the limit is {policy.max_instances} instances")
-        missing = min(missing, left)
+        if missing > allowance.left(name):
+            notes.append(f"{name}: {missing} wanted, but the account's quota leaves {allowance.left(name):.0f}")
+        missing = int(min(missing, left, allowance.left(name)))
         if missing <= 0:
             continue
         left -= missing
+        allowance.take(name, missing)
         plan = state.plan
         reason = f"{count} wanted, {have[name]} there or on their way" + (f"; {plan.reason}" if plan else "")
         orders.append(Launch(token=tokens.take(), reason=reason, offering=name, count=missing))
     return orders, notes
+
+
+def _allowance(state: State, seen: Observation, policy: ControllerPolicy, ordered: list[Order]) -> Allowance:
+    """What the account's quotas leave beside what is there, requested or just ordered."""
+    asked = [(item.offering, item.count) for item in state.requested]
+    asked += [(order.offering, order.count) for order in ordered if isinstance(order, Launch)]
+    return Allowance(policy.quotas, policy.known_offerings, counted(seen.fleet, asked))
 
 
 def _drains(

@@ -1,0 +1,86 @@
+"""How many vCPUs an account may run, by family and market, and what that leaves of a fleet's wishes. Pure.
+
+EC2 counts the vCPUs of what runs, boots or stops, not of what is stopped. A family is a group of types that share
+a quota. What other models and others of the account run is not known here: EC2 refuses what is too much then.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mark.domain.fleet import FleetView, InstanceState
+from mark.domain.offering import Market, Offering
+
+STANDARD = "standard"
+_LETTERS = re.compile(r"^([a-z]+)")
+_FAMILIES: Mapping[str, str] = {
+    **dict.fromkeys(("a", "c", "d", "h", "hpc", "i", "im", "is", "m", "r", "t", "z"), STANDARD),
+    **dict.fromkeys(("g", "gr", "vt"), "g"),
+    **dict.fromkeys(("f", "inf", "p", "x", "trn", "dl"), ""),
+}
+"""Letters of a type -> its family; empty: the letters themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VcpuQuota:
+    """vCPUs of a family that may run at once in a market."""
+
+    family: str
+    market: Market
+    vcpus: float
+
+
+Quotas = tuple[VcpuQuota, ...]
+
+
+def quota_family(instance_type: str) -> str:
+    """The family whose quota a type counts against; empty where it is not known."""
+    found = _LETTERS.match(instance_type)
+    letters = found[1] if found else ""
+    return (_FAMILIES[letters] or letters) if letters in _FAMILIES else ""
+
+
+class Allowance:
+    """What the quotas leave beside `counts` instances by offering; what is taken from it counts from then on."""
+
+    def __init__(self, quotas: Quotas, offerings: Iterable[Offering], counts: Mapping[str, int]) -> None:
+        self._offerings = {item.name: item for item in offerings}
+        self._left: dict[tuple[str, Market], float] = {(q.family, q.market): q.vcpus for q in quotas}
+        for name, count in counts.items():
+            self.take(name, count)
+
+    def left(self, name: str) -> float:
+        """How many more of the offering may run; infinite where no quota is known."""
+        item = self._offerings.get(name)
+        left = self._left.get(_pool(item), math.inf) if item else math.inf
+        return left if item is None or math.isinf(left) else max(0, math.floor(left / item.instance_type.vcpus))
+
+    def take(self, name: str, count: int) -> None:
+        """So many more run."""
+        item = self._offerings.get(name)
+        if item is not None and _pool(item) in self._left:
+            self._left[_pool(item)] -= count * item.instance_type.vcpus
+
+
+def full_offerings(quotas: Quotas, offerings: Sequence[Offering], counts: Mapping[str, int]) -> frozenset[str]:
+    """Offerings of which not one more may run beside `counts`."""
+    if not quotas:
+        return frozenset()
+    allowance = Allowance(quotas, offerings, counts)
+    return frozenset(item.name for item in offerings if allowance.left(item.name) < 1)
+
+
+def counted(fleet: FleetView, requested: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Instances by offering that count against quotas: all but stopped ones, and those on their way."""
+    counts: dict[str, int] = {}
+    awake = ((i.offering, 1) for i in fleet if i.state is not InstanceState.STOPPED)
+    for name, count in (*awake, *requested):
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _pool(item: Offering) -> tuple[str, Market]:
+    return quota_family(item.instance_type.name), item.market
