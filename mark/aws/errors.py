@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
 
 _RETRY_LATER = (
+    "DataUnavailableException",
     "EC2ThrottledException",
     "IncorrectInstanceState",  # a pending instance cannot stop yet, a stopping one cannot start yet
     "IncorrectState",
@@ -23,6 +24,7 @@ _RETRY_LATER = (
     "InternalFailure",
     "InternalServiceError",
     "OperationAborted",
+    "LimitExceededException",  # Cost Explorer's word for throttling
     "OverLimit",
     "PriorRequestNotComplete",
     "ProvisionedThroughputExceededException",
@@ -83,10 +85,14 @@ _MISCONFIGURED = (
     "InvalidParameterValue",
     "InvalidParameterValueException",
     "InvalidSubnetID.NotFound",
+    "ImageNotFoundException",
     "MissingAuthenticationToken",
     "NoSuchEntity",
+    "NoSuchResourceException",
+    "NotFoundException",
     "OptInRequired",
     "QueueDoesNotExist",
+    "RepositoryNotFoundException",
     "RequestEntityTooLarge",
     "ResourceNotFoundException",
     "SignatureDoesNotMatch",
@@ -110,8 +116,12 @@ NOT_THERE = frozenset(
         "InvalidInstanceID.NotFound",
         "InvalidLaunchTemplateId.NotFound",
         "InvalidLaunchTemplateName.NotFoundException",
+        "ImageNotFoundException",
         "NoSuchEntity",
+        "NoSuchResourceException",
+        "NotFoundException",
         "QueueDoesNotExist",
+        "RepositoryNotFoundException",
         "ResourceNotFoundException",
     }
 )

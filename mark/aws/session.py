@@ -13,12 +13,19 @@ from botocore.exceptions import BotoCoreError
 from mark.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from mypy_boto3_ce import CostExplorerClient
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ecr import ECRClient
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_iam import IAMClient
     from mypy_boto3_lambda import LambdaClient
+    from mypy_boto3_pricing import PricingClient
+    from mypy_boto3_service_quotas import ServiceQuotasClient
+    from mypy_boto3_sesv2 import SESV2Client
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sts import STSClient
 
+PRICES_REGION = "us-east-1"
 POLL_S = 10
 """A long poll of a queue waits this long; SQS allows 20 s."""
 
@@ -44,7 +51,7 @@ class AwsSettings:
     region: str
     endpoint_url: str | None = None
     credentials: Credentials | None = None
-    retry_mode: Literal["standard", "adaptive"] = "standard"
+    retry_mode: Literal["standard", "adaptive"] = "adaptive"
     max_attempts: int = 4
     connect_timeout_s: float = 2.0
     read_timeout_s: float = 10.0
@@ -98,6 +105,42 @@ class Aws:
         client: IAMClient = self._client("iam")
         return client
 
+    @property
+    def costs(self) -> CostExplorerClient:
+        """What AWS says that it cost."""
+        client: CostExplorerClient = self._client("ce")
+        return client
+
+    @property
+    def images(self) -> ECRClient:
+        """Container images."""
+        client: ECRClient = self._client("ecr")
+        return client
+
+    @property
+    def mail(self) -> SESV2Client:
+        """Mail."""
+        client: SESV2Client = self._client("sesv2")
+        return client
+
+    @property
+    def prices(self) -> PricingClient:
+        """List prices; asked in one of the three regions that tell those of all."""
+        client: PricingClient = self._client("pricing", region_name=PRICES_REGION)
+        return client
+
+    @property
+    def quotas(self) -> ServiceQuotasClient:
+        """Quotas of the account."""
+        client: ServiceQuotasClient = self._client("service-quotas")
+        return client
+
+    @property
+    def identity(self) -> STSClient:
+        """Whose credentials these are."""
+        client: STSClient = self._client("sts")
+        return client
+
     def invoking(self, *, connections: int, timeout_s: float) -> LambdaClient:
         """A client for requests that somebody waits for: one attempt, what failed is the caller's to decide."""
         with self._making:
@@ -116,10 +159,11 @@ class Aws:
             client.close()
         self._clients.clear()
 
-    def _client(self, service: str, *, waits_s: float = 0.0) -> Any:
+    def _client(self, service: str, *, waits_s: float = 0.0, **differs: Any) -> Any:
         with self._making:
             if service not in self._clients:
-                self._clients[service] = self._made(service, read_timeout=self.settings.read_timeout_s + waits_s)
+                read_s = self.settings.read_timeout_s + waits_s
+                self._clients[service] = self._made(service, read_timeout=read_s, **differs)
             return self._clients[service]
 
     def _made(self, service: str, **differs: Any) -> Any:

@@ -1,0 +1,57 @@
+"""Quotas of an account and region: vCPUs by family and market, and how many calls Lambda runs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from mark.aws.errors import translated
+from mark.aws.session import Aws
+from mark.controller.quotas import STANDARD, Quotas, VcpuQuota
+from mark.domain.offering import Market
+
+EC2 = "ec2"
+CODES: Mapping[str, tuple[str, Market]] = MappingProxyType(
+    {
+        "L-1216C47A": (STANDARD, Market.ON_DEMAND),
+        "L-34B43A08": (STANDARD, Market.SPOT),
+        "L-DB2E81BA": ("g", Market.ON_DEMAND),
+        "L-3819A6DF": ("g", Market.SPOT),
+        "L-417A185B": ("p", Market.ON_DEMAND),
+        "L-7212CCBC": ("p", Market.SPOT),
+        "L-74FC7D96": ("f", Market.ON_DEMAND),
+        "L-88CF9481": ("f", Market.SPOT),
+        "L-7295265B": ("x", Market.ON_DEMAND),
+        "L-E3A00192": ("x", Market.SPOT),
+        "L-1945791B": ("inf", Market.ON_DEMAND),
+        "L-B5D1601B": ("inf", Market.SPOT),
+    }
+)
+"""Service Quotas' code -> the family of `mark.controller.quotas`, and the market."""
+
+
+def code_of_quota(family: str, market: Market) -> str:
+    """The code by which a quota is asked for in Service Quotas; empty where none is known."""
+    return next((code for code, known in CODES.items() if known == (family, market)), "")
+
+
+def read_quotas(aws: Aws) -> Quotas:
+    """Quotas of vCPUs as the account has them now, by family and market. RetryLater, Misconfigured as AWS says."""
+    found: list[VcpuQuota] = []
+    token: dict[str, str] = {}
+    with translated():
+        while True:
+            page = aws.quotas.list_service_quotas(ServiceCode=EC2, MaxResults=100, **token)  # type: ignore[arg-type]
+            for quota in page.get("Quotas", []):
+                known = CODES.get(quota.get("QuotaCode", ""))
+                if known is not None and "Value" in quota:
+                    found.append(VcpuQuota(family=known[0], market=known[1], vcpus=quota["Value"]))
+            if not page.get("NextToken"):
+                return tuple(sorted(found, key=lambda item: (item.family, item.market.value)))
+            token = {"NextToken": page["NextToken"]}
+
+
+def lambda_concurrency(aws: Aws) -> int:
+    """Calls that Lambda runs at once for the whole account in this region."""
+    with translated():
+        return aws.lambda_.get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
