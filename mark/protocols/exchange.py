@@ -6,7 +6,7 @@ The path says which: SageMaker's `/invocations` and `/endpoints/...`, or else Op
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,17 +26,21 @@ from mark.protocols.oip_replies import ReplyWriter, compose_infer_reply
 from mark.protocols.sagemaker import compose_predictions, parse_invocation
 
 SAGEMAKER_PATHS = ("/invocations", "/endpoints/")
+Kind = frozenset[tuple[str, np.dtype[Any], tuple[int, ...]]]
+"""Names, element types and shapes of a request's inputs, but for the rows: those alike may share a call."""
+_Forms = dict[tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...], tuple[int, Kind]]
 WITHOUT_BODY = (204, 205, 304)
 MAX_TYPE_BYTES = 255
 
 
 class Exchange(NamedTuple):
-    """A request that was understood, and the rows of its inputs."""
+    """A request that was understood, the rows of its inputs, and with which others it may be put together."""
 
     model: str
     request: InferRequest
     call: InferCall
     rows: int
+    kind: Kind = frozenset()
 
     @property
     def inputs(self) -> Tensors:
@@ -58,7 +62,7 @@ class Exchange(NamedTuple):
 def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec]) -> Exchange:
     """Understand a request for `model`, which takes `inputs` (none: whatever comes). Errors: BadRequest."""
     with overflowing():
-        return _read(request, model, inputs)
+        return _read(request, model, inputs, {})
 
 
 def read_exchanges(
@@ -66,23 +70,29 @@ def read_exchanges(
 ) -> list[Exchange | BadRequest]:
     """What `read_exchange` makes of each of a batch."""
     found: list[Exchange | BadRequest] = []
+    forms: _Forms = {}
     with overflowing():
         for request in requests:
             try:
-                found.append(_read(request, model, inputs))
+                found.append(_read(request, model, inputs, forms))
             except BadRequest as error:
                 found.append(error)
     return found
 
 
-def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec]) -> Exchange:
+def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec], forms: _Forms) -> Exchange:
+    """forms: those that were checked already, with their rows and kind."""
     if request.path.startswith(SAGEMAKER_PATHS):
         call = parse_invocation(request, inputs)
     else:
         call = read_infer(request.body, request.header_length)
-    if inputs:
-        check_inputs(call.inputs, inputs)
-    return Exchange(model, request, call, row_count(call.inputs))
+    form = tuple([(name, array.dtype, array.shape) for name, array in call.inputs.items()])
+    checked = forms.get(form)
+    if checked is None:
+        if inputs:
+            check_inputs(call.inputs, inputs)
+        checked = forms[form] = row_count(call.inputs), kind_of(call.inputs)
+    return Exchange(model, request, call, *checked)
 
 
 def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[InferReply]:
@@ -111,6 +121,11 @@ def row_count(tensors: Tensors) -> int:
         shapes = {name: list(array.shape) for name, array in tensors.items()}
         raise BadRequest(f"all inputs need the same first dimension, of 1 at least; their shapes: {shapes}")
     return rows.pop()
+
+
+def kind_of(tensors: Tensors) -> Kind:
+    """What tensors have in common that may be put together along their rows."""
+    return frozenset([(name, array.dtype, array.shape[1:]) for name, array in tensors.items()])
 
 
 def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:

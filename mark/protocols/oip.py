@@ -78,9 +78,10 @@ def parse_infer(body: bytes, header_length: int = 0) -> InferCall:
 def read_infer(body: bytes, header_length: int) -> InferCall:
     """As `parse_infer`, for those who read many within one `overflowing`."""
     document, rest = _split(body, header_length)
-    tail = _Tail(rest)
+    tail = _Tail(rest) if rest else _NO_TAIL
     inputs = _tensors(document.get("inputs"), "inputs", tail)
-    tail.must_be_used_up()
+    if rest:
+        tail.must_be_used_up()
     if len(document) == 1:  # inputs and nothing else, as most clients send them
         return InferCall(inputs)
     parameters = _mapping(document.get("parameters", {}), "parameters")
@@ -218,6 +219,9 @@ class _Tail:
             raise BadRequest(f"{len(self._rest) - self._at} bytes after the last binary tensor belong to no input")
 
 
+_NO_TAIL = _Tail(b"")
+
+
 def _split(body: bytes, header_length: int) -> tuple[dict[str, Any], bytes]:
     """The JSON in front and the bytes behind it."""
     if header_length < 0 or header_length > len(body):
@@ -250,7 +254,7 @@ def _tensors(entries: object, where: str, tail: _Tail) -> dict[str, NDArray[Any]
         raise BadRequest(f"{where} holds {len(entries)} tensors, more than {MAX_TENSORS}")
     found: dict[str, NDArray[Any]] = {}
     for entry in entries:
-        tensor = _mapping(entry, f"each of {where}")
+        tensor = _mapping(entry, "each tensor")
         name = tensor.get("name")
         if not isinstance(name, str) or not name:
             raise BadRequest(f"each of {where} needs a name")

@@ -37,8 +37,7 @@ def answering(requests: Sequence[InferRequest], model: str, inputs: Sequence[Ten
             replies[place] = error_reply(found.status, str(found))
         else:
             exchanges[place] = found
-    places = list(exchanges)
-    pending = [[places[n] for n in group] for group in groups([part.inputs for part in exchanges.values()])]
+    pending = groups({place: part.kind for place, part in exchanges.items()})
     while pending:
         group = pending.pop()
         parts = [exchanges[place] for place in group]

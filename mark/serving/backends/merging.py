@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mark.protocols.exchange import Kind
 from mark.protocols.oip import Tensors
 
 
-def groups(requests: Sequence[Tensors]) -> list[list[int]]:
-    """Places of the requests that may be put together: same names, types, and shapes but for the rows."""
-    found: dict[object, list[int]] = {}
-    for place, tensors in enumerate(requests):
-        key = frozenset([(name, array.dtype, array.shape[1:]) for name, array in tensors.items()])
-        found.setdefault(key, []).append(place)
+def groups(kinds: Mapping[int, Kind]) -> list[list[int]]:
+    """Places of the requests that may be put together."""
+    found: dict[Kind, list[int]] = {}
+    for place, kind in kinds.items():
+        found.setdefault(kind, []).append(place)
     return list(found.values())
 
 
