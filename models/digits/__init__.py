@@ -31,8 +31,8 @@ class Digits:
 
         self._network = make_network()
         load_weights(weights, self._network)
-        self._layout = torch.channels_last  # a third less time on a CPU than channels first
-        self._network.to(memory_format=self._layout)  # type: ignore[call-overload]  # not in torch's stubs
+        layout = torch.channels_last  # a third less time on a CPU than channels first
+        self._network.to(memory_format=layout)  # type: ignore[call-overload]  # not in torch's stubs
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a batch of images."""
@@ -40,7 +40,5 @@ class Digits:
 
         with torch.inference_mode():
             images = torch.from_numpy(np.ascontiguousarray(inputs["image"], np.float32))
-            probabilities = torch.softmax(
-                self._network(images.unsqueeze(1).contiguous(memory_format=self._layout)), dim=1
-            ).numpy()
+            probabilities = torch.softmax(self._network(images.unsqueeze(1)), dim=1).numpy()
         return {"probabilities": probabilities, "label": probabilities.argmax(axis=1)}
