@@ -123,15 +123,25 @@ class Front:
             answer = await self._ours(call)
             if answer is None:
                 sink = _discard if lost else send
-                await self._services.moto(call.scope, _replay(call.body), sink)
                 if call.service == "scheduler":
-                    self._services.scheduler.look()
+                    sink = self._following(sink)
+                await self._services.moto(call.scope, _replay(call.body), sink)
             if lost:
                 raise error_of(lost, call.service)
         except ApiError as error:
             answer = _refusal(call, error)
         if answer is not None:
             await _reply(send, answer)
+
+    def _following(self, send: Send) -> Send:
+        """Follow what moto did with schedules before the caller hears that it is done."""
+
+        async def follow(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._services.scheduler.look()
+            await send(message)
+
+        return follow
 
     async def _meet_faults(self, call: Call) -> None:
         slow = self._faults.hit(("slow",), call.action, _text(call))
