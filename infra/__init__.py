@@ -1,1 +1,1 @@
-"""The CDK app. Empty until the rollout comes."""
+"""The rollout: a CDK app that describes the service in an AWS account, as plain CloudFormation."""

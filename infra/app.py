@@ -1,0 +1,58 @@
+"""`python -m infra.app BLUEPRINT FOLDER`: write the stacks of a blueprint into a folder, and their order.
+
+What is missing on this machine is one line on stderr and exit status 2.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+WRONG_USE, REFUSED = 2, 3
+ORDER = "order.json"
+LEAST_NODE = 18
+
+
+def main(arguments: list[str]) -> int:
+    """Write the templates; the exit status."""
+    lacking = what_is_missing()
+    if lacking:
+        sys.stderr.write(f"{lacking}\n")
+        return WRONG_USE
+    # CDK starts a node process when it is imported
+    from infra.blueprint import read_blueprint  # noqa: PLC0415
+    from infra.build import synthesise  # noqa: PLC0415
+
+    source, folder = Path(arguments[0]), Path(arguments[1])
+    names = synthesise(read_blueprint(source.read_text(encoding="utf-8")), folder)
+    (folder / ORDER).write_text(json.dumps(names), encoding="utf-8")
+    return 0
+
+
+def what_is_missing() -> str:
+    """What has to be installed first, in one line; empty where nothing is. Sets what keeps jsii quiet."""
+    if importlib.util.find_spec("aws_cdk") is None or importlib.util.find_spec("cdk_nag") is None:
+        return "CDK for Python is not installed: pip install 'mark-serving[infra]'"
+    node = shutil.which("node")
+    if node is None:
+        return (
+            f"CDK needs Node.js {LEAST_NODE} or newer, and there is no `node` in PATH: install it from nodejs.org"
+        )
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    found = re.match(r"v(\d+)\.", said)
+    if found is None or int(found[1]) < LEAST_NODE:
+        return f"CDK needs Node.js {LEAST_NODE} or newer, not {said.strip() or node}: install it from nodejs.org"
+    # jsii warns on each run of a version that Node's makers have retired; ours is chosen above
+    os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = found[1]
+    os.environ["JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION"] = found[1]
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""What the stacks are made from: the settings, the inference functions, and where the handlers' bundles are.
+
+`mark synth` writes it as JSON and runs the app with it, so `mark` needs no CDK and the app no planner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from mark.app.setting_rollout import MachineSettings, RolloutSettings
+from mark.aws.names import name_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferSpec:
+    """A model's function: name, handler, memory, time limit and environment."""
+
+    model: str
+    name: str
+    handler: str
+    memory_mib: int
+    timeout_s: int
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """All that the stacks say.
+
+    `zones` are those of `rollout.network`, or the region's first two. `bundles`: handler -> key in the service's
+    bucket. `processes`: the settings as gateways and controllers read them, JSON.
+    """
+
+    service: str
+    region: str
+    zones: tuple[str, ...]
+    gateways: int
+    controllers: int
+    rollout: RolloutSettings
+    infer: tuple[InferSpec, ...]
+    bundles: Mapping[str, str]
+    processes: str
+
+    def name(self, part: str) -> str:
+        """`mark-SERVICE-PART`."""
+        return name_of(self.service, part)
+
+    @property
+    def subnet_cidrs(self) -> tuple[str, ...]:
+        """Addresses of each zone's subnet, where the network is our own: sixteenths of it."""
+        parts = list(ip_network(self.rollout.network.cidr).subnets(prefixlen_diff=4))
+        return tuple(str(part) for part in parts[: len(self.zones)])
+
+    @property
+    def first_machine(self) -> MachineSettings:
+        """The kind that gateways and controllers run on, and whose templates bear no kind in their names."""
+        return self.rollout.machines[0]
+
+    @property
+    def image(self) -> str:
+        """The image of the service's processes."""
+        assert self.rollout.image, "checked before the app runs"
+        return self.rollout.image
+
+
+def write_blueprint(blueprint: Blueprint, path: Path) -> None:
+    """Write it for the app."""
+    document = {**asdict(blueprint), "rollout": blueprint.rollout.model_dump(mode="json")}
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def read_blueprint(text: str) -> Blueprint:
+    """What `mark synth` wrote."""
+    raw: dict[str, Any] = json.loads(text)
+    return Blueprint(
+        **{
+            **raw,
+            "zones": tuple(raw["zones"]),
+            "rollout": RolloutSettings.model_validate(raw["rollout"]),
+            "infer": tuple(InferSpec(**one) for one in raw["infer"]),
+        }
+    )

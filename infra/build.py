@@ -1,0 +1,46 @@
+"""The app: all stacks of a service in the order in which they are deployed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from aws_cdk import App, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from infra.blueprint import Blueprint
+from infra.stack import ServiceStack
+from infra.stacks.archive import ArchiveStack
+from infra.stacks.control import ControlStack
+from infra.stacks.events import EventsStack
+from infra.stacks.functions import FunctionsStack
+from infra.stacks.gateways import GatewaysStack
+from infra.stacks.launch import LaunchStack
+from infra.stacks.network import NetworkStack
+from infra.stacks.reports import ReportsStack
+from infra.stacks.state import StateStack
+from infra.stacks.watch import WatchStack
+
+
+def build(app: App, blueprint: Blueprint) -> tuple[ServiceStack, ...]:
+    """The stacks, each depending on the one before."""
+    stacks: list[ServiceStack] = [ArchiveStack(app, blueprint=blueprint)]
+    if blueprint.rollout.network.vpc is None:
+        stacks.append(NetworkStack(app, blueprint=blueprint))
+    stacks += [kind(app, blueprint=blueprint) for kind in (LaunchStack, StateStack, EventsStack, FunctionsStack)]
+    stacks += [GatewaysStack(app, blueprint=blueprint), ControlStack(app, blueprint=blueprint)]
+    if "report" in blueprint.bundles:
+        stacks.append(ReportsStack(app, blueprint=blueprint))
+    stacks.append(WatchStack(app, blueprint=blueprint))
+    for earlier, later in pairwise(stacks):
+        later.add_dependency(earlier)
+    return tuple(stacks)
+
+
+def synthesise(blueprint: Blueprint, folder: Path) -> tuple[str, ...]:
+    """Write the stacks' templates, checked by cdk-nag's AWS Solutions; their names in order of deployment."""
+    app = App(outdir=str(folder), analytics_reporting=False, context={"aws:cdk:disable-asset-staging": True})
+    stacks = build(app, blueprint)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    app.synth()
+    return tuple(stack.stack_name for stack in stacks)

@@ -1,0 +1,99 @@
+"""IAM roles. What a role of the service may do comes from the calls that it makes: `mark.aws.permissions`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import Aws, aws_iam
+
+from infra.stack import ServiceStack, document, excuse, trusted
+from mark.aws.permissions import NO_RESOURCE, Names, Statement, statements
+
+STORE, TOKEN = "store", "token"
+"""The secrets: the store's URL with its password, and what clients must send."""
+
+
+def names_of(stack: ServiceStack, *, secret: str = "", bucket: str = "", repository: str = "") -> Names:
+    """The service as its permissions name it."""
+    rollout = stack.blueprint.rollout
+    return Names(
+        service=stack.blueprint.service,
+        owner=rollout.owner,
+        region=Aws.REGION,
+        account=Aws.ACCOUNT_ID,
+        partition=Aws.PARTITION,
+        bucket=bucket,
+        repository=repository,
+        secret=secret,
+        sender=rollout.report.sender or "",
+    )
+
+
+def secret_arn(stack: ServiceStack, name: str) -> str:
+    """The ARN of a secret of the service; Secrets Manager ends it with six characters of its own."""
+    where = f"{Aws.PARTITION}:secretsmanager:{Aws.REGION}:{Aws.ACCOUNT_ID}"
+    return f"arn:{where}:secret:{stack.blueprint.name(name)}-??????"
+
+
+def repository_of(image: str) -> str:
+    """The repository of an image in ECR: `1234.dkr.ecr.REGION.amazonaws.com/shop/agent:1` -> `shop/agent`."""
+    return image.partition("/")[2].partition("@")[0].partition(":")[0]
+
+
+def make_role(
+    stack: ServiceStack,
+    id_: str,
+    *,
+    service: str,
+    may: Sequence[Statement],
+    name: str | None = None,
+) -> aws_iam.CfnRole:
+    """A role that `service` of AWS takes; each statement's `why` excuses the stars in its resources."""
+    policy = document(*(statement.document() for statement in may))
+    role = aws_iam.CfnRole(
+        stack,
+        id_,
+        role_name=name,
+        assume_role_policy_document=trusted(service, Aws.ACCOUNT_ID),
+        policies=[{"policyName": "calls", "policyDocument": policy}] if may else None,
+    )
+    for statement in may:
+        for resource in statement.resources:
+            finding = _shown(stack.resolve(resource))
+            if "*" in finding:
+                excuse(role, statement.why, nag=(f"AwsSolutions-IAM5[Resource::{finding}]",))
+    return role
+
+
+def _shown(resource: object) -> str:
+    """A resource as cdk-nag names it: `arn:<AWS::Partition>:sqs:...`."""
+    if isinstance(resource, dict):
+        if "Ref" in resource:
+            return f"<{resource['Ref']}>"
+        if "Fn::Join" in resource:
+            return str(resource["Fn::Join"][0]).join(_shown(part) for part in resource["Fn::Join"][1])
+        return ""
+    return str(resource)
+
+
+def of_roles(names: Names, *roles: str) -> tuple[Statement, ...]:
+    """What these roles may do, each statement once."""
+    found: list[Statement] = []
+    for role in roles:
+        found += [item for item in statements(role, names) if item not in found]
+    return tuple(found)
+
+
+def of_images(names: Names, images: Sequence[str]) -> tuple[Statement, ...]:
+    """Pull these images from ECR."""
+    pulls = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+    repositories = tuple(names.arn("ecr", f"repository/{repository_of(image)}") for image in images)
+    return (
+        allow("ImageLogin", ("ecr:GetAuthorizationToken",), ("*",), why=NO_RESOURCE),
+        allow("Image", pulls, repositories, why="the images that it starts"),
+    )
+
+
+def allow(sid: str, actions: tuple[str, ...], resources: tuple[str, ...], *, why: str) -> Statement:
+    """A statement without conditions."""
+    return Statement(sid=sid, actions=actions, resources=resources, conditions={}, why=why)

@@ -1,0 +1,77 @@
+"""What every stack shares: its name, its tags, values that it hands to later stacks, and excused findings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aws_cdk import Acknowledgment, BootstraplessSynthesizer, CfnOutput, CfnResource, Fn, Stack, Tags, Validations
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from mark.aws.launching import OWNER, SERVICE
+
+
+class ServiceStack(Stack):
+    """A stack of the service, `mark-SERVICE-PART`. It has no assets, so nothing is bootstrapped."""
+
+    def __init__(self, scope: Construct, part: str, *, blueprint: Blueprint, about: str) -> None:
+        super().__init__(
+            scope,
+            part,
+            stack_name=blueprint.name(part),
+            description=f"MArk {blueprint.service}: {about}",
+            synthesizer=BootstraplessSynthesizer(),
+        )
+        self.blueprint = blueprint
+        Tags.of(self).add(SERVICE, blueprint.service)
+        Tags.of(self).add(OWNER, blueprint.rollout.owner)
+
+    def publish(self, name: str, value: str) -> None:
+        """Hand a value to later stacks, as the export `mark-SERVICE-NAME`."""
+        output = "Told" + "".join(word.capitalize() for word in name.split("-"))
+        CfnOutput(self, output, value=value, export_name=self.blueprint.name(name))
+
+    def told(self, name: str) -> str:
+        """A value that an earlier stack published."""
+        return Fn.import_value(self.blueprint.name(name))
+
+    def tags_list(self) -> list[dict[str, str]]:
+        """The tags, for what is launched later and for types that CDK does not tag."""
+        owner = self.blueprint.rollout.owner
+        return [{"key": OWNER, "value": owner}, {"key": SERVICE, "value": self.blueprint.service}]
+
+
+def document(*statements: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy document."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def trusted(service: str, account: str) -> dict[str, Any]:
+    """Who may take a role: a service of AWS, for this account alone."""
+    return document(
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": f"{service}.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+            "Condition": {"StringEquals": {"aws:SourceAccount": account}},
+        }
+    )
+
+
+def excuse(
+    resource: CfnResource, reason: str, *, nag: tuple[str, ...] = (), checkov: tuple[str, ...] = ()
+) -> None:
+    """Acknowledge findings of cdk-nag and checkov on one resource, with the reason why they do not apply."""
+    for rule in nag:
+        Validations.of(resource).acknowledge(Acknowledgment(id=rule, reason=reason))
+    known = resource.get_metadata("checkov") or {"skip": []}
+    skips = [*known["skip"], *({"id": rule, "comment": reason} for rule in checkov)]
+    if skips:
+        resource.add_metadata("checkov", {"skip": skips})
+
+
+def compact(value: object) -> str:
+    """JSON without blanks."""
+    return json.dumps(value, separators=(",", ":"))

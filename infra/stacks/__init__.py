@@ -1,0 +1,1 @@
+"""One module a stack; each is deployed after those that it takes values from."""

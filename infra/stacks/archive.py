@@ -1,0 +1,98 @@
+"""What stays when the service is destroyed: its bucket and its logs. It costs nothing while empty."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnDeletionPolicy, aws_logs, aws_s3
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from infra.stack import ServiceStack, document, excuse
+
+LOGS = ("controller", "gateway")
+OLD_VERSIONS_DAYS = 30
+
+
+class ArchiveStack(ServiceStack):
+    """The bucket (lambda/, artifacts/, journals/, reports/) and a log group for each process and function."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "archive", blueprint=blueprint, about="bucket and logs, which outlive it")
+        self._bucket()
+        for process in LOGS:
+            self._log(f"{process.capitalize()}Log", f"/mark/{blueprint.service}/{process}")
+        handlers = ("interruption", "warm", *(("report",) if "report" in blueprint.bundles else ()))
+        for handler in handlers:
+            self._log(f"{handler.capitalize()}Log", f"/aws/lambda/{blueprint.name(handler)}")
+        for number, infer in enumerate(blueprint.infer):
+            self._log(f"InferLog{number}", f"/aws/lambda/{infer.name}")
+
+    def _bucket(self) -> None:
+        bucket = aws_s3.CfnBucket(
+            self,
+            "Bucket",
+            bucket_encryption={
+                "serverSideEncryptionConfiguration": [
+                    {"serverSideEncryptionByDefault": {"sseAlgorithm": "AES256"}, "bucketKeyEnabled": False}
+                ]
+            },
+            lifecycle_configuration={
+                "rules": [
+                    {
+                        "id": "old-versions",
+                        "status": "Enabled",
+                        "noncurrentVersionExpiration": {"noncurrentDays": OLD_VERSIONS_DAYS},
+                        "abortIncompleteMultipartUpload": {"daysAfterInitiation": 1},
+                    }
+                ]
+            },
+            ownership_controls={"rules": [{"objectOwnership": "BucketOwnerEnforced"}]},
+            public_access_block_configuration={
+                "blockPublicAcls": True,
+                "blockPublicPolicy": True,
+                "ignorePublicAcls": True,
+                "restrictPublicBuckets": True,
+            },
+            versioning_configuration={"status": "Enabled"},
+        )
+        _keep(bucket)
+        excuse(
+            bucket,
+            "only the service's roles read it, and an access log would be a second bucket to keep",
+            nag=("AwsSolutions-S1",),
+            checkov=("CKV_AWS_18",),
+        )
+        policy = aws_s3.CfnBucketPolicy(
+            self,
+            "BucketPolicy",
+            bucket=bucket.ref,
+            policy_document=document(
+                {
+                    "Sid": "EncryptedOnTheWay",
+                    "Effect": "Deny",
+                    "Principal": "*",
+                    "Action": "s3:*",
+                    "Resource": [bucket.attr_arn, f"{bucket.attr_arn}/*"],
+                    "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+                }
+            ),
+        )
+        _keep(policy)
+        self.publish("bucket", bucket.ref)
+
+    def _log(self, id_: str, name: str) -> None:
+        group = aws_logs.CfnLogGroup(
+            self, id_, log_group_name=name, retention_in_days=self.blueprint.rollout.keep_logs_days
+        )
+        _keep(group)
+        excuse(
+            group,
+            "CloudWatch encrypts logs by itself, and no request's content is logged: a key would cost for nothing",
+            checkov=("CKV_AWS_158",),
+        )
+        if self.blueprint.rollout.keep_logs_days < 365:
+            excuse(group, "rollout.keep_logs_days says so", checkov=("CKV_AWS_338",))
+
+
+def _keep(resource: aws_s3.CfnBucket | aws_s3.CfnBucketPolicy | aws_logs.CfnLogGroup) -> None:
+    resource.cfn_options.deletion_policy = CfnDeletionPolicy.RETAIN
+    resource.cfn_options.update_replace_policy = CfnDeletionPolicy.RETAIN

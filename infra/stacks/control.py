@@ -1,0 +1,162 @@
+"""Controllers on ECS Fargate: one acts, the others wait for its lease. A new one starts before an old one ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import Aws, aws_ecs, aws_iam
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from infra.roles import allow, make_role, names_of, of_images, of_roles
+from infra.stack import ServiceStack, compact, excuse
+from infra.stacks.network import Place
+from mark.aws.names import template_name
+from mark.domain.fleet import Role
+
+STOP_S = 60
+"""Longer than a controller needs to end its term."""
+
+
+class ControlStack(ServiceStack):
+    """Cluster, task and service of the controllers, and their roles."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "control", blueprint=blueprint, about="its controllers")
+        place = Place(self)
+        cluster = aws_ecs.CfnCluster(
+            self,
+            "Cluster",
+            cluster_name=blueprint.name("control"),
+            cluster_settings=[{"name": "containerInsights", "value": "enabled"}],
+        )
+        task = self._task(place)
+        service = aws_ecs.CfnService(
+            self,
+            "Controllers",
+            cluster=cluster.ref,
+            service_name=blueprint.name("controllers"),
+            task_definition=task.ref,
+            desired_count=blueprint.controllers,
+            launch_type="FARGATE",
+            platform_version="LATEST",
+            deployment_configuration={
+                "minimumHealthyPercent": 50,
+                "maximumPercent": 200,
+                "deploymentCircuitBreaker": {"enable": True, "rollback": True},
+            },
+            network_configuration={
+                "awsvpcConfiguration": {
+                    "subnets": place.subnets,
+                    "securityGroups": [self.told("controllers-group")],
+                    "assignPublicIp": "DISABLED" if blueprint.rollout.network.private else "ENABLED",
+                }
+            },
+            propagate_tags="SERVICE",
+            enable_ecs_managed_tags=True,
+        )
+        if not blueprint.rollout.network.private:
+            excuse(
+                service,
+                "without a NAT gateway tasks reach AWS from their own address; their group lets nobody in",
+                checkov=("CKV_AWS_333",),
+            )
+
+    def _task(self, place: Place) -> aws_ecs.CfnTaskDefinition:
+        blueprint, control = self.blueprint, self.blueprint.rollout.control
+        calls = of_roles(names_of(self), "controller")
+        role = make_role(
+            self,
+            "ControllerRole",
+            service="ecs-tasks",
+            may=calls,
+            name=blueprint.name("controller"),
+        )
+        task = aws_ecs.CfnTaskDefinition(
+            self,
+            "Controller",
+            family=blueprint.name("controller"),
+            cpu=str(control.cpu),
+            memory=str(control.memory_mib),
+            network_mode="awsvpc",
+            requires_compatibilities=["FARGATE"],
+            runtime_platform={
+                "cpuArchitecture": "ARM64" if blueprint.first_machine.architecture == "arm64" else "X86_64",
+                "operatingSystemFamily": "LINUX",
+            },
+            task_role_arn=role.attr_arn,
+            execution_role_arn=self._execution_role().attr_arn,
+            volumes=[{"name": "scratch"}],
+            container_definitions=[self._container(place)],
+        )
+        excuse(
+            task,
+            "the settings are no secret: the store's URL is, and comes from Secrets Manager",
+            nag=("AwsSolutions-ECS2",),
+        )
+        return task
+
+    def _execution_role(self) -> aws_iam.CfnRole:
+        names = names_of(self)
+        log = names.arn("logs", f"log-group:{self._log}:*")
+        starts = (
+            *of_images(names, [self.blueprint.image]),
+            allow("Logs", ("logs:CreateLogStream", "logs:PutLogEvents"), (log,), why="the controllers' own log"),
+            allow(
+                "StoreSecret",
+                ("secretsmanager:GetSecretValue",),
+                (self.told("store-secret"),),
+                why="the store's password",
+            ),
+        )
+        return make_role(self, "StartRole", service="ecs-tasks", may=starts)
+
+    @property
+    def _log(self) -> str:
+        return f"/mark/{self.blueprint.service}/controller"
+
+    def _container(self, place: Place) -> dict[str, Any]:
+        blueprint = self.blueprint
+        templates = {
+            f"{role.value}/{machine.name}": template_name(
+                blueprint.service, role, "" if machine == blueprint.first_machine else machine.name
+            )
+            for role in Role
+            for machine in blueprint.rollout.machines
+        }
+        subnets = (
+            "["
+            + ",".join(
+                f'["{zone}","{subnet}"]' for zone, subnet in zip(blueprint.zones, place.subnets, strict=True)
+            )
+            + "]"
+        )
+        environment = {
+            "MARK_SERVICE": blueprint.service,
+            "MARK_SETTINGS": blueprint.processes,
+            "MARK_EVENTS_URL": self.told("events-url"),
+            "MARK_TEMPLATES": compact(templates),
+            "MARK_SUBNETS": subnets,
+            "MARK_OWNER": blueprint.rollout.owner,
+            "MARK_CACHE": "/tmp/mark",  # noqa: S108 - a volume of the task's own
+            "AWS_REGION": Aws.REGION,
+        }
+        return {
+            "name": "controller",
+            "image": blueprint.image,
+            "command": ["python", "-m", "mark.app.processes.cloud", "controller"],
+            "essential": True,
+            "readonlyRootFilesystem": True,
+            "mountPoints": [{"sourceVolume": "scratch", "containerPath": "/tmp", "readOnly": False}],  # noqa: S108
+            "environment": [{"name": name, "value": value} for name, value in sorted(environment.items())],
+            "secrets": [{"name": "MARK_STORE_URL", "valueFrom": self.told("store-secret")}],
+            "stopTimeout": STOP_S,
+            "logConfiguration": {
+                "logDriver": "awslogs",
+                "options": {
+                    "awslogs-group": self._log,
+                    "awslogs-region": Aws.REGION,
+                    "awslogs-stream-prefix": "controller",
+                },
+            },
+        }

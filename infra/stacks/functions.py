@@ -1,0 +1,156 @@
+"""The Lambda functions: inference as an image or a zip, and the handlers, each with a role of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aws_cdk import aws_lambda
+from constructs import Construct
+
+from infra.blueprint import Blueprint, InferSpec
+from infra.roles import make_role, names_of, of_roles
+from infra.stack import ServiceStack, excuse
+from mark.aws.functions import RUNTIME
+from mark.aws.setting_up import HANDLER_TIMEOUT_S, WARM_TIMEOUT_S
+
+HANDLER_MEMORY_MIB = 256
+REPORT_MEMORY_MIB, REPORT_TIMEOUT_S = 1024, 120
+"""The report draws plots."""
+BATCH = 10
+LIVE = "live"
+"""The alias that keeps environments provisioned."""
+
+
+class FunctionsStack(ServiceStack):
+    """`infer` for each model that may overflow, `interruption`, `warm`, and `report` where a report is mailed."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "functions", blueprint=blueprint, about="its Lambda functions")
+        for number, infer in enumerate(blueprint.infer):
+            self._infer(f"Infer{number}", infer)
+        self._interruption()
+        self._function("Warm", "warm", self._code("warm"), timeout_s=WARM_TIMEOUT_S, memory_mib=HANDLER_MEMORY_MIB)
+        if "report" in blueprint.bundles:
+            report = self._function(
+                "Report",
+                "report",
+                self._code("report"),
+                timeout_s=REPORT_TIMEOUT_S,
+                memory_mib=REPORT_MEMORY_MIB,
+                environment=self._report_environment(),
+            )
+            self.publish("report-arn", report.attr_arn)
+
+    def _infer(self, id_: str, spec: InferSpec) -> None:
+        image = self.blueprint.rollout.functions.infer_image
+        code = (
+            {"packageType": "Image", "code": {"imageUri": image}} if image else self._code("infer", spec.handler)
+        )
+        function = self._function(
+            id_,
+            "infer",
+            code,
+            name=spec.name,
+            timeout_s=spec.timeout_s,
+            memory_mib=spec.memory_mib,
+            environment=spec.environment,
+        )
+        warm = self.blueprint.rollout.functions.provisioned
+        if warm:
+            version = aws_lambda.CfnVersion(self, f"{id_}Version", function_name=function.ref)
+            aws_lambda.CfnAlias(
+                self,
+                f"{id_}Live",
+                function_name=function.ref,
+                function_version=version.attr_version,
+                name=LIVE,
+                provisioned_concurrency_config={"provisionedConcurrentExecutions": warm},
+            )
+
+    def _interruption(self) -> None:
+        function = self._function(
+            "Interruption",
+            "interruption",
+            self._code("interruption"),
+            timeout_s=HANDLER_TIMEOUT_S,
+            memory_mib=HANDLER_MEMORY_MIB,
+            environment={"EVENTS_QUEUE_URL": self.told("events-url")},
+        )
+        aws_lambda.CfnEventSourceMapping(
+            self,
+            "InterruptionReads",
+            event_source_arn=self.told("raw-arn"),
+            function_name=function.ref,
+            batch_size=BATCH,
+            function_response_types=["ReportBatchItemFailures"],
+        )
+
+    def _report_environment(self) -> dict[str, str]:
+        report = self.blueprint.rollout.report
+        return {
+            "MARK_SERVICE": self.blueprint.service,
+            "MARK_BUCKET": self.told("bucket"),
+            "MARK_REPORT_FROM": report.sender or "",
+            "MARK_REPORT_TO": ",".join(report.to),
+        }
+
+    def _code(self, handler: str, where: str = "") -> dict[str, Any]:
+        return {
+            "code": {"s3Bucket": self.told("bucket"), "s3Key": self.blueprint.bundles[handler]},
+            "handler": where or f"lambda_handlers.{handler}.handler",
+            "runtime": RUNTIME,
+        }
+
+    def _function(
+        self,
+        id_: str,
+        role: str,
+        code: Mapping[str, Any],
+        *,
+        timeout_s: int,
+        memory_mib: int,
+        name: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> aws_lambda.CfnFunction:
+        bucket = self.told("bucket") if role == "report" else ""
+        may = of_roles(names_of(self, bucket=bucket), role)
+        taken = make_role(self, f"{id_}Role", service="lambda", may=may)
+        keys = {"packageType": "package_type", "code": "code", "handler": "handler", "runtime": "runtime"}
+        function = aws_lambda.CfnFunction(
+            self,
+            id_,
+            function_name=name or self.blueprint.name(role),
+            role=taken.attr_arn,
+            timeout=timeout_s,
+            memory_size=memory_mib,
+            environment={"variables": dict(environment or {})} if environment else None,
+            reserved_concurrent_executions=self.blueprint.rollout.functions.reserved if role == "infer" else None,
+            **{keys[key]: value for key, value in code.items()},
+        )
+        _excuse(function)
+        return function
+
+
+def _excuse(function: aws_lambda.CfnFunction) -> None:
+    excuse(
+        function,
+        "Lambda's own role encrypts variables, and none is a secret",
+        checkov=("CKV_AWS_173",),
+    )
+    excuse(
+        function,
+        "it calls AWS alone, and a network of its own would make cold starts longer",
+        checkov=("CKV_AWS_117",),
+    )
+    excuse(
+        function,
+        "callers hear of failures themselves: the queue has its dead letters, gateways and people see the answer",
+        checkov=("CKV_AWS_116",),
+    )
+    excuse(
+        function,
+        "the account's concurrency is the limit, as plans assume; rollout.functions.reserved sets another",
+        checkov=("CKV_AWS_115",),
+    )
+    excuse(function, "python 3.11 is what the service is tested on", nag=("AwsSolutions-L1",))

@@ -1,0 +1,93 @@
+"""Gateways: an Auto Scaling group behind a network load balancer, which ends TLS."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_autoscaling, aws_elasticloadbalancingv2
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from infra.stack import ServiceStack, excuse
+from infra.stacks.launch import GATEWAY_PORT, HTTPS
+from infra.stacks.network import Place
+
+GRACE_S = 180
+"""A new gateway's boot."""
+TLS = "ELBSecurityPolicy-TLS13-1-2-2021-06"
+
+
+class GatewaysStack(ServiceStack):
+    """Load balancer, its target group and listener, and the group of gateways."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "gateways", blueprint=blueprint, about="where clients call")
+        place = Place(self)
+        balancer = self._balancer(place)
+        targets = self._targets(place)
+        aws_elasticloadbalancingv2.CfnListener(
+            self,
+            "Listener",
+            load_balancer_arn=balancer.ref,
+            port=HTTPS,
+            protocol="TLS",
+            ssl_policy=TLS,
+            certificates=[{"certificateArn": blueprint.rollout.certificate}],
+            default_actions=[{"type": "forward", "targetGroupArn": targets.ref}],
+        )
+        group = aws_autoscaling.CfnAutoScalingGroup(
+            self,
+            "Gateways",
+            min_size=str(blueprint.gateways),
+            max_size=str(blueprint.gateways + 1),
+            desired_capacity=str(blueprint.gateways),
+            vpc_zone_identifier=place.subnets,
+            health_check_type="ELB",
+            health_check_grace_period=GRACE_S,
+            launch_template={
+                "launchTemplateId": self.told("gateway-template"),
+                "version": self.told("gateway-template-version"),
+            },
+            target_group_arns=[targets.ref],
+        )
+        group.cfn_options.update_policy = None
+        excuse(
+            group,
+            "a gateway that fails is replaced and clients reach the other; nobody has to be told",
+            nag=("AwsSolutions-AS3",),
+        )
+        self.publish("address", balancer.attr_dns_name)
+
+    def _balancer(self, place: Place) -> aws_elasticloadbalancingv2.CfnLoadBalancer:
+        balancer = aws_elasticloadbalancingv2.CfnLoadBalancer(
+            self,
+            "Balancer",
+            name=self.blueprint.name("gateways")[:32].rstrip("-"),
+            type="network",
+            scheme=self.blueprint.rollout.gateway.scheme,
+            subnets=place.subnets,
+            security_groups=[self.told("balancer-group")],
+            load_balancer_attributes=[{"key": "load_balancing.cross_zone.enabled", "value": "true"}],
+        )
+        excuse(
+            balancer,
+            "gateways count every request; access logs of a load balancer would be billed by the request",
+            nag=("AwsSolutions-ELB2",),
+            checkov=("CKV_AWS_91",),
+        )
+        excuse(balancer, "mark destroy must be able to remove it", checkov=("CKV_AWS_150",))
+        return balancer
+
+    def _targets(self, place: Place) -> aws_elasticloadbalancingv2.CfnTargetGroup:
+        return aws_elasticloadbalancingv2.CfnTargetGroup(
+            self,
+            "Targets",
+            vpc_id=place.vpc,
+            port=GATEWAY_PORT,
+            protocol="TCP",
+            target_type="instance",
+            health_check_protocol="HTTP",
+            health_check_path="/v2/health/live",
+            health_check_interval_seconds=10,
+            healthy_threshold_count=2,
+            unhealthy_threshold_count=2,
+            target_group_attributes=[{"key": "deregistration_delay.timeout_seconds", "value": "30"}],
+        )

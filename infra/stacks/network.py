@@ -1,0 +1,132 @@
+"""A network of the service's own: a subnet in each zone, no NAT gateway.
+
+Public (the default): instances have an address and reach AWS directly; security groups let nobody in from outside.
+Private: no way out; AWS's services are reached through endpoints.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import aws_ec2
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from infra.stack import ServiceStack, excuse
+
+ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "lambda", "logs", "secretsmanager", "sqs")
+"""What processes and start scripts call; S3 has a gateway endpoint, which is free."""
+
+
+class NetworkStack(ServiceStack):
+    """VPC, subnets, routes and endpoints; absent where the settings name a network that is there."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "network", blueprint=blueprint, about="its network")
+        network = blueprint.rollout.network
+        vpc = aws_ec2.CfnVPC(
+            self, "Vpc", cidr_block=network.cidr, enable_dns_hostnames=True, enable_dns_support=True
+        )
+        excuse(
+            vpc,
+            "flow logs cost by the gigabyte of inference traffic; switch them on where your audit asks for them",
+            nag=("AwsSolutions-VPC7",),
+            checkov=("CKV2_AWS_11",),
+        )
+        excuse(
+            vpc,
+            "nothing uses the default security group, and CloudFormation alone cannot empty it",
+            checkov=("CKV2_AWS_12",),
+        )
+        routes = aws_ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
+        subnets = [self._subnet(zone, number, vpc.ref, routes.ref) for number, zone in enumerate(blueprint.zones)]
+        aws_ec2.CfnVPCEndpoint(
+            self,
+            "S3",
+            service_name=f"com.amazonaws.{self.region}.s3",
+            vpc_id=vpc.ref,
+            route_table_ids=[routes.ref],
+            vpc_endpoint_type="Gateway",
+        )
+        if network.private:
+            self._endpoints(vpc.ref, [subnet.ref for subnet in subnets])
+        else:
+            self._way_out(vpc.ref, routes.ref)
+        self.publish("vpc", vpc.ref)
+        for number, subnet in enumerate(subnets):
+            self.publish(f"subnet-{number}", subnet.ref)
+
+    def _subnet(self, zone: str, number: int, vpc: str, routes: str) -> aws_ec2.CfnSubnet:
+        public = not self.blueprint.rollout.network.private
+        subnet = aws_ec2.CfnSubnet(
+            self,
+            f"Subnet{number}",
+            vpc_id=vpc,
+            availability_zone=zone,
+            cidr_block=self.blueprint.subnet_cidrs[number],
+            map_public_ip_on_launch=public,
+        )
+        excuse(
+            subnet,
+            "the zone is a setting: each subnet stands in its own",
+            nag=("CloudFormation-Validate::W3010",),
+        )
+        if public:
+            excuse(
+                subnet,
+                "without a NAT gateway instances reach AWS from their own address; no group lets anybody in",
+                checkov=("CKV_AWS_130",),
+            )
+        aws_ec2.CfnSubnetRouteTableAssociation(
+            self, f"Subnet{number}Routes", subnet_id=subnet.ref, route_table_id=routes
+        )
+        return subnet
+
+    def _way_out(self, vpc: str, routes: str) -> None:
+        gateway = aws_ec2.CfnInternetGateway(self, "InternetGateway")
+        attached = aws_ec2.CfnVPCGatewayAttachment(
+            self, "InternetGatewayAttachment", vpc_id=vpc, internet_gateway_id=gateway.ref
+        )
+        route = aws_ec2.CfnRoute(
+            self, "WayOut", route_table_id=routes, destination_cidr_block="0.0.0.0/0", gateway_id=gateway.ref
+        )
+        route.add_dependency(attached)
+
+    def _endpoints(self, vpc: str, subnets: list[str]) -> None:
+        cidr = self.blueprint.rollout.network.cidr
+        group = aws_ec2.CfnSecurityGroup(
+            self,
+            "EndpointGroup",
+            group_description="AWS endpoints: HTTPS from the network",
+            vpc_id=vpc,
+            security_group_ingress=[
+                {"ipProtocol": "tcp", "fromPort": 443, "toPort": 443, "cidrIp": cidr, "description": "the network"}
+            ],
+            security_group_egress=[
+                {"ipProtocol": "tcp", "fromPort": 443, "toPort": 443, "cidrIp": cidr, "description": "the network"}
+            ],
+        )
+        for name in ENDPOINTS:
+            aws_ec2.CfnVPCEndpoint(
+                self,
+                "".join(part.capitalize() for part in name.split(".")),
+                service_name=f"com.amazonaws.{self.region}.{name}",
+                vpc_id=vpc,
+                subnet_ids=subnets,
+                security_group_ids=[group.attr_group_id],
+                private_dns_enabled=True,
+                vpc_endpoint_type="Interface",
+            )
+
+
+class Place:
+    """Where the other stacks stand: the network's values, made here or given."""
+
+    def __init__(self, stack: ServiceStack) -> None:
+        network = stack.blueprint.rollout.network
+        given = network.vpc is not None
+        self.vpc = network.vpc or stack.told("vpc")
+        self.subnets = (
+            list(network.subnets)
+            if given
+            else [stack.told(f"subnet-{number}") for number in range(len(stack.blueprint.zones))]
+        )
+        self.cidr = network.cidr

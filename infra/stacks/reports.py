@@ -1,0 +1,43 @@
+"""The report by mail: EventBridge Scheduler calls the report function, which mails through SES."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_scheduler
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from infra.roles import allow, make_role
+from infra.stack import ServiceStack, excuse
+
+WINDOW_MIN = 15
+RETRIES, RETRY_S = 3, 3600
+"""A report that cannot be made is tried again within the hour, no longer: tomorrow's comes anyway."""
+
+
+class ReportsStack(ServiceStack):
+    """The schedule, and the role that it calls the function with."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "reports", blueprint=blueprint, about="its report by mail")
+        function = self.told("report-arn")
+        calls = allow("Report", ("lambda:InvokeFunction",), (function,), why="the report's function")
+        role = make_role(self, "ScheduleRole", service="scheduler", may=[calls])
+        schedule = aws_scheduler.CfnSchedule(
+            self,
+            "Schedule",
+            name=blueprint.name("report"),
+            description=f"MArk {blueprint.service}: the report",
+            schedule_expression=blueprint.rollout.report.schedule,
+            schedule_expression_timezone=blueprint.rollout.report.timezone,
+            flexible_time_window={"mode": "FLEXIBLE", "maximumWindowInMinutes": WINDOW_MIN},
+            target={
+                "arn": function,
+                "roleArn": role.attr_arn,
+                "retryPolicy": {"maximumRetryAttempts": RETRIES, "maximumEventAgeInSeconds": RETRY_S},
+            },
+        )
+        excuse(
+            schedule,
+            "it holds no data, and AWS's own key encrypts it",
+            checkov=("CKV_AWS_297",),
+        )

@@ -1,0 +1,122 @@
+"""The store that all processes share: ElastiCache with TLS and a password; and the token that clients must send.
+
+The store's URL with its password is a secret; nothing else knows it, and no template holds it.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import aws_ec2, aws_elasticache, aws_secretsmanager
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from infra.roles import STORE, TOKEN
+from infra.stack import ServiceStack, excuse
+from infra.stacks.launch import STORE_PORT
+from infra.stacks.network import Place
+
+CLIENTS = ("agents", "controllers", "gateways")
+ENGINES = {"valkey": "8.0", "redis": "7.1"}
+PASSWORD_LENGTH = 64
+NO_ROTATION = "a new one has to reach every process at once: rotate it by replacing this secret with `mark deploy`"
+OWN_KEY = "the account's own key of Secrets Manager encrypts it; only roles of the service may read it"
+
+
+class StateStack(ServiceStack):
+    """Replication group, its group and subnets, and the secrets."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "state", blueprint=blueprint, about="what its processes share")
+        password = self._generated("Password", None, "password of the store")
+        self._generated("Token", blueprint.name(TOKEN), "bearer token of the service's clients")
+        group = self._replication_group(f"{{{{resolve:secretsmanager:{password.ref}:SecretString}}}}")
+        host = group.attr_primary_end_point_address
+        url = f"rediss://:{{{{resolve:secretsmanager:{password.ref}:SecretString}}}}@{host}:{STORE_PORT}"
+        told = aws_secretsmanager.CfnSecret(
+            self, "Url", name=blueprint.name(STORE), description="URL of the store", secret_string=url
+        )
+        _excuse_secret(told)
+        self.publish("store-secret", told.ref)
+
+    def _generated(self, id_: str, name: str | None, about: str) -> aws_secretsmanager.CfnSecret:
+        secret = aws_secretsmanager.CfnSecret(
+            self,
+            id_,
+            name=name,
+            description=about,
+            generate_secret_string={"passwordLength": PASSWORD_LENGTH, "excludePunctuation": True},
+        )
+        _excuse_secret(secret)
+        return secret
+
+    def _replication_group(self, password: str) -> aws_elasticache.CfnReplicationGroup:
+        place, store = Place(self), self.blueprint.rollout.store
+        reach = aws_ec2.CfnSecurityGroup(
+            self,
+            "StoreGroup",
+            group_description=f"MArk {self.blueprint.service}: store, from its processes alone",
+            vpc_id=place.vpc,
+            security_group_ingress=[
+                {
+                    "ipProtocol": "tcp",
+                    "fromPort": STORE_PORT,
+                    "toPort": STORE_PORT,
+                    "sourceSecurityGroupId": self.told(f"{client}-group"),
+                    "description": client,
+                }
+                for client in CLIENTS
+            ],
+            security_group_egress=[
+                {
+                    "ipProtocol": "tcp",
+                    "fromPort": STORE_PORT,
+                    "toPort": STORE_PORT,
+                    "cidrIp": place.cidr,
+                    "description": "its own copies",
+                }
+            ],
+        )
+        subnets = aws_elasticache.CfnSubnetGroup(
+            self,
+            "Subnets",
+            cache_subnet_group_name=self.blueprint.name(STORE),
+            description=f"MArk {self.blueprint.service}",
+            subnet_ids=place.subnets,
+        )
+        copies = store.replicas > 0
+        group = aws_elasticache.CfnReplicationGroup(
+            self,
+            "Store",
+            replication_group_id=self.blueprint.name(STORE)[:40],
+            replication_group_description=f"MArk {self.blueprint.service}: store",
+            engine=store.engine,
+            engine_version=ENGINES[store.engine],
+            cache_node_type=store.node_type,
+            num_cache_clusters=1 + store.replicas,
+            automatic_failover_enabled=copies,
+            multi_az_enabled=copies,
+            at_rest_encryption_enabled=True,
+            transit_encryption_enabled=True,
+            auth_token=password,
+            port=STORE_PORT,
+            cache_subnet_group_name=subnets.ref,
+            security_group_ids=[reach.attr_group_id],
+            snapshot_retention_limit=1,
+        )
+        excuse(
+            group,
+            "the port is known to nobody but its three security groups",
+            nag=("AwsSolutions-AEC5",),
+        )
+        excuse(
+            group,
+            "ElastiCache's own key encrypts it: what is stored are counts, leases and decisions, no request",
+            checkov=("CKV_AWS_191",),
+        )
+        if not copies:
+            excuse(group, "rollout.store.replicas is 0", nag=("AwsSolutions-AEC4",), checkov=("CKV2_AWS_50",))
+        return group
+
+
+def _excuse_secret(secret: aws_secretsmanager.CfnSecret) -> None:
+    excuse(secret, NO_ROTATION, nag=("AwsSolutions-SMG4",), checkov=("CKV2_AWS_57",))
+    excuse(secret, OWN_KEY, checkov=("CKV_AWS_149",))

@@ -1,0 +1,167 @@
+"""Who is told, and what is seen at a glance: alarms by mail and a dashboard.
+
+Controllers write the metrics of a model each minute (namespace MArk, dimensions service and model): BurnRate (1 is
+a budget that lasts exactly), UsdPerHour, OverflowShare, Acting. Missing data of Acting is a silent controller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import Aws, aws_cloudwatch, aws_sns
+from constructs import Construct
+
+from infra.blueprint import Blueprint
+from infra.stack import ServiceStack, compact, document, excuse
+from mark.app.live.cloud_metrics import ACTING, BURN, NAMESPACE, OVERFLOW, SPEND
+
+FAST_BURN = 14.4
+"""2 % of a month's budget in an hour (Google's SRE workbook, chapter 5)."""
+MINUTE_S = 60
+SILENT_MIN, BURN_MIN, SPEND_MIN, OVERFLOW_MIN = 3, 5, 5, 10
+
+
+class WatchStack(ServiceStack):
+    """Topic, alarms and dashboard."""
+
+    def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
+        super().__init__(scope, "watch", blueprint=blueprint, about="alarms and dashboard")
+        self._topic = self._make_topic()
+        models = [infer.model for infer in blueprint.infer] or ["*"]
+        alarms = blueprint.rollout.alarms
+        for number, model in enumerate(models):
+            self._of_model(number, model, BURN, "misses its objective", FAST_BURN, BURN_MIN)
+            self._of_model(number, model, OVERFLOW, "overflows to Lambda", alarms.max_overflow_share, OVERFLOW_MIN)
+            if alarms.max_usd_per_hour is not None:
+                self._of_model(number, model, SPEND, "spends too much", alarms.max_usd_per_hour, SPEND_MIN)
+            self._alarm(
+                f"Silent{number}",
+                f"no controller acts for {model}",
+                self._metric(ACTING, model),
+                statistic="SampleCount",
+                comparison="LessThanThreshold",
+                threshold=1,
+                minutes=SILENT_MIN,
+                missing="breaching",
+            )
+        self._alarm(
+            "DeadLetters",
+            "messages about instances that nobody could read",
+            ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": blueprint.name("raw-dead")}),
+            statistic="Maximum",
+            comparison="GreaterThanThreshold",
+            threshold=0,
+            minutes=1,
+            missing="notBreaching",
+        )
+        aws_cloudwatch.CfnDashboard(
+            self, "Dashboard", dashboard_name=blueprint.name("service"), dashboard_body=self._dashboard(models)
+        )
+
+    def _make_topic(self) -> aws_sns.CfnTopic:
+        blueprint = self.blueprint
+        topic = aws_sns.CfnTopic(
+            self,
+            "Alarms",
+            topic_name=blueprint.name("alarms"),
+            subscription=[{"protocol": "email", "endpoint": to} for to in blueprint.rollout.alarms.to] or None,
+        )
+        excuse(
+            topic,
+            "it carries names of alarms; CloudWatch cannot use AWS's own key, and another costs 1 USD a month",
+            nag=("AwsSolutions-SNS2",),
+            checkov=("CKV_AWS_26",),
+        )
+        publishes = {
+            "Effect": "Allow",
+            "Principal": {"Service": "cloudwatch.amazonaws.com"},
+            "Action": "sns:Publish",
+            "Resource": topic.ref,
+            "Condition": {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+        }
+        encrypted = {
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "sns:Publish",
+            "Resource": topic.ref,
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        }
+        aws_sns.CfnTopicPolicy(
+            self, "AlarmsPolicy", topics=[topic.ref], policy_document=document(publishes, encrypted)
+        )
+        return topic
+
+    def _metric(self, name: str, model: str) -> tuple[str, str, dict[str, str]]:
+        return NAMESPACE, name, {"service": self.blueprint.service, "model": model}
+
+    def _of_model(self, number: int, model: str, metric: str, what: str, above: float, minutes: int) -> None:
+        self._alarm(
+            f"{metric}{number}",
+            f"{model} {what}",
+            self._metric(metric, model),
+            statistic="Average",
+            comparison="GreaterThanThreshold",
+            threshold=above,
+            minutes=minutes,
+            missing="notBreaching",
+        )
+
+    def _alarm(
+        self,
+        id_: str,
+        what: str,
+        metric: tuple[str, str, dict[str, str]],
+        *,
+        statistic: str,
+        comparison: str,
+        threshold: float,
+        minutes: int,
+        missing: str,
+    ) -> None:
+        namespace, name, dimensions = metric
+        aws_cloudwatch.CfnAlarm(
+            self,
+            id_,
+            alarm_name=f"{self.blueprint.name(id_.lower())}",
+            alarm_description=f"MArk {self.blueprint.service}: {what}. docs/rollout.md says what to do.",
+            namespace=namespace,
+            metric_name=name,
+            dimensions=[{"name": key, "value": value} for key, value in dimensions.items()],
+            statistic=statistic,
+            period=MINUTE_S,
+            evaluation_periods=minutes,
+            comparison_operator=comparison,
+            threshold=threshold,
+            treat_missing_data=missing,
+            alarm_actions=[self._topic.ref],
+            ok_actions=[self._topic.ref],
+        )
+
+    def _dashboard(self, models: list[str]) -> str:
+        titles = {
+            BURN: "Budget burn (1 lasts exactly)",
+            SPEND: "USD per hour",
+            OVERFLOW: "Share answered by Lambda",
+            ACTING: "Controller acting",
+        }
+        widgets: list[dict[str, Any]] = []
+        for number, (metric, title) in enumerate(titles.items()):
+            lines = [[NAMESPACE, metric, "service", self.blueprint.service, "model", model] for model in models]
+            widgets.append(
+                {
+                    "type": "metric",
+                    "x": 12 * (number % 2),
+                    "y": 6 * (number // 2),
+                    "width": 12,
+                    "height": 6,
+                    "properties": {
+                        "title": title,
+                        "metrics": lines,
+                        "period": MINUTE_S,
+                        "stat": "Average",
+                        "region": Aws.REGION,
+                        "yAxis": {"left": {"min": 0}},
+                    },
+                }
+            )
+        return compact({"widgets": widgets})

@@ -1,0 +1,120 @@
+"""Start scripts of instances. What runs is a container, kept up by systemd; it powers the machine off with exit 0.
+
+The store's URL holds a password, so it stands in no template: it is read from Secrets Manager before each start,
+into a file in memory that only root reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What an instance starts. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model."""
+
+    process: str
+    image: str
+    region: str
+    secrets: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    gpu: bool = False
+    model_image: str = ""
+    bundle: str = ""
+    powers_off: bool = False
+
+
+def start_script(start: Start) -> str:
+    """The user data: a script that runs once, at the first boot; the units run at every boot."""
+    parts = [
+        _HEAD,
+        _file("/usr/local/bin/mark-prepare", _prepare(start), mode="700"),
+        *([_file("/etc/systemd/system/mark-model.service", _model_unit(start))] if start.model_image else []),
+        _file("/etc/systemd/system/mark.service", _unit(start)),
+        "systemctl daemon-reload\nsystemctl enable --now mark.service\n",
+    ]
+    return "\n".join(parts)
+
+
+_HEAD = """#!/bin/bash
+set -euo pipefail
+systemctl disable --now --no-block ecs.service || true  # the machine image's own container agent
+"""
+
+
+def _file(path: str, text: str, mode: str = "600") -> str:
+    return f"install -m {mode} /dev/null {path}\ncat > {path} <<'MARK'\n{text}MARK\n"
+
+
+def _prepare(start: Start) -> str:
+    registries = sorted({image.partition("/")[0] for image in (start.image, start.model_image) if image})
+    lines = [
+        "#!/bin/bash",
+        "set -euo pipefail",
+        "command -v aws > /dev/null || dnf install -y -q awscli-2",
+        "umask 077",
+        "install -d -m 700 /run/mark",
+        ": > /run/mark/environment",
+    ]
+    for variable, secret in sorted(start.secrets.items()):
+        read = f"aws secretsmanager get-secret-value --region {start.region} --secret-id {secret}"
+        lines.append(f'value="$({read} --query SecretString --output text)"')
+        lines.append(f"printf '{variable}=%s\\n' \"$value\" >> /run/mark/environment")
+    for registry in registries:
+        login = f"aws ecr get-login-password --region {start.region}"
+        lines.append(f"{login} | docker login --username AWS --password-stdin {registry}")
+    lines += [f"docker pull -q {image}" for image in (start.image, start.model_image) if image]
+    if start.bundle:
+        lines.append("install -d -m 755 /opt/mark/model")
+        lines.append(f"aws s3 cp --region {start.region} {start.bundle} - | tar -xz -C /opt/mark/model")
+    return "\n".join(lines) + "\n"
+
+
+def _unit(start: Start) -> str:
+    gpus = "--gpus all " if start.gpu and not start.model_image else ""
+    model = "-v /opt/mark/model:/model:ro -e PYTHONPATH=/model " if start.bundle else ""
+    given = "".join(f"-e '{name}={value}' " for name, value in sorted(start.environment.items()))
+    run = (
+        f"docker run --rm --name mark --network host --read-only --tmpfs /tmp --env-file /run/mark/environment "
+        f"-e MARK_CACHE=/tmp/mark {given}{gpus}{model}{start.image} "
+        f"python -m mark.app.processes.cloud {start.process}"
+    )
+    needs = " mark-model.service" if start.model_image else ""
+    off = (
+        "ExecStopPost=/bin/sh -c 'if [ \"$SERVICE_RESULT\" = success ]; then systemctl --no-block poweroff; fi'\n"
+        if start.powers_off
+        else ""
+    )
+    return f"""[Unit]
+After=network-online.target docker.service{needs}
+Requires=docker.service{needs}
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStartPre=/usr/local/bin/mark-prepare
+ExecStart=/usr/bin/{run}
+{off}Restart=on-failure
+RestartSec=2
+TimeoutStartSec=900
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _model_unit(start: Start) -> str:
+    gpus = "--gpus all " if start.gpu else ""
+    model = "-v /opt/mark/model:/model:ro " if start.bundle else ""
+    return f"""[Unit]
+After=docker.service
+Requires=docker.service
+
+[Service]
+ExecStartPre=/usr/local/bin/mark-prepare
+ExecStart=/usr/bin/docker run --rm --name mark-model --network host {gpus}{model}{start.model_image}
+Restart=always
+RestartSec=2
+TimeoutStartSec=900
+"""
