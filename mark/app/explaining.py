@@ -10,7 +10,8 @@ from typing import Any
 
 from mark.app.out_folder import JOURNAL_NAME
 from mark.app.terminal import progress, show, show_json
-from mark.controller.journal import Deviation, Header, Tick, deviations, read_journal
+from mark.controller.folding import Deviation, deviations
+from mark.controller.journal import Header, Tick, read_journal
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
 from mark.domain.orders import Launch, Order, WarmLambda

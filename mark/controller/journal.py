@@ -1,4 +1,4 @@
-"""The journal: its lines, and the replay law that folding `step` over them reproduces every order.
+"""The journal: its lines. Reading them takes neither planner nor `step`; `folding.py` has the replay law.
 
 A journal opens with a Header (policy, catalogue, seed, the last hour of history) and goes on with one Entry per
 tick. Fleets are written as what changed since the entry before, everything else as it was seen. Where lines go is
@@ -14,16 +14,13 @@ from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Observation, State
-from mark.controller.step import step
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.demand import Demand
-from mark.domain.errors import Misconfigured, PlanInfeasible
+from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance
 from mark.domain.orders import Order
-from mark.domain.plan import Plan
 
 VERSION = 2
 READABLE = (1, 2)
@@ -97,16 +94,6 @@ class Tick:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deviation:
-    """A tick at which folding gives something else than the journal holds."""
-
-    at: float
-    what: str
-    recorded: str
-    folded: str
-
-
 _HEADER = TypeAdapter(Header)
 _ENTRY = TypeAdapter(Entry)
 
@@ -140,33 +127,6 @@ def read_journal(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
     if header.version not in READABLE:
         raise Misconfigured(f"the journal has version {header.version}, this program reads up to {VERSION}")
     return header, _ticks(numbered, header.checkpoint.fleet if header.checkpoint else FleetView())
-
-
-def deviations(header: Header, ticks: Iterable[Tick]) -> Iterator[Deviation]:
-    """Fold `step` over a journal, plan again, and say where either differs from what was written."""
-    state, history = header.state, header.history
-    for tick in ticks:
-        seen = tick.seen
-        if seen.demand is not None:
-            history = history.followed_by(seen.demand, header.policy.history_units)
-        planned = _plan_again(state, seen, header.policy, history)
-        if planned != seen.plan:
-            yield Deviation(at=seen.now, what="plan", recorded=str(seen.plan), folded=str(planned))
-        decision = step(state, seen, header.policy)
-        if decision.orders != tick.orders:
-            yield Deviation(at=seen.now, what="orders", recorded=str(tick.orders), folded=str(decision.orders))
-        state = decision.state
-
-
-def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, history: Demand) -> Plan | None:
-    if seen.forecast is None:
-        return None
-    bare = replace(seen, forecast=None, plan=None)
-    request = plan_request(state, bare, policy, history=history, forecast=seen.forecast)
-    try:
-        return plan_fleet(request, policy)
-    except PlanInfeasible:
-        return None
 
 
 def _ticks(numbered: Iterator[tuple[int, bytes]], before: FleetView) -> Iterator[Tick]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.controller.journal import Header, deviations, entry_line, header_line, read_journal
+from mark.controller.folding import deviations
+from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.paces import Paces, measured_paces, told_paces, with_paces
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.controller.journal import Header, Tick, deviations, entry_line, header_line, read_journal
+from mark.controller.folding import deviations
+from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.recovery import recover
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mark.app.plugins import build_forecaster
-from mark.controller.journal import Deviation, Tick, deviations, entry_line, header_line, read_journal
+from mark.controller.folding import Deviation, deviations
+from mark.controller.journal import Tick, entry_line, header_line, read_journal
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, State
 from mark.controller.step import step

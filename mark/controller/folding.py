@@ -1,0 +1,52 @@
+"""The replay law: folding `step` over a journal, and planning again, reproduces every plan and every order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from mark.controller.journal import Header, Tick
+from mark.controller.planning import plan_fleet, plan_request
+from mark.controller.policy import ControllerPolicy
+from mark.controller.state import Observation, State
+from mark.controller.step import step
+from mark.domain.demand import Demand
+from mark.domain.errors import PlanInfeasible
+from mark.domain.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """A tick at which folding gives something else than the journal holds."""
+
+    at: float
+    what: str
+    recorded: str
+    folded: str
+
+
+def deviations(header: Header, ticks: Iterable[Tick]) -> Iterator[Deviation]:
+    """Fold `step` over a journal, plan again, and say where either differs from what was written."""
+    state, history = header.state, header.history
+    for tick in ticks:
+        seen = tick.seen
+        if seen.demand is not None:
+            history = history.followed_by(seen.demand, header.policy.history_units)
+        planned = _plan_again(state, seen, header.policy, history)
+        if planned != seen.plan:
+            yield Deviation(at=seen.now, what="plan", recorded=str(seen.plan), folded=str(planned))
+        decision = step(state, seen, header.policy)
+        if decision.orders != tick.orders:
+            yield Deviation(at=seen.now, what="orders", recorded=str(tick.orders), folded=str(decision.orders))
+        state = decision.state
+
+
+def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, history: Demand) -> Plan | None:
+    if seen.forecast is None:
+        return None
+    bare = replace(seen, forecast=None, plan=None)
+    request = plan_request(state, bare, policy, history=history, forecast=seen.forecast)
+    try:
+        return plan_fleet(request, policy)
+    except PlanInfeasible:
+        return None
