@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mark.controller.observed import Ec2Row
 from mark.domain.fleet import Role
-from mark.domain.offering import Market, Offering
+from mark.domain.offering import InstanceType, Market, Offering
 from mark.domain.orders import Launch, LaunchRefused
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ class FleetSetup:
     """What a model's fleet is made of, and how patient its cloud is, in seconds of service time.
 
     `run` names this life of the service: tokens of an earlier one mean nothing to it. `offerings`: by name.
-    `templates`: the launch template of each role. `owner` answers for what is rented, as its tag says. `subnets`:
-    (zone, subnet), none for the default network. Ended are instances that drain for `drain_limit_s` or have been
-    running without a ready agent for `silent_limit_s`. An order that could not be sent is sent again for
-    `resend_limit_s`, less than a controller waits for its launches. A listing that cannot be renewed is believed
-    for `stale_limit_s`.
+    `templates`: the launch template of each role, `machines`: those of kinds of machines beside it.
+    `owner` answers for what is rented, as its tag says. `subnets`: (zone, subnet), none for the default network.
+    Ended are instances that drain for `drain_limit_s` or have been running without a ready agent for
+    `silent_limit_s`. An order that could not be sent is sent again for `resend_limit_s`, less than a controller
+    waits for its launches. A listing that cannot be renewed is believed for `stale_limit_s`.
     """
 
     service: str
@@ -47,12 +47,24 @@ class FleetSetup:
     run: str
     offerings: Mapping[str, Offering]
     templates: Mapping[Role, str]
+    machines: Mapping[tuple[Role, str], str] = field(default_factory=dict)
     owner: str = "mark"
     subnets: tuple[tuple[str, str], ...] = ()
     drain_limit_s: float = 600.0
     silent_limit_s: float = 1800.0
     resend_limit_s: float = 600.0
     stale_limit_s: float = 120.0
+
+    def template(self, role: Role, offering: Offering) -> str:
+        """The launch template that instances of an offering start from in a role."""
+        return self.machines.get((role, machine_of(offering.instance_type)), self.templates[role])
+
+
+def machine_of(kind: InstanceType) -> str:
+    """What an image must be made for: `amd64`, `arm64`, and `-nvidia` or `-inferentia` behind it."""
+    if not kind.accelerator:
+        return kind.architecture
+    return f"{kind.architecture}-{'inferentia' if kind.accelerator.startswith('Inferentia') else 'nvidia'}"
 
 
 def client_token(setup: FleetSetup, token: str) -> str:
@@ -88,8 +100,8 @@ def fleet_request(setup: FleetSetup, order: Launch) -> dict[str, Any]:
         "LaunchTemplateConfigs": [
             {
                 "LaunchTemplateSpecification": {
-                    "LaunchTemplateName": setup.templates[order.role],
-                    "Version": "$Default",
+                    "LaunchTemplateName": setup.template(order.role, offering),
+                    "Version": "$Latest",
                 },
                 "Overrides": _overrides(setup, offering),
             }

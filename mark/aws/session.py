@@ -14,15 +14,18 @@ from mark.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
     from mypy_boto3_ce import CostExplorerClient
+    from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ecr import ECRClient
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_iam import IAMClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_pricing import PricingClient
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_service_quotas import ServiceQuotasClient
     from mypy_boto3_sesv2 import SESV2Client
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
 PRICES_REGION = "us-east-1"
@@ -103,6 +106,24 @@ class Aws:
     def iam(self) -> IAMClient:
         """Roles."""
         client: IAMClient = self._client("iam")
+        return client
+
+    @property
+    def stacks(self) -> CloudFormationClient:
+        """CloudFormation: stacks, change sets, events."""
+        client: CloudFormationClient = self._client("cloudformation", waits_s=20)
+        return client
+
+    @property
+    def objects(self) -> S3Client:
+        """S3."""
+        client: S3Client = self._client("s3", waits_s=60)
+        return client
+
+    @property
+    def parameters(self) -> SSMClient:
+        """Systems Manager's parameters."""
+        client: SSMClient = self._client("ssm")
         return client
 
     @property

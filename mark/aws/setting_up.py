@@ -95,7 +95,7 @@ def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
     Templates go first: a launch under way then fails or is listed.
     """
     _remove_templates(aws, service)
-    ended = _end_instances(aws, service)
+    ended = end_instances(aws, service)
     for rule in RULES:
         with absent_is_done():
             aws.events.remove_targets(Rule=name_of(service, rule), Ids=["raw"])
@@ -121,7 +121,8 @@ def _remove_templates(aws: Aws, service: str) -> None:
             aws.ec2.delete_launch_template(LaunchTemplateName=name)
 
 
-def _end_instances(aws: Aws, service: str) -> tuple[str, ...]:
+def end_instances(aws: Aws, service: str) -> tuple[str, ...]:
+    """Ask EC2 to end every instance that carries the service's tag and is not gone; those it had."""
     with translated():
         pages = aws.ec2.get_paginator("describe_instances").paginate(
             Filters=[

@@ -39,7 +39,7 @@ def make_resources(aws: Aws, running: Running, models: Sequence[LiveModel]) -> S
         service=running.name,
         store_url=running.store,
         image_id=IMAGE,
-        infer=tuple(_function(model.served) for model in models if model.served.overflow is not None),
+        infer=tuple(function_of(model.served) for model in models if model.served.overflow is not None),
         code=_stub(),
     )
     return set_up(aws, setup)
@@ -63,7 +63,7 @@ def templates_of(document: dict[str, dict[str, str]]) -> dict[Role, str]:
     return {Role(role): name for role, name in document["templates"].items()}
 
 
-def _function(served: ServedModel) -> FunctionSetup:
+def function_of(served: ServedModel) -> FunctionSetup:
     """The model as a function: the handler of a rollout, its backend told by its environment."""
     overflow = served.overflow
     assert overflow is not None
