@@ -23,7 +23,7 @@ WEEK_UNITS = 7 * 24 * 60
 WARM_SHARE = 0.25
 """Environments kept warm for surges that nobody foresees: a cold one answers too late (some cents a day)."""
 PATIENCE_S = 360.0
-"""Scale-in cool-down where nothing answers beside the fleet, as in mark."""
+"""Scale-in cool-down where nothing takes late requests away, as in mark."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
 
@@ -168,8 +168,8 @@ def _hedged(given: Ingredients) -> PolicyBundle:
     """Ours: quantiles priced level by level, surges bridged by standbys, requests sent where they finish first.
 
     A late request goes to Lambda even if it is cold there: kept, it would make those behind it late, too, and no
-    environment would ever be warmed. Without Lambda, what the fleet does not carry waits and makes others late:
-    then it also keeps what was just needed, gives back with patience, and has the SLO monitor.
+    environment would ever be warmed. Where Lambda itself is too late, the planner prices what is missed, and the
+    SLO monitor tells it when the forecast was wrong; without any, what waits makes others late, and it is patient.
     """
     spot = given.market is Market.SPOT
     alone = given.overflow is None or given.overflow.latency_s > given.slo.latency_s
@@ -184,8 +184,8 @@ def _hedged(given: Ingredients) -> PolicyBundle:
             standby=given.surge_standby,
             breaker=BreakerPolicy() if spot else None,
             monitor=MonitorPolicy(offering=_monitor_type(given)) if alone else None,
-            cooldown_s=PATIENCE_S if alone else 0.0,
-            keep_observed=alone,
+            cooldown_s=0.0 if given.overflow else PATIENCE_S,
+            keep_observed=False,
             keep_planned=True,
             warm_share=WARM_SHARE,
             history_units=WEEK_UNITS,

@@ -98,10 +98,11 @@ def _bridge(policy: ControllerPolicy, fleet: FleetView) -> Bridge:
     able = overflow is not None and overflow.latency_s <= policy.slo.latency_s
     lambda_usd = overflow.usd_per_warm_request if overflow is not None and able else math.inf
     if standby is None or not standby.surges:
-        return Bridge(lambda_usd=lambda_usd)
+        return Bridge(lambda_usd=lambda_usd, relieves=overflow is not None)
     pool = sum(1 for instance in fleet if instance.role is Role.STANDBY)
     return Bridge(
         lambda_usd=lambda_usd,
+        relieves=overflow is not None,
         standby=standby.offering,
         wake_s=standby.wake_s,
         asleep_usd_per_hour=standby.asleep_usd_per_hour,

@@ -69,11 +69,13 @@ class Plan:
 class Bridge:
     """What answers a request that no planned instance carries.
 
-    `lambda_usd` is Lambda's price of one, infinite where Lambda cannot keep the objective. A `standby` that is
+    `lambda_usd` is Lambda's price of one, infinite where Lambda cannot keep the objective; `relieves` says that it
+    takes late requests even so, and those behind them do not wait. A `standby` that is
     asleep costs `asleep_usd_per_hour` and serves `wake_s` after it was woken; `standbys` of them are there.
     """
 
     lambda_usd: float = math.inf
+    relieves: bool = False
     standby: Offering | None = None
     wake_s: float = 75.0
     asleep_usd_per_hour: float = 0.0

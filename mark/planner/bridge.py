@@ -13,6 +13,7 @@ longer is worth a launch).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from mark.domain.demand import Demand
 from mark.domain.plan import Bridge
+from mark.planner.rates import RateTable
 
 NOTICE_S = 10.0
 """A surge is taken for one when it has lasted two windows of 5 s."""
@@ -39,18 +41,39 @@ USUAL_S = 300.0
 Floats = NDArray[np.float64]
 
 
-def bridge_usd(history: Demand, bridge: Bridge, levels: Floats) -> Floats:
-    """Price of a request in each cell between two levels, USD; shape (levels - 1,)."""
-    cells = len(levels) - 1
-    if bridge.standby is None:
-        return np.full(cells, bridge.lambda_usd)
-    lasts_s = excursions_s(np.array(history.mean_rps, np.float64), levels[:-1], history.unit_s)
+@dataclass(frozen=True, slots=True)
+class Unplanned:
+    """What becomes of the requests in each unit and cell between two levels that no planned instance carries.
+
+    served: all of them; alone: those that Lambda answers when standbys are woken for the others; beside_usd: what
+    the standbys cost then. All of shape (units, cells).
+    """
+
+    served: Floats
+    alone: Floats
+    beside_usd: Floats
+
+    def usd(self, lambda_usd: float) -> Floats:
+        """What they cost at Lambda's price of a request: standbys are woken where that is cheaper."""
+        return np.minimum(self.alone * lambda_usd + self.beside_usd, self.served * lambda_usd)
+
+
+def unplanned(history: Demand, bridge: Bridge, table: RateTable) -> Unplanned:
+    """A standby is woken for what fills it: an excess that is smaller stays with Lambda, however long it lasts."""
+    served = np.diff(table.carried, axis=1) * table.unit_s
     item = bridge.standby
+    if item is None:
+        return Unplanned(served, served, np.zeros_like(served))
+    lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
+    by_lambda = np.minimum(lasts_s, bridge.wake_s + NOTICE_S) / lasts_s
     standby_usd = item.usd_per_hour / 3600.0 / item.capacity_rps
-    until_s = bridge.wake_s + NOTICE_S
-    by_lambda = np.minimum(lasts_s, until_s)
-    bridged = (bridge.lambda_usd * by_lambda + standby_usd * (lasts_s - by_lambda + bridge.wake_s)) / lasts_s
-    return np.minimum(bridged, bridge.lambda_usd)
+    cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
+    bridged = np.zeros_like(served)
+    bridged[:, : max(0, served.shape[1] - cells)] = served[:, cells:]
+    waking = bridge.wake_s / lasts_s
+    return Unplanned(
+        served, served - bridged * (1.0 - by_lambda), bridged * standby_usd * (1.0 - by_lambda + waking)
+    )
 
 
 def pool_size(history: Demand, bridge: Bridge) -> int | None:

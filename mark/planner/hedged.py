@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
-from mark.planner.bridge import WORTH_WAKING, bridge_usd, patience_s, pool_size
+from mark.planner.bridge import patience_s, pool_size, unplanned
+from mark.planner.missed import priced
 from mark.planner.pools import spread
 from mark.planner.rates import RateTable, expect_rates
 
@@ -44,8 +45,6 @@ FORESIGHT_S = 86_400.0
 """With less history no surge is foreseen: standbys then wake for what is there."""
 SAME_WORTH = 1e-9
 """Fleets whose worth is this close, relatively, are equal."""
-LEAST_MISSED = 1e-3
-"""Capacity that nothing else stands in for is kept while it is busy for the share that may be missed, or this."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -72,6 +71,7 @@ class Terms:
 def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda and standbys."""
     table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s)
+    request = replace(request, bridge=priced(request, table))
     terms = terms_of(request, table)
     worth, new, kept = lay_fleet(terms)
     kept += _linger(
@@ -121,7 +121,9 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
     offerings = tuple(sorted(request.offerings, key=lambda item: item.name))
     unit_h = table.unit_s / 3600.0
     saved = np.zeros_like(table.carried)
-    np.cumsum(_alternative_usd(request, offerings, table), axis=1, out=saved[:, 1:])
+    left = unplanned(request.history, request.bridge, table)
+    if offerings:
+        np.cumsum(left.usd(request.bridge.lambda_usd), axis=1, out=saved[:, 1:])
     hazards = dict(request.hazards)
     risk = [hazards.get(item.name, item.hazard_per_hour) * _loss_usd(item, request) for item in offerings]
     running = dict(request.running)
@@ -160,24 +162,6 @@ def worth_of(terms: Terms, layout: Sequence[tuple[int, bool]]) -> float:
         total += _worth(part, terms.rent[i], terms.launch[i], terms.lead[i], is_new)
         reached = top
     return float(total)
-
-
-def _alternative_usd(request: PlanRequest, offerings: tuple[Offering, ...], table: RateTable) -> Floats:
-    """What the requests of each unit and cell of levels cost when no planned instance carries them, USD."""
-    served = np.diff(table.carried, axis=1) * table.unit_s
-    lambda_usd, standby = request.bridge.lambda_usd, request.bridge.standby
-    if not offerings:
-        return np.zeros_like(served)
-    if not math.isfinite(lambda_usd):
-        cheapest = min(item.usd_per_hour / 3600.0 / item.capacity_rps for item in offerings)
-        return served * (cheapest / max(1.0 - request.slo.target, LEAST_MISSED))
-    if standby is None:
-        return served * lambda_usd
-    # A standby is woken for what fills it: an excess that is smaller stays with Lambda, however long it lasts.
-    cells = math.ceil(WORTH_WAKING * standby.capacity_rps / table.levels[1])
-    bridged = np.zeros_like(served)
-    bridged[:, : max(0, served.shape[1] - cells)] = served[:, cells:]
-    return (served - bridged) * lambda_usd + bridged * bridge_usd(request.history, request.bridge, table.levels)
 
 
 def _lead(item: Offering, request: PlanRequest) -> int:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Offering
 from mark.domain.plan import Bridge, Plan, PlanRequest
-from mark.planner.bridge import bridge_usd, excursions_s, patience_s, pool_size
+from mark.planner.bridge import excursions_s, patience_s, pool_size, unplanned
 from mark.planner.hedged import lay_fleet, plan_hedged, terms_of
-from mark.planner.rates import expect_rates
+from mark.planner.rates import RateTable, expect_rates
 from scripts.hedged_gap import gap_of, small_terms
 from tests.planner.builders import SLO, offering
 
@@ -180,13 +180,18 @@ def test_the_bridge_costs_lambda_at_first_and_the_standby_later() -> None:
     rates = ([10.0] * 50 + [100.0] * 10) * 3
     history = Demand(end_at=0.0, mean_rps=tuple(rates), max_rps=tuple(rates))
     bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=75.0)
-    levels = np.array([5.0, 20.0, 50.0, 150.0])
+    levels = np.array([0.0, 20.0, 40.0, 60.0, 80.0])
+    table = RateTable(levels=levels, carried=np.array([[0.0, 20.0, 30.0, 40.0, 45.0]]), unit_s=60.0)
     standby = 0.8 / 3600 / 50
 
-    assert excursions_s(np.array(rates), levels, 60.0).tolist() == [1800.0, 600.0, 600.0, 300.0]
-    after_600 = (20e-6 * 85 + standby * (515 + 75)) / 600
-    assert bridge_usd(history, bridge, levels)[1:] == pytest.approx([after_600, after_600])
-    assert bridge_usd(history, Bridge(lambda_usd=20e-6), levels).tolist() == [20e-6] * 3
+    assert excursions_s(np.array(rates), levels, 60.0).tolist() == [1800.0, 600.0, 600.0, 600.0, 600.0]
+    left = unplanned(history, bridge, table)
+    assert left.served.tolist() == [[1200.0, 600.0, 600.0, 300.0]]
+    after_600 = (20e-6 * 85 + standby * (515 + 75)) / 600  # in the third cell, half of it fills a standby
+    assert left.usd(20e-6)[0, 1:] == pytest.approx([600 * after_600, 300 * (after_600 + 20e-6), 300 * 20e-6])
+    assert left.alone[0, 1:] == pytest.approx([600 * 85 / 600, 300 * 85 / 600 + 300, 300])
+    alone = unplanned(history, Bridge(lambda_usd=20e-6), table)
+    assert alone.usd(20e-6).tolist() == (alone.served * 20e-6).tolist()
 
 
 def test_the_pool_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
