@@ -14,12 +14,20 @@ EXAMPLES = (
     "mark simulate --trace load.csv.gz --model inception-v3",
     "mark simulate --trace load.csv.gz --model inception-v3 --start-s 300 --policy all --out run",
     "mark simulate --trace load.csv.gz --model inception-v3 --market spot --interrupt 5:0.4 --json",
+    "mark simulate --journal run --policy reactive",
 )
 
 
 def simulate(
     *,
     trace: given.Trace = None,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SERVICE|DIR",
+            help="Replay what a service that runs, or the folder of a replay, saw arrive, instead of a trace.",
+        ),
+    ] = None,
     model: given.Model = None,
     market: given.Market = None,
     policy: Annotated[
@@ -70,7 +78,8 @@ def simulate(
 ) -> None:
     """Replay a trace under each policy: its cost and latency.
 
-    The trace before --start-s is the history that forecasters learn from. The first policy's journal is
+    The trace before --start-s is the history that forecasters learn from. With --journal the model, its market,
+    objective and types are the service's own where no flag says otherwise. The first policy's journal is
     OUT/journal.jsonl, that of each other one OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
     """
     settings = given.settings_from(
@@ -97,4 +106,9 @@ def simulate(
     )
     from mark.app.simulating import simulate_settings
 
-    simulate_settings(settings, as_json=json)
+    workload = None
+    if journal is not None:
+        from mark.app.journalled import journalled_run
+
+        settings, workload = journalled_run(settings, journal)
+    simulate_settings(settings, as_json=json, workload=workload)

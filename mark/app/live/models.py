@@ -17,7 +17,7 @@ from mark.catalog.load import PriceSnapshot
 from mark.controller.bundles import PolicyBundle
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.domain.demand import Demand
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.domain.tensor import TensorSpec
 from mark.ports import ForecasterSetup
@@ -76,6 +76,14 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
         if names.count(name) > 1:
             raise Misconfigured(f"the model {name} is served twice; a service holds a model once")
     return found
+
+
+def settings_of_model(settings: Settings, name: str) -> Settings:
+    """Settings of one model of a service: its own, and the service's where it says nothing."""
+    found = {one.model: merged for merged, one in _each(settings)}
+    if name not in found:
+        raise unknown("model of the service", name, found)
+    return found[name]
 
 
 def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec:

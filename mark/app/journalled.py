@@ -1,0 +1,168 @@
+"""A journal's own arrivals as a trace, and what it says of model, market and objective: other policies on them.
+
+A journal holds each minute's count and its largest rate over 5 s, not the instants: within a minute they are
+drawn, such that both are kept exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.app.explaining import find_journal
+from mark.app.live.folder import RunFolder, find_running
+from mark.app.live.models import settings_of_model
+from mark.app.settings import Settings, TraceSettings
+from mark.app.wiring import workload_on
+from mark.controller.journal import Header, read_journal
+from mark.controller.journal_facts import Segment, journal_demand
+from mark.domain.demand import UNIT_S, WINDOW_S, Demand
+from mark.domain.errors import Misconfigured, unknown
+from mark.report.cost_report_reading import journal_of
+from mark.simulator.rng import stream
+from mark.simulator.traces import Trace
+from mark.simulator.workload import Workload
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+from mark.telemetry.journal_file import journal_lines
+
+Ints = NDArray[np.int64]
+WINDOWS = round(UNIT_S / WINDOW_S)
+SECONDS = round(WINDOW_S)
+LEAST_UNITS = 2
+"""Minutes that a replay needs at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journalled:
+    """What a journal gives a replay. `seen_from`: before it, demand is what was assumed, not what came."""
+
+    name: str
+    demand: Demand
+    seen_from: float
+
+    @property
+    def start_at(self) -> float:
+        """Where its first minute starts."""
+        return self.demand.end_at - len(self.demand) * self.demand.unit_s
+
+
+def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
+    """Settings and workload of a replay of a service's journal, or of that in the folder of a replay.
+
+    What `given` sets wins; the rest is the service's own, or what the journal's first line says.
+    """
+    if given.trace.file is not None:
+        raise Misconfigured("--trace and --journal both say what arrives; give one of them")
+    folder = Path(journal)
+    settings, found = _of_folder(given, folder) if folder.is_dir() else _of_service(given, journal)
+    if len(found.demand) < LEAST_UNITS:
+        raise Misconfigured(
+            f"{found.name} holds {len(found.demand)} minutes of load, too few to replay; try later"
+        )
+    if "start_s" not in given.trace.model_fields_set:
+        start_s = max(0.0, found.seen_from - found.start_at) // UNIT_S * UNIT_S
+        last_s = (len(found.demand) - 1) * UNIT_S
+        trace = settings.trace.model_copy(update={"start_s": min(start_s, last_s)})
+        settings = settings.model_copy(update={"trace": trace})
+    return settings, workload_on(settings, demand_trace(found, settings.seed))
+
+
+def demand_trace(found: Journalled, seed: int) -> Trace:
+    """Whole counts of each second: every minute's count and its largest 5 s window are those of the demand."""
+    rng = stream(seed, "journalled-arrivals")
+    counts: Ints = np.rint(np.array(found.demand.mean_rps) * UNIT_S).astype(np.int64)
+    peaks: Ints = np.rint(np.array(found.demand.max_rps) * WINDOW_S).astype(np.int64)
+    peaks = np.clip(peaks, -(-counts // WINDOWS), counts)
+    others = rng.multinomial(counts - peaks, np.full(WINDOWS - 1, 1 / (WINDOWS - 1)))
+    for row in np.flatnonzero(others.max(axis=1, initial=0) > peaks):
+        others[row] = _levelled(others[row], int(peaks[row]))
+    places = rng.integers(0, WINDOWS, len(counts))
+    windows = np.zeros((len(counts), WINDOWS), dtype=np.int64)
+    at_peak = np.arange(WINDOWS) == places[:, None]
+    windows[at_peak] = peaks
+    windows[~at_peak] = others.reshape(-1)
+    seconds = rng.multinomial(windows.reshape(-1), np.full(SECONDS, 1 / SECONDS))
+    return Trace(
+        name=found.name,
+        start_at=found.start_at,
+        bin_s=1.0,
+        rates_rps=seconds.reshape(-1).astype(np.float64),
+        whole_counts=True,
+        notes=("arrivals of each minute and its largest 5 s are the journal's, their instants are drawn",),
+    )
+
+
+def _levelled(counts: Ints, most: int) -> Ints:
+    """The same sum with no window above `most`; there is room for it. counts: shape (windows,)."""
+    level = np.minimum(counts, most)
+    for _ in range(int(counts.sum() - level.sum())):
+        level[int(np.argmin(level))] += 1
+    return level
+
+
+def service_journal(store: ServiceStore, service: str, model: str) -> Journalled:
+    """The demand that a service's journal knows of a model. Misconfigured where it has none."""
+    demand, seen_from = journal_demand(journal_of(store, model))
+    if not len(demand):
+        raise Misconfigured(f"the service {service} has no journal of {model} yet")
+    return Journalled(name=f"the journal of {service}, {model}", demand=demand, seen_from=seen_from)
+
+
+def merged(own: Settings, given: Settings) -> Settings:
+    """`own` with all that `given` sets itself."""
+    return Settings.model_validate(_over(own.model_dump(exclude_unset=True), given.model_dump(exclude_unset=True)))
+
+
+def _of_service(given: Settings, service: str) -> tuple[Settings, Journalled]:
+    running = find_running(service)
+    own = RunFolder.of(service).settings()
+    store = ServiceStore(connect(running.store), service)
+    served = [model.name for model in store.spec().models]
+    model = given.model or served[0]
+    if model not in served:
+        raise unknown(f"model of the service {service}", model, served)
+    own = settings_of_model(own, model)
+    own = own.model_copy(update={"trace": TraceSettings(), "out": None})
+    return merged(own, given), service_journal(store, service, model)
+
+
+def _of_folder(given: Settings, folder: Path) -> tuple[Settings, Journalled]:
+    path = find_journal(folder, None)
+    header, ticks = read_journal(line for line in journal_lines(path) if line.endswith(b"\n"))
+    segments: Iterator[Segment] = iter([(header, ticks)])
+    demand, seen_from = journal_demand(segments)
+    found = Journalled(name=f"the journal in {folder}", demand=demand, seen_from=seen_from)
+    return merged(Settings.model_validate(_told(header)), given), found
+
+
+def _told(header: Header) -> dict[str, Any]:
+    """What a journal's first line says of its run, as settings."""
+    policy, slo = header.policy, header.policy.slo
+    objective = {"latency_ms": slo.latency_s * 1000, "target": slo.target}
+    if not slo.mean_is_default:
+        objective["mean_latency_ms"] = slo.mean_latency_s * 1000
+    types = sorted({offering.instance_type.name for offering in policy.offerings})
+    return {
+        "model": header.model,
+        "market": header.market or "on-demand",
+        "policies": [policy.name],
+        "objective": objective,
+        "offerings": {"types": types, "overflow": policy.overflow is not None},
+        "seed": header.seed,
+    }
+
+
+def _over(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Both trees as one, `given` on top."""
+    found = dict(own)
+    for key, value in given.items():
+        below = found.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        found[key] = _over(below, value) if both else value  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.app.journalled import Journalled, demand_trace, merged
+from mark.app.settings import Settings, load_settings
+from mark.domain.demand import Demand
+
+
+@st.composite
+def demands(draw: st.DrawFn) -> Demand:
+    """Minutes as a live plane makes them: whole counts in 12 windows of 5 s."""
+    windows = draw(st.lists(st.lists(st.integers(0, 60), min_size=12, max_size=12), min_size=1, max_size=20))
+    return Demand(
+        end_at=6000.0,
+        mean_rps=tuple(sum(counts) / 60 for counts in windows),
+        max_rps=tuple(max(counts) / 5 for counts in windows),
+    )
+
+
+@given(demand=demands(), seed=st.integers(0, 9))
+def test_the_trace_has_each_minutes_count_and_its_largest_window(demand: Demand, seed: int) -> None:
+    trace = demand_trace(Journalled(name="j", demand=demand, seen_from=0.0), seed)
+
+    assert trace.whole_counts
+    assert trace.start_at == 6000.0 - 60 * len(demand)
+    windows = trace.rates_rps.reshape(-1, 12, 5).sum(axis=2)
+    np.testing.assert_allclose(windows.sum(axis=1), np.array(demand.mean_rps) * 60)
+    np.testing.assert_allclose(windows.max(axis=1), np.array(demand.max_rps) * 5)
+
+
+def test_what_is_given_wins_part_by_part() -> None:
+    own = Settings.model_validate({"model": "digits", "objective": {"latency_ms": 100.0, "target": 0.9}})
+    given_ = load_settings(None, {"objective.target": ("--slo-target", 0.99), "market": ("--market", "spot")})
+    found = merged(own, given_)
+
+    assert found.model == "digits"
+    assert found.objective.latency_ms == 100.0
+    assert found.objective.target == 0.99
+    assert found.market == "spot"
+
+
+def test_a_replays_journal_is_replayed_under_another_policy(mark) -> None:
+    line = "simulate --trace load.csv.gz --model inception-v3 --start-s 300 --policy reactive --slo-ms 700"
+    first = mark(*line.split(), "--out", "run", "--json")
+    (ran,) = json.loads(first.out)["runs"]
+    again = mark("simulate", "--journal", "run", "--policy", "static-peak", "--json")
+    assert again.status == 0, again.err
+    (other,) = json.loads(again.out)["runs"]
+
+    assert other["policy"] == "static-peak"
+    assert other["model"] == "inception-v3"
+    assert other["slo"]["latency_ms"] == 700
+    # the journal's last minute is still open when the run ends
+    assert 0.85 * ran["requests"] <= other["requests"] <= ran["requests"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--journal", "nowhere"), "no service nowhere is up"),
+        (("--journal", "empty"), "holds no journal.jsonl"),
+        (("--journal", "empty", "--trace", "load.csv.gz"), "give one of them"),
+    ],
+)
+def test_what_cannot_be_replayed_is_one_line(mark, tmp_path, monkeypatch, arguments, said) -> None:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
+    Path("empty").mkdir()
+    answer = mark("simulate", *arguments)
+
+    assert answer.status == 2
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
