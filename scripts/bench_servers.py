@@ -26,7 +26,7 @@ from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.traffic import GatewayReport
 from mark.ports import Backend, InferReply, InferRequest
-from mark.protocols.frames import FrameParser, Request, Response, State, encode, encode_response
+from mark.protocols.frames import FrameParser, Request, State, encode, encode_response
 from mark.serving.agent import AgentConfig, serve_agent
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway import GatewayConfig, serve_gateway
@@ -136,7 +136,7 @@ class InstantAgent(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer."""
         out = [
-            encode_response(Response(frame.id, 200, b"application/json", 0, ANSWER))
+            encode_response(frame.id, 200, b"application/json", 0, ANSWER)
             for frame in self._parser.feed(data)
             if type(frame) is Request
         ]

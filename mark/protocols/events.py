@@ -63,7 +63,7 @@ def word_of_event(event: Mapping[str, object], *, notice_s: float = SPOT_NOTICE_
     detail = event.get("detail")
     if not isinstance(detail, Mapping):
         raise Misconfigured(f"an event's detail must be an object, not {_shown(detail)}")
-    instance, at = _text(detail, "instance-id"), _instant(_text(event, "time"))
+    instance, at = _text(detail, "instance-id"), instant(_text(event, "time"))
     kind = event.get("detail-type")
     if kind == SPOT:
         return SpotWarned(instance=instance, at=at, gone_at=at + notice_s)
@@ -163,7 +163,8 @@ def _state(fields: Mapping[str, object]) -> Ec2State:
     return value
 
 
-def _instant(text: str) -> float:
+def instant(text: str) -> float:
+    """Epoch seconds of an event's time; Misconfigured where it is none."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

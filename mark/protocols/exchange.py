@@ -34,27 +34,23 @@ MAX_TYPE_BYTES = 255
 
 
 class Exchange(NamedTuple):
-    """A request that was understood, the rows of its inputs, and with which others it may be put together."""
+    """A request that was understood, the rows of its inputs, with which it may be put together, and who asks."""
 
     model: str
     request: InferRequest
     call: InferCall
     rows: int
-    kind: Kind = frozenset()
+    kind: Kind
+    sagemaker: bool = False
 
     @property
     def inputs(self) -> Tensors:
         """The arrays that the model is given."""
         return self.call.inputs
 
-    @property
-    def is_sagemaker(self) -> bool:
-        """Whether the answer is SageMaker's."""
-        return self.request.path.startswith(SAGEMAKER_PATHS)
-
     def reply(self, outputs: Tensors) -> InferReply:
         """The answer, of outputs that are this request's alone. Errors: BadRequest."""
-        if self.is_sagemaker:
+        if self.sagemaker:
             return compose_predictions(outputs, asked=self.request, call=self.call, model=self.model)
         return compose_infer_reply(self.model, outputs, self.call)
 
@@ -82,17 +78,15 @@ def read_exchanges(
 
 def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec], forms: _Forms) -> Exchange:
     """forms: those that were checked already, with their rows and kind."""
-    if request.path.startswith(SAGEMAKER_PATHS):
-        call = parse_invocation(request, inputs)
-    else:
-        call = read_infer(request.body, request.header_length)
+    sagemaker = request.path.startswith(SAGEMAKER_PATHS)
+    call = parse_invocation(request, inputs) if sagemaker else read_infer(request.body, request.header_length)
     form = tuple([(name, array.dtype, array.shape) for name, array in call.inputs.items()])
     checked = forms.get(form)
     if checked is None:
         if inputs:
             check_inputs(call.inputs, inputs)
         checked = forms[form] = row_count(call.inputs), kind_of(call.inputs)
-    return Exchange(model, request, call, *checked)
+    return Exchange(model, request, call, *checked, sagemaker)
 
 
 def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[InferReply]:
@@ -103,12 +97,12 @@ def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[Infer
             raise ValueError(f"output {name!r} has shape {list(array.shape)} for a batch of {total}")
     writer, replies, end = ReplyWriter(exchanges[0].model, outputs), [], 0
     for exchange in exchanges:
-        rows = slice(end, end := end + exchange.rows)
+        start, end = end, end + exchange.rows
         try:
-            if exchange.is_sagemaker:
-                replies.append(exchange.reply({name: array[rows] for name, array in outputs.items()}))
+            if exchange.sagemaker:
+                replies.append(exchange.reply({name: array[start:end] for name, array in outputs.items()}))
             else:
-                replies.append(writer.reply(exchange.call, rows))
+                replies.append(writer.reply(exchange.call, start, end))
         except BadRequest as error:
             replies.append(error_reply(error.status, str(error)))
     return replies

@@ -130,7 +130,7 @@ def encode(frame: Frame) -> bytes:
         if isinstance(frame, Request):
             return encode_request(*frame)
         if isinstance(frame, Response):
-            return encode_response(frame)
+            return encode_response(*frame)
         kind, id_, body = _plain(frame)
         return _HEAD.pack(len(body), kind, id_) + body
     except (struct.error, OverflowError) as error:
@@ -181,9 +181,8 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
     return b"".join((head, path, content_type, request_id, traceparent, body))
 
 
-def encode_response(frame: Response) -> bytes:
-    """The bytes of an answer, on the agent's hot path."""
-    id_, status, kind, header_length, body = frame
+def encode_response(id_: int, status: int, kind: bytes, header_length: int, body: bytes) -> bytes:
+    """The bytes of a Response with these fields, on the agent's hot path."""
     length = _RESPONSE.size + len(kind) + len(body)
     return b"".join((_RESPONSE_HEAD.pack(length, 3, id_, status, header_length, len(kind)), kind, body))
 
@@ -216,7 +215,12 @@ class FrameParser:
             stop = at + HEAD_BYTES + length
             if stop > end:
                 break
-            yield _decode(kind, id_, data, at + HEAD_BYTES, stop)
+            if kind == 3:
+                yield _decode_response(id_, data, at + HEAD_BYTES, stop)
+            elif kind == 2:
+                yield _decode_request(id_, data, at + HEAD_BYTES, stop)
+            else:
+                yield _decode(kind, id_, data, at + HEAD_BYTES, stop)
             at = stop
         if at < end:
             self._held += data[at:] if at else data
@@ -233,10 +237,6 @@ class FrameParser:
 
 def _decode(kind: int, id_: int, data: bytes, at: int, stop: int) -> Frame:
     try:
-        if kind == 3:
-            return _decode_response(id_, data, at, stop)
-        if kind == 2:
-            return _decode_request(id_, data, at, stop)
         if kind == Kind.BOUNCED:
             _exactly(_BOUNCED.size, at, stop)
             return Bounced(id_, *_BOUNCED.unpack_from(data, at))

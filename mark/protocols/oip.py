@@ -204,13 +204,11 @@ class _Tail:
     def __init__(self, rest: bytes) -> None:
         self._rest, self._at = rest, 0
 
-    def take(self, size: object, where: str) -> bytes:
+    def take(self, size: object) -> bytes:
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise BadRequest(f"{where}: binary_data_size must be a whole number of bytes")
+            raise BadRequest("binary_data_size must be a whole number of bytes")
         if self._at + size > len(self._rest):
-            raise BadRequest(
-                f"{where}: binary_data_size {size} exceeds the {len(self._rest) - self._at} bytes left"
-            )
+            raise BadRequest(f"binary_data_size {size} exceeds the {len(self._rest) - self._at} bytes left")
         self._at += size
         return self._rest[self._at - size : self._at]
 
@@ -260,81 +258,83 @@ def _tensors(entries: object, where: str, tail: _Tail) -> dict[str, NDArray[Any]
             raise BadRequest(f"each of {where} needs a name")
         if name in found:
             raise BadRequest(f"{where} name {name!r} twice")
-        found[name] = _tensor(tensor, name, tail)
+        try:
+            found[name] = _tensor(tensor, tail)
+        except BadRequest as error:
+            raise BadRequest(f"tensor {name!r}: {error}") from error
     return found
 
 
-def _tensor(tensor: dict[str, Any], name: str, tail: _Tail) -> NDArray[Any]:
-    where = f"tensor {name!r}"
+def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
     dtype = DTYPES.get(str(tensor.get("datatype")))
     if dtype is None:
-        raise BadRequest(f"{where}: unknown datatype {tensor.get('datatype')!r}; known: {', '.join(DTYPES)}")
-    shape = _shape(tensor.get("shape"), where)
-    parameters = _mapping(tensor["parameters"], f"{where}: parameters") if "parameters" in tensor else {}
+        raise BadRequest(f"unknown datatype {tensor.get('datatype')!r}; known: {', '.join(DTYPES)}")
+    shape = _shape(tensor.get("shape"))
+    parameters = _mapping(tensor["parameters"], "parameters") if "parameters" in tensor else {}
     if "shared_memory_region" in parameters:
-        raise BadRequest(f"{where}: shared memory is not offered here")
+        raise BadRequest("shared memory is not offered here")
     if "binary_data_size" in parameters:
-        found = _from_binary(tail.take(parameters["binary_data_size"], where), dtype, where)
+        found = _from_binary(tail.take(parameters["binary_data_size"]), dtype)
     elif "data" in tensor:
-        found = _from_json(tensor["data"], dtype, where)
+        found = _from_json(tensor["data"], dtype)
     else:
-        raise BadRequest(f"{where} has neither data nor a binary_data_size")
+        raise BadRequest("it has neither data nor a binary_data_size")
     if found.size != math.prod(shape):
-        raise BadRequest(f"{where} has {found.size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
+        raise BadRequest(f"it has {found.size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
     return found.reshape(shape)
 
 
-def _shape(value: object, where: str) -> tuple[int, ...]:
+def _shape(value: object) -> tuple[int, ...]:
     sizes = value if isinstance(value, list) else [None]
     for size in sizes:
         if type(size) is not int or not 0 <= size < 2**40 or len(sizes) > MAX_DIMENSIONS:
-            raise BadRequest(f"{where}: shape must be at most {MAX_DIMENSIONS} whole numbers, not {value!r:.80}")
+            raise BadRequest(f"shape must be at most {MAX_DIMENSIONS} whole numbers, not {value!r:.80}")
     return tuple(sizes)
 
 
-def _from_binary(data: bytes, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+def _from_binary(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     if dtype.kind == "O":
         try:
             return unpack_bytes(data)
         except ValueError as error:
-            raise BadRequest(f"{where}: {error}") from error
+            raise BadRequest(str(error)) from error
     if len(data) % dtype.itemsize:
-        raise BadRequest(f"{where}: {len(data)} bytes are no whole number of elements of {dtype.itemsize} bytes")
+        raise BadRequest(f"{len(data)} bytes are no whole number of elements of {dtype.itemsize} bytes")
     return np.frombuffer(bytearray(data), dtype=dtype)  # of its own: torch warns of what cannot be written to
 
 
-def _from_json(data: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+def _from_json(data: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """data: flat or nested lists. Values are never bent into the type: 1.5 is no INT32, 300 no INT8.
 
     Shaped as the lists are, or flat.
     """
     if not isinstance(data, list):
-        raise BadRequest(f"{where}: data must be a list")
+        raise BadRequest("data must be a list")
     try:
         natural = np.array(data)
         if dtype.kind == "u" and natural.dtype.kind == "f":  # numpy makes floats of whole numbers above 2**63
             natural = np.array(data, dtype=object)
     except (ValueError, OverflowError, RecursionError) as error:
-        raise BadRequest(f"{where}: data is ragged or out of range: {error}") from error
+        raise BadRequest(f"data is ragged or out of range: {error}") from error
     if natural.dtype.kind == dtype.kind == "f":
         return natural.astype(dtype)
     if natural.size == 0:
         return np.empty(0, dtype=dtype)
     whole = natural.dtype.kind == "O" and all(type(value) is int for value in natural.reshape(-1).tolist())
     if natural.dtype.kind not in _JSON_KINDS[dtype.kind] and not (whole and dtype.kind == "u"):
-        raise BadRequest(f"{where}: data does not hold values of its datatype")
+        raise BadRequest("data does not hold values of its datatype")
     if dtype.kind == "O":
         texts = np.empty(natural.size, dtype=object)
         try:
             texts[:] = [text.encode() for text in natural.reshape(-1).tolist()]
         except UnicodeEncodeError as error:
-            raise BadRequest(f"{where}: data holds half a character: {error}") from error
+            raise BadRequest(f"data holds half a character: {error}") from error
         return texts
     flat = natural.reshape(-1)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if int(flat.min()) < limits.min or int(flat.max()) > limits.max:
-            raise BadRequest(f"{where}: data does not fit {dtype.name}")
+            raise BadRequest(f"data does not fit {dtype.name}")
     return flat.astype(dtype)
 
 

@@ -28,12 +28,10 @@ from mark.protocols.oip import (
     text_of,
 )
 
-ALL_ROWS = slice(None)
-
 
 def compose_infer_reply(model: str, outputs: Tensors, call: InferCall) -> InferReply:
     """The answer to `call`, which was alone. Errors: BadRequest."""
-    return ReplyWriter(model, outputs).reply(call)
+    return ReplyWriter(model, outputs).reply(call, 0, None)
 
 
 class ReplyWriter:
@@ -44,19 +42,23 @@ class ReplyWriter:
         self._head = dump_json({"model_name": model, "model_version": version})[:-1]
         self._columns: dict[str, _Column] = {}
 
-    def reply(self, call: InferCall, rows: slice = ALL_ROWS) -> InferReply:
-        """The outputs that `call` asked for, as it asked for them; `rows` are its own. Errors: BadRequest."""
+    def reply(self, call: InferCall, start: int, stop: int | None) -> InferReply:
+        """The outputs that `call` asked for, as it asked for them; rows [start, stop) are its own, None for all.
+
+        Errors: BadRequest.
+        """
         entries, tail = [], []
+        wishes = call.outputs or call.binary_outputs
         for name in call.outputs or self._outputs:
             column = self._columns.get(name) or self._added(name)
-            if call.wants_binary(name):
-                entry, data = column.binary(rows)
+            if wishes and call.wants_binary(name):
+                entry, data = column.binary(start, stop)
                 tail.append(data)
             else:
-                entry = column.listed(rows)
+                entry = column.listed(start, stop)
             entries.append(entry)
         said = b',"id":' + dump_json(call.id) if call.id else b""
-        text = b'%b%b,"outputs":[%b]}' % (self._head, said, b",".join(entries))
+        text = b"".join((self._head, said, b',"outputs":[', b",".join(entries), b"]}"))
         if not tail:
             return InferReply(200, JSON_TYPE, text)
         return InferReply(200, BINARY_TYPE, b"".join((text, *tail)), len(text))
@@ -69,37 +71,35 @@ class ReplyWriter:
 
 
 class _Column:
-    """One output of a batch. `_heads`: what stands before the data of so many rows, and of so many bytes."""
+    """One output of a batch. `_heads`: what stands before the numbers of so many rows."""
 
     def __init__(self, name: str, array: NDArray[Any]) -> None:
         self._name, self._datatype = name, datatype_of(array)
         self._array = np.ascontiguousarray(array)
         self._lines: list[bytes] | None = None
-        self._heads: dict[tuple[int, int | None], bytes] = {}
+        self._heads: dict[int, bytes] = {}
 
-    def listed(self, rows: slice) -> bytes:
+    def listed(self, start: int, stop: int | None) -> bytes:
         """These rows in JSON."""
-        if self._lines is None:
-            self._lines = _lines(self._array)
-        own = self._lines[rows]
-        numbers = b",".join(own) if self._array.size else b""
-        return b'%b,"data":[%b]}' % (self._head(len(own), None), numbers)
+        lines = self._lines
+        if lines is None:
+            lines = self._lines = _lines(self._array)
+        own = lines[start:stop]
+        head = self._heads.get(len(own)) or self._listed_head(len(own))
+        return b"".join((head, own[0] if len(own) == 1 else b",".join(filter(None, own)), b"]}"))
 
-    def binary(self, rows: slice) -> tuple[bytes, bytes]:
+    def binary(self, start: int, stop: int | None) -> tuple[bytes, bytes]:
         """What JSON says of these rows, and their bytes."""
-        own = self._array[rows]
+        own = self._array[start:stop]
         data = pack_bytes(own) if self._datatype == "BYTES" else own.tobytes()
-        return self._head(len(own), len(data)) + b"}", data
+        return dump_json(self._said(len(own)) | {"parameters": {"binary_data_size": len(data)}}), data
 
-    def _head(self, count: int, size: int | None) -> bytes:
-        head = self._heads.get((count, size))
-        if head is None:
-            shape = [count, *self._array.shape[1:]]
-            said: dict[str, Any] = {"name": self._name, "datatype": self._datatype, "shape": shape}
-            if size is not None:
-                said["parameters"] = {"binary_data_size": size}
-            head = self._heads[count, size] = dump_json(said)[:-1]
+    def _listed_head(self, count: int) -> bytes:
+        head = self._heads[count] = dump_json(self._said(count))[:-1] + b',"data":['
         return head
+
+    def _said(self, count: int) -> dict[str, Any]:
+        return {"name": self._name, "datatype": self._datatype, "shape": [count, *self._array.shape[1:]]}
 
 
 def _lines(array: NDArray[Any]) -> list[bytes]:

@@ -20,7 +20,6 @@ from mark.protocols.frames import (
     Goodbye,
     Hello,
     Request,
-    Response,
     State,
     encode,
     encode_response,
@@ -90,7 +89,7 @@ class GatewayConnection(asyncio.Protocol):
             reply = error_reply(500, f"the answer has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
         kind = reply.content_type.encode("latin-1")
         self._mirror.answered(time.monotonic(), self._core.measured.full_s)
-        self._write(encode_response(Response(job.id, reply.status, kind, reply.header_length, reply.body)))
+        self._write(encode_response(job.id, reply.status, kind, reply.header_length, reply.body))
 
     def settle(self) -> None:
         """Say how the agent is, if the gateway cannot know."""

@@ -22,7 +22,7 @@ TEXTS = st.lists(st.binary(max_size=6) | st.text('],["\\ nö', max_size=6), min_
 
 def exchange(rows: int, call: InferCall, path: str = "/v2/models/m/infer") -> Exchange:
     request = InferRequest(path=path, content_type="application/json", body=b'{"instances":[]}')
-    return Exchange("m", request, call, rows)
+    return Exchange("m", request, call, rows, frozenset(), path == "/invocations")
 
 
 def body(data: object, datatype: str = "FP32") -> InferRequest:
