@@ -33,7 +33,7 @@ def build(app: App, blueprint: Blueprint) -> tuple[ServiceStack, ...]:
         stacks.append(ReportsStack(app, blueprint=blueprint))
     stacks.append(WatchStack(app, blueprint=blueprint))
     for earlier, later in pairwise(stacks):
-        later.add_dependency(earlier)
+        later.add_stack_dependency(earlier)
     return tuple(stacks)
 
 

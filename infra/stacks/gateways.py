@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from aws_cdk import aws_autoscaling, aws_elasticloadbalancingv2
+from aws_cdk import (
+    Aws,
+    CfnAutoScalingRollingUpdate,
+    CfnUpdatePolicy,
+    aws_autoscaling,
+    aws_ec2,
+    aws_elasticloadbalancingv2,
+)
 from constructs import Construct
 
 from infra.blueprint import Blueprint
+from infra.roles import STORE, TOKEN
 from infra.stack import ServiceStack, excuse
 from infra.stacks.launch import GATEWAY_PORT, HTTPS
 from infra.stacks.network import Place
+from infra.templates import image_of, make_profile, make_template
+from infra.user_data import Start
 
 GRACE_S = 180
 """A new gateway's boot."""
@@ -33,28 +43,58 @@ class GatewaysStack(ServiceStack):
             certificates=[{"certificateArn": blueprint.rollout.certificate}],
             default_actions=[{"type": "forward", "targetGroupArn": targets.ref}],
         )
+        self._group(place, targets)
+        self.publish("address", balancer.attr_dns_name)
+
+    def _group(self, place: Place, targets: aws_elasticloadbalancingv2.CfnTargetGroup) -> None:
+        """As many gateways as the settings say; an update replaces one after the other."""
+        count, template = self.blueprint.gateways, self._template()
         group = aws_autoscaling.CfnAutoScalingGroup(
             self,
             "Gateways",
-            min_size=str(blueprint.gateways),
-            max_size=str(blueprint.gateways + 1),
-            desired_capacity=str(blueprint.gateways),
+            min_size=str(count),
+            max_size=str(count + 1),
+            desired_capacity=str(count),
             vpc_zone_identifier=place.subnets,
             health_check_type="ELB",
             health_check_grace_period=GRACE_S,
             launch_template={
-                "launchTemplateId": self.told("gateway-template"),
-                "version": self.told("gateway-template-version"),
+                "launchTemplateId": template.ref,
+                "version": template.attr_latest_version_number,
             },
             target_group_arns=[targets.ref],
         )
-        group.cfn_options.update_policy = None
+        group.cfn_options.update_policy = CfnUpdatePolicy(
+            auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
+                max_batch_size=1, min_instances_in_service=count, pause_time=f"PT{GRACE_S}S"
+            )
+        )
         excuse(
             group,
             "a gateway that fails is replaced and clients reach the other; nobody has to be told",
             nag=("AwsSolutions-AS3",),
         )
-        self.publish("address", balancer.attr_dns_name)
+
+    def _template(self) -> aws_ec2.CfnLaunchTemplate:
+        blueprint = self.blueprint
+        start = Start(
+            process="gateway",
+            image=blueprint.image,
+            region=Aws.REGION,
+            secrets={"MARK_STORE_URL": blueprint.name(STORE), "MARK_TOKEN": blueprint.name(TOKEN)},
+            environment={"MARK_SETTINGS": blueprint.processes, "MARK_SERVICE": blueprint.service},
+        )
+        return make_template(
+            self,
+            blueprint.name("gateway"),
+            machine=blueprint.first_machine,
+            image=image_of(self, blueprint.first_machine),
+            profile=make_profile(self, "gateway"),
+            group=self.told("gateways-group"),
+            start=start,
+            tagged=("instance", "volume", "network-interface"),
+            more={"instanceType": blueprint.rollout.gateway.instance_type},
+        )
 
     def _balancer(self, place: Place) -> aws_elasticloadbalancingv2.CfnLoadBalancer:
         balancer = aws_elasticloadbalancingv2.CfnLoadBalancer(

@@ -88,7 +88,7 @@ class NetworkStack(ServiceStack):
         route = aws_ec2.CfnRoute(
             self, "WayOut", route_table_id=routes, destination_cidr_block="0.0.0.0/0", gateway_id=gateway.ref
         )
-        route.add_dependency(attached)
+        route.add_resource_dependency(attached)
 
     def _endpoints(self, vpc: str, subnets: list[str]) -> None:
         cidr = self.blueprint.rollout.network.cidr
