@@ -14,7 +14,20 @@ from typing import Annotated, Any
 import typer
 
 from mark import __version__
-from mark.app.commands import bound, demo, explain, forecast, lists, live, plan, reproduce, simulate, sweep, trace
+from mark.app.commands import (
+    bound,
+    demo,
+    doctor,
+    explain,
+    forecast,
+    lists,
+    live,
+    plan,
+    reproduce,
+    simulate,
+    sweep,
+    trace,
+)
 from mark.app.terminal import fail, note
 from mark.domain.errors import MarkError
 
@@ -63,6 +76,7 @@ _add(app, "chaos", live.chaos, live.CHAOS_EXAMPLES)
 _add(app, "down", live.down, live.DOWN_EXAMPLES)
 _add(app, "init", live.init, live.INIT_EXAMPLES)
 _add(app, "profile", live.profile, live.PROFILE_EXAMPLES)
+_add(app, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(app, "simulate", simulate.simulate, simulate.EXAMPLES)
 _add(app, "sweep", sweep.sweep, sweep.EXAMPLES)
 _add(app, "plan", plan.plan, plan.EXAMPLES)

@@ -24,6 +24,7 @@ CONTROLLER = (
     Call("ec2", "StartInstances", "wake standbys"),
     Call("ec2", "StopInstances", "put standbys to sleep that serve nobody"),
     Call("ec2", "TerminateInstances", "end instances that serve nobody, or do not end themselves"),
+    Call("service-quotas", "ListServiceQuotas", "plan within the account's vCPU quotas"),
     Call("sqs", "ChangeMessageVisibilityBatch", "leave what is not written down to the next controller"),
     Call("sqs", "DeleteMessageBatch", "an event is written down"),
     Call("sqs", "ReceiveMessage", "hear of spot notices and of instances that change state"),
@@ -39,6 +40,19 @@ INTERRUPTION = (Call("sqs", "SendMessage", "what EventBridge said, in the contro
 
 WARM = (_FEEDS,)
 """What the warm handler calls."""
+
+DOCTOR = (
+    Call("ec2", "DescribeInstanceTypes", "whether types are what the catalogue says"),
+    Call("ec2", "DescribeSpotPriceHistory", "spot prices of now"),
+    Call("ecr", "DescribeImages", "whether the service's image is there"),
+    Call("lambda", "GetAccountSettings", "how many calls Lambda runs at once"),
+    Call("pricing", "GetProducts", "list prices of now"),
+    Call("service-quotas", "ListServiceQuotas", "the account's vCPU quotas"),
+    Call("sesv2", "GetAccount", "whether mail goes to everybody"),
+    Call("sesv2", "GetEmailIdentity", "whether the report's sender is verified"),
+    Call("sts", "GetCallerIdentity", "whose credentials these are"),
+)
+"""What `mark doctor` asks."""
 
 SETTING_UP = (
     Call("ec2", "CreateLaunchTemplate", "how instances of each role start"),
@@ -81,6 +95,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
     {
         "agent": (),
         "controller": CONTROLLER,
+        "doctor": DOCTOR,
         "gateway": GATEWAY,
         "infer": (),
         "interruption": INTERRUPTION,

@@ -150,13 +150,16 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ),
         ("ec2", "CreateLaunchTemplateVersion"): _each("OwnTemplates", "ec2:CreateLaunchTemplateVersion"),
         ("ec2", "DeleteLaunchTemplate"): _each("OwnTemplates", "ec2:DeleteLaunchTemplate"),
+        ("ec2", "DescribeInstanceTypes"): _each("Ec2Reads", "ec2:DescribeInstanceTypes"),
         ("ec2", "DescribeInstances"): _each("Ec2Reads", "ec2:DescribeInstances"),
         ("ec2", "DescribeLaunchTemplateVersions"): _each("Ec2Reads", "ec2:DescribeLaunchTemplateVersions"),
         ("ec2", "DescribeLaunchTemplates"): _each("Ec2Reads", "ec2:DescribeLaunchTemplates"),
+        ("ec2", "DescribeSpotPriceHistory"): _each("Ec2Reads", "ec2:DescribeSpotPriceHistory"),
         ("ec2", "ModifyLaunchTemplate"): _each("OwnTemplates", "ec2:ModifyLaunchTemplate"),
         ("ec2", "StartInstances"): _each("OwnInstances", "ec2:StartInstances"),
         ("ec2", "StopInstances"): _each("OwnInstances", "ec2:StopInstances"),
         ("ec2", "TerminateInstances"): _each("OwnInstances", "ec2:TerminateInstances"),
+        ("ecr", "DescribeImages"): _each("Image", "ecr:DescribeImages"),
         ("events", "DeleteRule"): _each("Rules", "events:DeleteRule"),
         ("events", "PutRule"): _each("Rules", "events:PutRule", "events:TagResource"),
         ("events", "PutTargets"): _each("Rules", "events:PutTargets"),
@@ -173,6 +176,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ),
         ("lambda", "DeleteEventSourceMapping"): _each("Mappings", "lambda:DeleteEventSourceMapping"),
         ("lambda", "DeleteFunction"): _each("OwnFunctions", "lambda:DeleteFunction"),
+        ("lambda", "GetAccountSettings"): _each("LambdaReads", "lambda:GetAccountSettings"),
         ("lambda", "GetFunction"): _each("OwnFunctions", "lambda:GetFunction"),
         ("lambda", "GetFunctionConfiguration"): _each("OwnFunctions", "lambda:GetFunctionConfiguration"),
         ("lambda", "Invoke"): _each("OwnFunctions", "lambda:InvokeFunction"),
@@ -184,6 +188,10 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("lambda:UpdateFunctionConfiguration", "OwnFunctions"),
             Need("iam:PassRole", "HandFunctionsRole"),
         ),
+        ("pricing", "GetProducts"): _each("PriceReads", "pricing:GetProducts"),
+        ("service-quotas", "ListServiceQuotas"): _each("QuotaReads", "servicequotas:ListServiceQuotas"),
+        ("sesv2", "GetAccount"): _each("MailReads", "ses:GetAccount"),
+        ("sesv2", "GetEmailIdentity"): _each("Sender", "ses:GetEmailIdentity"),
         ("sqs", "ChangeMessageVisibilityBatch"): _each("EventsQueue", "sqs:ChangeMessageVisibility"),
         ("sqs", "CreateQueue"): _each("Queues", "sqs:CreateQueue", "sqs:TagQueue"),
         ("sqs", "DeleteMessageBatch"): _each("EventsQueue", "sqs:DeleteMessage"),
@@ -193,6 +201,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("sqs", "ReceiveMessage"): _each("EventsQueue", "sqs:ReceiveMessage"),
         ("sqs", "SendMessage"): _each("EventsQueue", "sqs:SendMessage"),
         ("sqs", "SetQueueAttributes"): _each("Queues", "sqs:SetQueueAttributes"),
+        ("sts", "GetCallerIdentity"): (),  # everybody may ask who he is
     }
 )
 """A call -> the IAM actions that it takes."""
@@ -314,6 +323,7 @@ _SCOPES: Mapping[str, _Scope] = MappingProxyType(
             _always,
             "a function's own logs",
         ),
+        "MailReads": (_everything, _in_region, NO_RESOURCE),
         "Mappings": (
             lambda n: (n.arn("lambda", "event-source-mapping:*"),),
             _mappings_of_own,
@@ -325,12 +335,19 @@ _SCOPES: Mapping[str, _Scope] = MappingProxyType(
         "OwnFunctions": (_functions, _owned, "functions of the service"),
         "OwnInstances": (lambda n: n.ec2("instance"), _owned, "instances of the service"),
         "OwnTemplates": (lambda n: n.ec2("launch-template"), _owned, "templates of the service"),
+        "PriceReads": (_everything, _always, NO_RESOURCE),
         "Queues": (_queues("events", "raw", "raw-dead"), _always, "queues of the service"),
+        "QuotaReads": (_everything, _in_region, NO_RESOURCE),
         "RawQueue": (_queues("raw"), _always, "Lambda reads it for the function"),
         "Rules": (
             lambda n: tuple(n.arn("events", f"rule/{name_of(n.service, rule)}") for rule in RULES),
             _always,
             "rules of the service",
+        ),
+        "Sender": (
+            lambda n: (n.arn("ses", f"identity/{n.sender}"),) if n.sender else (),
+            _always,
+            "who reports are from",
         ),
         "SpotRole": (
             _spot_role,

@@ -53,7 +53,8 @@ class EmulatedAwsConfig:
     `types`: the instance types that exist, with prices and spot hazards. `agent`: `module:function`, called with a
     mapping of environment variables in each instance's process; what it returns is the exit code. `folder` takes
     one log file an instance and function. `environment` is given to every child process, `python_path` is appended
-    to its module path. `stress` multiplies the spot hazard. `port` 0 takes a free one.
+    to its module path. `stress` multiplies the spot hazard. `port` 0 takes a free one. `quotas`: vCPU quotas by
+    Service Quotas' codes, where they are not the usual ones (`account_limits.py`).
     """
 
     types: Mapping[str, InstanceType]
@@ -64,6 +65,7 @@ class EmulatedAwsConfig:
     anchor: ClockAnchor = field(default_factory=ClockAnchor)
     stress: float = 1.0
     lambdas: LambdaLimits = field(default_factory=LambdaLimits)
+    quotas: Mapping[str, float] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)

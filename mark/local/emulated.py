@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import uvicorn
 
+from mark.local.account_limits import AccountLimits
 from mark.local.alarms import Alarms
 from mark.local.clock import ServiceClock
 from mark.local.config import REGION, EmulatedAwsConfig
@@ -137,6 +138,7 @@ class EmulatedAws:
             ec2=Ec2Api(machines, config.types, faults, clock),
             lambdas=functions,
             pricing=Pricing(config.types),
+            limits=AccountLimits(config.quotas, config.lambdas.concurrency),
             ses=ses,
             scheduler=scheduler,
             moto=moto,

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from mark.local import strict
+from mark.local.account_limits import ACCOUNT_SETTINGS, AccountLimits
 from mark.local.control import Control
 from mark.local.ec2_api import Ec2Api
 from mark.local.ec2_protocol import form_of
@@ -75,6 +76,7 @@ class Services:
     ec2: Ec2Api
     lambdas: LambdaApi
     pricing: Pricing
+    limits: AccountLimits
     ses: Ses
     scheduler: Scheduler
     moto: StrictMoto
@@ -163,11 +165,20 @@ class Front:
                 unquote(match[1]), call.headers(), call.scope["query_string"].decode(), call.body
             )
             return Answer(status, body, "application/json", headers)
+        document = self._told(call)
+        return None if document is None else Answer(200, json.dumps(document).encode())
+
+    def _told(self, call: Call) -> dict[str, Any] | None:
+        """The document, where it is not moto's to tell."""
+        services = self._services
+        if call.service == "servicequotas":
+            return services.limits.answer(call.action, call.body)
+        if call.service == "lambda" and call.action.rstrip("/") == ACCOUNT_SETTINGS:
+            return services.limits.account_settings()
         if call.service == "pricing":
-            return Answer(200, json.dumps(self._services.pricing.answer(call.action, call.body)).encode())
+            return services.pricing.answer(call.action, call.body)
         if call.service == "ses":
-            document = self._services.ses.answer(call.scope["method"], call.path, call.body)
-            return Answer(200, json.dumps(document).encode())
+            return services.ses.answer(call.scope["method"], call.path, call.body)
         return None
 
 

@@ -10,6 +10,8 @@ from mark.domain.offering import InstanceType
 from mark.local.config import REGION
 from mark.local.errors import ApiError, not_emulated
 
+PAGE = 50
+"""Products of a page; AWS gives up to 100."""
 FIXED = {
     "servicecode": "AmazonEC2",
     "regionCode": REGION,
@@ -44,7 +46,10 @@ class Pricing:
         if any(FIXED[name] != value for name, value in filters.items()):
             return {"FormatVersion": "aws_v1", "PriceList": []}
         types = [self._types[name] for name in sorted(self._types) if wanted in (None, name)]
-        return {"FormatVersion": "aws_v1", "PriceList": [json.dumps(_product(found)) for found in types]}
+        start, size = int(asked.get("NextToken") or 0), min(PAGE, int(asked.get("MaxResults") or PAGE))
+        page = [json.dumps(_product(found)) for found in types[start : start + size]]
+        more = {"NextToken": str(start + size)} if start + size < len(types) else {}
+        return {"FormatVersion": "aws_v1", "PriceList": page, **more}
 
 
 def _product(found: InstanceType) -> dict[str, Any]:

@@ -11,6 +11,7 @@ SERVICES = frozenset(
     (
         "cloudformation",
         "ec2",
+        "ecr",
         "events",
         "iam",
         "lambda",
@@ -20,6 +21,7 @@ SERVICES = frozenset(
         "s3",
         "scheduler",
         "secretsmanager",
+        "servicequotas",
         "ses",
         "sqs",
         "ssm",

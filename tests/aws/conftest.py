@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import botocore.handlers
 import pytest
 from moto import mock_aws
 
 from tests.aws.builders import Scene, scene
+from tests.aws.recording import Recorder
 
 
 @pytest.fixture
@@ -19,3 +21,11 @@ def there(moto: None) -> Iterator[Scene]:
     made = scene()
     yield made
     made.close()
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    handlers = [*botocore.handlers.BUILTIN_HANDLERS, ("before-call", recorder)]
+    monkeypatch.setattr(botocore.handlers, "BUILTIN_HANDLERS", handlers)
+    return recorder

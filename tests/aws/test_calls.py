@@ -4,52 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import suppress
 
-import botocore.handlers
 import pytest
 from moto import mock_aws
 
 from lambda_handlers import interruption, warm
 from mark.aws.calls import ROLES
 from mark.aws.overflow import LambdaOverflow
+from mark.aws.quotas import read_quotas
 from mark.aws.setting_up import set_up, tear_down
 from mark.aws.warming import warm_up
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
 from mark.ports import InferRequest
 from tests.aws.builders import SLEEPER, Scene, launch, scene, service, zipped
+from tests.aws.recording import Recorder
 from tests.lambda_handlers.records import CONTEXT, batch, spot_event
-
-Recorded = set[tuple[str, str]]
-
-
-class Recorder:
-    """Every call that any boto3 client of this process makes, by who makes it."""
-
-    def __init__(self) -> None:
-        self.by_role: defaultdict[str, Recorded] = defaultdict(set)
-        self._role = ""
-
-    def __call__(self, model: Any, **_: Any) -> None:
-        self.by_role[self._role].add((model.service_model.service_name, model.name))
-
-    @contextmanager
-    def acting(self, role: str) -> Iterator[None]:
-        before, self._role = self._role, role
-        yield
-        self._role = before
-
-
-@pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    recorder = Recorder()
-    handlers = [*botocore.handlers.BUILTIN_HANDLERS, ("before-call", recorder)]
-    monkeypatch.setattr(botocore.handlers, "BUILTIN_HANDLERS", handlers)
-    return recorder
 
 
 def controller(there: Scene) -> None:
@@ -98,6 +70,8 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("setup"):
             there = scene()
         with called.acting("controller"):
+            with suppress(NotImplementedError):  # moto knows no quotas of EC2
+                read_quotas(there.aws)
             controller(there)
             (instance,) = there.ids()
         monkeypatch.setenv("EVENTS_QUEUE_URL", there.events_url)

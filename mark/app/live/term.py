@@ -6,11 +6,12 @@ process, recovers every model from its journal.
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mark.app.live.account import RESOURCES, templates_of
 from mark.app.live.clock import ServiceClock
@@ -26,20 +27,24 @@ from mark.aws.fleet import Ec2Cloud
 from mark.aws.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.launching import FleetSetup
+from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.controller.journal import Header, header_line, read_journal
 from mark.controller.paces import measured_paces
 from mark.controller.planning import tail
+from mark.controller.quotas import Quotas
 from mark.controller.recovery import Recovered, recover
 from mark.controller.runner import KEEP_HISTORY, Controller
 from mark.domain.demand import Demand
-from mark.domain.errors import RetryLater
+from mark.domain.errors import MarkError, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.offering import Offering
 from mark.ports import Forecaster
 from mark.store.journal import StoreJournal
 from mark.store.lease import Lease
 from mark.store.service import ServiceStore
+
+log = logging.getLogger(__name__)
 
 RENEW_EACH_S = 0.75
 POLL_S = 2
@@ -144,9 +149,10 @@ class Term:
     def _driver(
         self, model: LiveModel, forecasters: tuple[Retraining, Forecaster], shared: _Shared, opened: ExitStack
     ) -> tuple[ModelDriver, Callable[[], None]]:
-        store, policy, clock = self._store, model.bundle.controller, ServiceClock(self._store)
+        store, clock = self._store, ServiceClock(self._store)
         retraining, fallback = forecasters
         written = self._open(model, clock.now(), retraining)
+        policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)
         retraining.begin(store, written.began_at)
         recovered = written.recovered
         membership = store.membership(model.name)
@@ -225,10 +231,11 @@ class Term:
     def _open(self, model: LiveModel, now: float, retraining: Retraining) -> _Opened:
         """The model's journal, folded; a new one where there is none."""
         store, name = self._store, model.name
-        header, recovered = _new_header(model, self._settings, now), None
         if store.journal_segments(name):
             header, ticks = read_journal(store.journal_lines(name))
             recovered = recover(header, retraining.read(ticks))
+        else:
+            header, recovered = _new_header(model, self._settings, now, known_quotas(self._aws)), None
         journal = store.open_journal(name, header_line(header), self._lease)
         before = header.history if header.checkpoint else model.history(header.history.end_at)
         return _Opened(
@@ -240,11 +247,20 @@ class Term:
         )
 
 
-def _new_header(model: LiveModel, settings: Settings, now: float) -> Header:
+def known_quotas(aws: Aws) -> Quotas:
+    """The account's vCPU quotas; none where AWS does not tell them: launches beyond them are then refused."""
+    try:
+        return read_quotas(aws)
+    except MarkError as error:
+        log.warning("the account's quotas are not known", extra={"why": str(error)})
+        return ()
+
+
+def _new_header(model: LiveModel, settings: Settings, now: float, quotas: Quotas) -> Header:
     bundle = model.bundle
     trace = settings.trace.file
     return Header(
-        policy=bundle.controller,
+        policy=replace(bundle.controller, quotas=quotas),
         catalogue=f"{model.prices.region} {model.prices.date}",
         seed=settings.seed,
         history=tail(model.history(now), bundle.controller.history_units),

@@ -1,0 +1,211 @@
+"""`mark doctor`: what an account needs before the service can stand in it, each finding with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from mark.app.doctoring_quotas import check_lambda, check_vcpus
+from mark.app.findings import Finding
+from mark.app.live.models import LiveModel, make_live_models
+from mark.app.refreshing import refresh_prices
+from mark.app.service_aws import service_aws
+from mark.app.settings import Settings
+from mark.app.terminal import note, progress, show, show_json
+from mark.aws.checking import caller, has_image, is_verified, mail_account
+from mark.aws.prices import type_facts
+from mark.aws.session import Aws
+from mark.catalog.load import PriceSnapshot, load_prices
+from mark.catalog.refreshed import age_days
+from mark.domain.errors import MarkError
+
+MENDS = 1
+"""Exit status where something must be mended."""
+OLD_DAYS = 30
+"""Prices of AWS change some times a year, spot prices in days: after so long they are said to be old."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorAsked:
+    """What `mark doctor` was asked for. `prices`: a price file to write or to renew."""
+
+    prices: Path | None = None
+
+
+def examine(settings: Settings, asked: DoctorAsked, *, as_json: bool) -> int:
+    """Ask everything, say it, and return the exit status."""
+    today = datetime.now(UTC).date()
+    models = make_live_models(settings)
+    aws = service_aws(settings, "doctor")
+    try:
+        with progress() as report:
+            findings = list(_findings(settings, models, aws, today, lambda what: report(what, 0.0)))
+            if asked.prices is not None and findings[0].state == "well":
+                report("prices", 0.0)
+                findings.append(refresh_prices(aws, load_prices(settings.prices), asked.prices, today))
+    finally:
+        aws.close()
+    mend = any(finding.state == "mend" for finding in findings)
+    if as_json:
+        show_json(_document(settings, aws, findings, well=not mend))
+    else:
+        show(_table(findings))
+        _say(findings)
+    return MENDS if mend else 0
+
+
+def _findings(
+    settings: Settings, models: Sequence[LiveModel], aws: Aws, today: date, report: Callable[[str], None]
+) -> Iterator[Finding]:
+    """One check after another; without credentials the account is asked nothing."""
+    report("credentials")
+    who = check_credentials(settings, aws)
+    yield who
+    prices = load_prices(settings.prices)
+    yield check_prices(prices, settings.service.aws.region, today)
+    if who.state != "well":
+        return
+    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("vCPU quotas", lambda: check_vcpus(models, aws)),
+        ("Lambda", lambda: check_lambda(settings, models, aws)),
+        ("instance types", lambda: check_types(prices, models, aws)),
+        ("image", lambda: check_image(settings, aws)),
+        ("mail", lambda: check_mail(settings, aws)),
+    )
+    for what, check in checks:
+        report(what)
+        try:
+            yield from check()
+        except MarkError as error:
+            yield Finding(
+                check=what, state="unknown", said=str(error), do="allow the role of mark.aws.permissions: doctor"
+            )
+
+
+def check_credentials(settings: Settings, aws: Aws) -> Finding:
+    """Whether there are credentials, and of the account that the settings name."""
+    try:
+        who = caller(aws)
+    except MarkError as error:
+        do = "sign in: `aws configure sso`, AWS_PROFILE, or a role; service.aws.region names the region"
+        return Finding(check="credentials", state="mend", said=str(error), do=do)
+    wanted = settings.rollout.account
+    if wanted is not None and wanted != who.account:
+        said = f"these are of account {who.account}, rollout.account is {wanted}"
+        return Finding(check="credentials", state="mend", said=said, do="use a profile of that account")
+    return Finding(check="credentials", state="well", said=f"account {who.account}, {who.arn}")
+
+
+def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
+    """Whether prices are of the region, and how old they are."""
+    renew = "`mark doctor --prices prices.json` writes AWS's of today; name the file as prices in the settings"
+    said = f"of {prices.region}, {prices.date}, {age_days(prices, today)} days old"
+    if prices.region != region:
+        return Finding(check="prices", state="mend", said=f"{said}; the service is in {region}", do=renew)
+    if age_days(prices, today) > OLD_DAYS:
+        return Finding(check="prices", state="warn", said=said, do=renew)
+    return Finding(check="prices", state="well", said=said)
+
+
+def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
+    """Whether the types that may be rented are in the region, and what the catalogue says that they are."""
+    names = sorted({item.instance_type.name for model in models for item in model.served.offerings})
+    told = type_facts(aws, names)
+    missing = [name for name in names if name not in told]
+    if missing:
+        said = f"not in {aws.settings.region}: {', '.join(missing)}"
+        yield Finding(check="instance types", state="mend", said=said, do="leave them out of offerings.types")
+    wrong = []
+    for name in (name for name in names if name in told):
+        known, facts = prices.instance_type(name), told[name]
+        pairs = ((known.vcpus, facts.vcpus, "vCPUs"), (known.memory_gib, facts.memory_gib, "GiB"))
+        wrong += [
+            f"{name}: {ours:g} {unit}, AWS says {theirs:g}" for ours, theirs, unit in pairs if ours != theirs
+        ]
+        if known.architecture not in facts.architectures:
+            wrong.append(f"{name}: {known.architecture}, AWS says {' and '.join(facts.architectures)}")
+    if wrong:
+        do = "correct the price file that `prices` names"
+        yield Finding(check="instance types", state="warn", said="; ".join(wrong), do=do)
+    if not missing and not wrong:
+        yield Finding(check="instance types", state="well", said=f"{len(names)} are as the catalogue says")
+
+
+def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
+    """Whether the images are in ECR."""
+    images = {"image": settings.rollout.image, "model_image": settings.rollout.model_image}
+    for key, image in images.items():
+        if image is None:
+            yield Finding(check=key, state="off", said=f"rollout.{key} is not set")
+        elif has_image(aws, image):
+            yield Finding(check=key, state="well", said=f"{image} is there")
+        else:
+            do = "push it, or name one that is there (`aws ecr describe-images`)"
+            yield Finding(check=key, state="mend", said=f"{image} is not in ECR", do=do)
+
+
+def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
+    """Whether the report can be mailed."""
+    asked = settings.rollout.report
+    if asked.sender is None:
+        yield Finding(check="mail", state="off", said="rollout.report.sender is not set: no report is mailed")
+        return
+    verified = is_verified(aws, asked.sender)
+    if verified:
+        yield Finding(check="sender", state="well", said=f"{asked.sender} is verified")
+    else:
+        said = "is not verified yet" if verified is False else "is not known to SES"
+        do = f"`aws sesv2 create-email-identity --email-identity {asked.sender}`, then follow the link in the mail"
+        yield Finding(check="sender", state="mend", said=f"{asked.sender} {said}", do=do)
+    account = mail_account(aws)
+    if not account.sends:
+        do = "see SES's account dashboard: sending is paused"
+        yield Finding(check="SES", state="mend", said="sending is switched off", do=do)
+    elif not account.sandbox:
+        yield Finding(check="SES", state="well", said=f"out of the sandbox, {account.a_day:,.0f} mails a day")
+    else:
+        yield _sandbox(asked.to, aws)
+
+
+def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
+    """In the sandbox, mail reaches verified addresses only."""
+    lacking = [address for address in to if not is_verified(aws, address)]
+    do = "verify the addresses, or ask for production access (`aws sesv2 put-account-details`)"
+    if lacking:
+        said = f"in the sandbox, and {', '.join(lacking)} is not verified: the report would be refused"
+        return Finding(check="SES", state="mend", said=said, do=do)
+    return Finding(check="SES", state="warn", said="in the sandbox: verified addresses only", do=do)
+
+
+def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well: bool) -> dict[str, Any]:
+    """The document of `mark doctor --json` (docs/json.md)."""
+    return {
+        "service": settings.service.name,
+        "region": aws.settings.region,
+        "endpoint": aws.settings.endpoint_url,
+        "well": well,
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("", "check", "found", "to do"):
+        table.add_column(name, overflow="fold")
+    for finding in findings:
+        table.add_row(finding.state, finding.check, finding.said, finding.do)
+    return table
+
+
+def _say(findings: Sequence[Finding]) -> None:
+    mend = sum(1 for finding in findings if finding.state == "mend")
+    asked = sum(1 for finding in findings if finding.state != "off")
+    show(f"{mend} of {asked} must be mended" if mend else f"nothing of {asked} must be mended")
+    if any(finding.state == "unknown" for finding in findings):
+        note("what is unknown could not be asked: the calls are in `mark.aws.calls`, role doctor")

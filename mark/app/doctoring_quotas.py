@@ -1,0 +1,75 @@
+"""The quotas part of `mark doctor`: whether the account lets the service rent what its load needs."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from mark.app.findings import Finding
+from mark.app.live.models import LiveModel
+from mark.app.settings import Settings
+from mark.aws.quotas import code_of_quota, lambda_concurrency, read_quotas
+from mark.aws.session import Aws
+from mark.controller.quotas import quota_family
+from mark.domain.offering import Market, Offering
+
+LAMBDA_QUOTA = "L-B99A9384"
+"""Lambda's concurrent executions in Service Quotas."""
+HEADROOM = 2.0
+"""A quota that is asked for holds so many times the load that came before."""
+
+
+def check_vcpus(models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
+    """Each quota that an offering counts against: whether it holds one instance, and the load that came before."""
+    quotas = {(item.family, item.market): item.vcpus for item in read_quotas(aws)}
+    for (family, market), wants in sorted(_by_pool(models).items()):
+        name = f"vCPUs {family or 'of other families'} {market.value}"
+        limit = quotas.get((family, market))
+        if limit is None:
+            yield Finding(check=name, state="unknown", said="the account tells no quota of these types")
+            continue
+        smallest = min(item.instance_type.vcpus for _, item in wants)
+        needed = max(_vcpus_for(model, item) for model, item in wants)
+        do = _ask_for("ec2", code_of_quota(family, market), math.ceil(max(smallest, HEADROOM * needed)))
+        if limit < smallest:
+            said = f"{limit:g}: not one instance; the smallest offering has {smallest}"
+            yield Finding(check=name, state="mend", said=said, do=do)
+        elif limit < needed:
+            said = f"{limit:g}; the load that came before takes {needed} with these types alone"
+            yield Finding(check=name, state="warn", said=said, do=do)
+        else:
+            yield Finding(check=name, state="well", said=f"{limit:g}")
+
+
+def check_lambda(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
+    """Whether Lambda runs as many calls at once as plans reckon with."""
+    if all(model.served.overflow is None for model in models):
+        yield Finding(check="Lambda", state="off", said="no model overflows to Lambda")
+        return
+    limit, wanted = lambda_concurrency(aws), settings.policy.overflow_limits.concurrency
+    said = f"{limit} calls at once, plans reckon with {wanted}"
+    if limit >= wanted:
+        yield Finding(check="Lambda", state="well", said=said)
+        return
+    do = f"set policy.overflow_limits.concurrency to {limit}, or {_ask_for('lambda', LAMBDA_QUOTA, wanted)}"
+    yield Finding(check="Lambda", state="mend", said=said, do=do)
+
+
+def _by_pool(models: Sequence[LiveModel]) -> dict[tuple[str, Market], list[tuple[LiveModel, Offering]]]:
+    found: defaultdict[tuple[str, Market], list[tuple[LiveModel, Offering]]] = defaultdict(list)
+    for model in models:
+        for item in model.served.offerings:
+            found[quota_family(item.instance_type.name), item.market].append((model, item))
+    return found
+
+
+def _vcpus_for(model: LiveModel, item: Offering) -> int:
+    """What a fleet of this offering alone takes for the highest rate that came before."""
+    highest = max(model.setup.history.max_rps, default=0.0)
+    return math.ceil(highest / item.capacity_rps) * item.instance_type.vcpus
+
+
+def _ask_for(service: str, code: str, value: int) -> str:
+    asked = f"--service-code {service} --quota-code {code} --desired-value {value}"
+    return f"ask for more: `aws service-quotas request-service-quota-increase {asked}`"

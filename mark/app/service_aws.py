@@ -1,0 +1,24 @@
+"""The AWS of a service, for a command: that of `mark up` where it is up on this machine, else the account's.
+
+The account's is found as boto3 finds it: credentials from role, profile or environment.
+"""
+
+from __future__ import annotations
+
+from mark.app.live.account import ANYBODY
+from mark.app.live.folder import RunFolder
+from mark.app.settings import Settings
+from mark.aws.session import Aws, AwsSettings
+
+
+def service_aws(settings: Settings, role: str) -> Aws:
+    """Clients for whoever acts as `role` (`mark.aws.calls`)."""
+    running = RunFolder.of(settings.service.name).running()
+    return Aws(
+        AwsSettings(
+            region=settings.service.aws.region,
+            endpoint_url=running.aws_endpoint if running else None,
+            credentials=ANYBODY if running else None,
+            role=role,
+        )
+    )

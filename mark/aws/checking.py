@@ -1,0 +1,89 @@
+"""What `mark doctor` asks of an account beside quotas and prices: who is asking, mail, images."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mark.aws.errors import NOT_THERE, code_of, translated
+from mark.aws.session import Aws
+from mark.domain.errors import MarkError, Misconfigured
+
+_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/"
+    r"(?P<repository>[\w./-]+?)(?:@(?P<digest>sha256:[0-9a-f]{64})|:(?P<tag>[\w.-]+))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Whose credentials are used."""
+
+    account: str
+    arn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailAccount:
+    """How far mail goes. `sandbox`: to verified addresses only."""
+
+    sandbox: bool
+    sends: bool
+    a_day: float
+
+
+def caller(aws: Aws) -> Caller:
+    """Who asks. Misconfigured without credentials, or with such as AWS does not take."""
+    with translated():
+        told = aws.identity.get_caller_identity()
+    return Caller(account=told["Account"], arn=told["Arn"])
+
+
+def mail_account(aws: Aws) -> MailAccount:
+    """SES's account in the region."""
+    with translated():
+        told = aws.mail.get_account()
+    return MailAccount(
+        sandbox=not told.get("ProductionAccessEnabled", False),
+        sends=told.get("SendingEnabled", False),
+        a_day=told.get("SendQuota", {}).get("Max24HourSend", 0.0),
+    )
+
+
+def is_verified(aws: Aws, sender: str) -> bool | None:
+    """Whether mail may be sent from an address, by itself or by its domain; None where SES knows neither."""
+    known = [_verified(aws, name) for name in (sender, sender.partition("@")[2])]
+    told = [found for found in known if found is not None]
+    return any(told) if told else None
+
+
+def has_image(aws: Aws, image: str) -> bool:
+    """Whether an image is in ECR, by tag or digest. Misconfigured where it is none of the account's region."""
+    found = _IMAGE.fullmatch(image)
+    if found is None:
+        raise Misconfigured(f"{image} is not in ECR: it must read ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME:TAG")
+    if found["region"] != aws.settings.region:
+        raise Misconfigured(f"{image} is in {found['region']}, the service in {aws.settings.region}")
+    tag, digest = found["tag"], found["digest"]
+    try:
+        with translated():
+            aws.images.describe_images(
+                registryId=found["account"],
+                repositoryName=found["repository"],
+                imageIds=[{"imageTag": tag} if tag else {"imageDigest": digest}],
+            )
+    except MarkError as error:
+        if code_of(error) in NOT_THERE:
+            return False
+        raise
+    return True
+
+
+def _verified(aws: Aws, identity: str) -> bool | None:
+    try:
+        with translated():
+            return bool(aws.mail.get_email_identity(EmailIdentity=identity).get("VerifiedForSendingStatus", False))
+    except MarkError as error:
+        if code_of(error) in NOT_THERE:
+            return None
+        raise

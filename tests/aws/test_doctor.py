@@ -1,0 +1,132 @@
+"""What `mark doctor` asks, on the emulated AWS: quotas, prices, mail, images; and the role's calls."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from mark.app.refreshing import refresh_prices
+from mark.aws.calls import ROLES
+from mark.aws.checking import caller, has_image, is_verified, mail_account
+from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
+from mark.aws.quotas import lambda_concurrency, read_quotas
+from mark.aws.session import Aws
+from mark.catalog.load import load_prices
+from mark.controller.quotas import VcpuQuota
+from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.offering import Market
+from mark.local.pricing import PAGE
+from tests.aws.builders import aws
+from tests.aws.recording import Recorder
+from tests.local.conftest import TYPES, World, config_for
+
+REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
+MANIFEST = json.dumps(
+    {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "config": {"size": 1, "digest": f"sha256:{'0' * 64}"},
+        "layers": [],
+    }
+)
+TODAY = date(2026, 11, 21)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(config_for(tmp_path_factory.mktemp("doctor"), quotas={"L-34B43A08": 5.0}))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def there(world: World, called: Recorder) -> Iterator[Aws]:
+    made = aws(endpoint_url=world.url, role="doctor")
+    yield made
+    made.close()
+
+
+def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
+    world: World, there: Aws, called: Recorder
+) -> None:
+    world.client("ecr").create_repository(repositoryName="shop/agent")
+    world.mark("POST", "mail", {"verify": ["a@example.org"]})
+
+    assert caller(there).account == "123456789012"
+    quotas = read_quotas(there)
+    assert VcpuQuota(family="standard", market=Market.SPOT, vcpus=5.0) in quotas
+    assert VcpuQuota(family="g", market=Market.ON_DEMAND, vcpus=2000.0) in quotas
+    assert len({(item.family, item.market) for item in quotas}) == len(quotas) == 8
+    assert lambda_concurrency(there) == 1000
+    assert on_demand_usd_per_hour(there, ["c5.large", "none"]) == {"c5.large": 0.085}
+    assert spot_usd_per_hour(there, ["c5.large"], time.time()) == {"c5.large": pytest.approx(0.085 / 3, abs=1e-6)}
+    facts = type_facts(there, ["c5.large", "g4dn.xlarge", "none"])
+    assert (facts["c5.large"].vcpus, facts["c5.large"].memory_gib, facts["c5.large"].architectures) == (
+        2,
+        4.0,
+        ("amd64",),
+    )
+    assert facts["g4dn.xlarge"].accelerator_count == 1
+    assert set(facts) == {"c5.large", "g4dn.xlarge"}
+    assert has_image(there, f"{REGISTRY}/shop/agent:1") is False
+    assert has_image(there, f"{REGISTRY}/shop/none:1") is False
+    assert is_verified(there, "a@example.org") is True
+    assert is_verified(there, "b@example.org") is None
+    assert mail_account(there).sandbox
+    assert called.by_role[""] - {("ecr", "CreateRepository")} == {
+        (call.service, call.action) for call in ROLES["doctor"]
+    }
+
+
+def test_an_image_that_is_pushed_is_found(world: World, there: Aws) -> None:
+    images = world.client("ecr")
+    images.create_repository(repositoryName="there")
+    digest = images.put_image(repositoryName="there", imageManifest=MANIFEST, imageTag="1.0")["image"]["imageId"][
+        "imageDigest"
+    ]
+    assert has_image(there, f"{REGISTRY}/there:1.0")
+    assert has_image(there, f"{REGISTRY}/there@{digest}")
+    assert not has_image(there, f"{REGISTRY}/there:2.0")
+    for wrong in ("docker.io/library/redis:7", f"{REGISTRY.replace('us-east-1', 'eu-west-1')}/there:1.0"):
+        with pytest.raises(Misconfigured):
+            has_image(there, wrong)
+
+
+def test_prices_are_renewed_and_kept_where_aws_does_not_answer(world: World, there: Aws, tmp_path: Path) -> None:
+    file, floor = tmp_path / "prices.json", load_prices()
+    done = refresh_prices(there, floor, file, TODAY)
+    assert (done.state, done.check) == ("well", "prices renewed")
+    found = load_prices(file)
+    assert found.date == "2026-11-21"
+    assert found.instance_type("c5.large").on_demand_usd_per_hour == TYPES["c5.large"].on_demand_usd_per_hour
+    assert len(found.types) == len(floor.types)
+
+    before = file.read_text()
+    gone = aws(endpoint_url="http://127.0.0.1:9")
+    failed = refresh_prices(gone, floor, file, date(2026, 12, 1))
+    assert failed.state == "warn"
+    assert "stays, 10 days old" in failed.said
+    assert file.read_text() == before
+    with pytest.raises(RetryLater):
+        read_quotas(gone)
+    gone.close()
+
+
+def test_the_price_list_is_read_page_by_page(tmp_path: Path) -> None:
+    types = {item.name: item for item in load_prices().types}
+    many = World(config_for(tmp_path / "logs", types=types))
+    try:
+        there = aws(endpoint_url=many.url)
+        assert len(types) > PAGE
+        assert on_demand_usd_per_hour(there, types) == {
+            name: pytest.approx(item.on_demand_usd_per_hour) for name, item in sorted(types.items())
+        }
+        there.close()
+    finally:
+        many.stop()
