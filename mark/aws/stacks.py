@@ -129,7 +129,7 @@ class Stacks:
     def template(self, name: str) -> dict[str, Any]:
         """The template that the stack was last made from."""
         with translated():
-            body = self._client.get_template(StackName=name, TemplateStage="Original")["TemplateBody"]
+            body: Any = self._client.get_template(StackName=name, TemplateStage="Original")["TemplateBody"]
         found: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
         return found
 
@@ -219,7 +219,7 @@ class Stacks:
         yield from self.follow(change_set.stack, seen)
 
     def remove(self, state: StackState, keep: Sequence[str] = ()) -> Iterator[StackEvent]:
-        """Delete a stack; the events until it is gone. `keep`: logical names that stay, for one that failed to go."""
+        """Delete a stack; the events until it is gone. `keep`: what stays, where it failed to go."""
         seen = self._event_ids(state.id)
         with translated():
             more = {"RetainResources": list(keep)} if keep else {}
@@ -227,7 +227,7 @@ class Stacks:
         yield from self.follow(state.id or state.name, seen)
 
     def follow(self, name: str, seen: set[str] | None = None) -> Iterator[StackEvent]:
-        """The events that are not in `seen`, oldest first, until nothing is under way. RetryLater after an hour."""
+        """Events that are not in `seen`, oldest first, until nothing is under way. RetryLater after an hour."""
         known, until = set() if seen is None else seen, time.monotonic() + STACK_S
         while True:
             state = self.state(name)
@@ -272,7 +272,7 @@ CANCELLED = ("Resource creation cancelled", "Resource update cancelled", "Resour
 
 
 def first_failure(events: Sequence[StackEvent], stack: str) -> StackEvent | None:
-    """What went wrong first: the oldest failure that is not the cancelling of others, a resource's before the stack's."""
+    """What went wrong first: the oldest failure but for cancelled work, a resource's before the stack's."""
     failed = [
         event
         for event in events
