@@ -23,6 +23,7 @@ from mark.app.commands import (
     lists,
     live,
     plan,
+    report,
     reproduce,
     simulate,
     sweep,
@@ -77,6 +78,7 @@ _add(app, "down", live.down, live.DOWN_EXAMPLES)
 _add(app, "init", live.init, live.INIT_EXAMPLES)
 _add(app, "profile", live.profile, live.PROFILE_EXAMPLES)
 _add(app, "doctor", doctor.doctor, doctor.EXAMPLES)
+_add(app, "report", report.report, report.EXAMPLES)
 _add(app, "simulate", simulate.simulate, simulate.EXAMPLES)
 _add(app, "sweep", sweep.sweep, sweep.EXAMPLES)
 _add(app, "plan", plan.plan, plan.EXAMPLES)

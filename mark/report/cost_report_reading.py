@@ -132,8 +132,9 @@ def _read(store: ServiceStore, served: ServedModel, period: Period) -> _Read:
 
 
 def _marks(store: ServiceStore, model: str, now: float) -> tuple[TallyMark, ...]:
-    """The kept marks, and one of this instant."""
+    """The kept marks, and one of `now`, or of the last tick where that is later."""
     told: Mapping[str, Any] = store.status(f"model:{model}") or {}
+    now = max(now, told.get("at", now))  # a report of the past: what is counted by now came until now
     marks = book_marks(store.status(book_name(model))) or (first_mark(told.get("began_at", now)),)
     series = told.get("series") or {"start_at": now, "unit_s": 60.0, "mean_rps": [], "max_rps": []}
     recent = Demand(

@@ -1,0 +1,68 @@
+"""`mark report`: flags and help."""
+# ruff: noqa: PLC0415 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+EXAMPLES = (
+    "mark report",
+    "mark report --since 24h --to report.html",
+    "mark report --since 30d --policy none --json",
+)
+
+
+def report(
+    *,
+    since: Annotated[
+        str, typer.Option(metavar="PERIOD", help="How far back: a number with m, h, d or w behind it.")
+    ] = "7d",
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the report as one HTML file that needs nothing else."),
+    ] = None,
+    email: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="Mail it through SES, from rollout.report.sender; may repeat."),
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="Policies to replay on the service's own arrivals, comma list; none for those that are kept.",
+        ),
+    ] = "reactive,sagemaker,static-peak,lambda-only",
+    reconcile: Annotated[
+        bool,
+        typer.Option(
+            "--reconcile",
+            help="Ask Cost Explorer too (0.01 USD a request) and print the difference to the ledger.",
+        ),
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
+    ] = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """What the service cost, whether its objective held, and what others would have cost on the same arrivals.
+
+    Days are days of UTC. Each whole day is replayed once and kept beside the service's state, so that the command
+    can run from any cron.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.app.reporting import ReportAsked, chosen_policies, parse_period, report_service
+
+    asked = ReportAsked(
+        period_s=parse_period(since),
+        policies=chosen_policies(given.split_list(policy)),
+        email=tuple(email or ()),
+        to=to,
+        reconcile=reconcile,
+    )
+    report_service(settings, asked, as_json=json)

@@ -1,0 +1,119 @@
+"""What each baseline would have cost on a service's own arrivals, replayed day by day.
+
+A day is replayed with half an hour before it, whose cost is taken off again: a fleet that stands when the day
+begins is not charged for booting then. Whole days that are over are kept in the store and never replayed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from mark.app.journalled import Journalled, demand_trace, service_journal
+from mark.app.live.models import settings_of_model
+from mark.app.settings import Settings
+from mark.app.terminal import Report, note
+from mark.app.wiring import make_experiment, overrides_for, warm_engine
+from mark.controller.daily_costs import DAY_S, days_between
+from mark.domain.demand import UNIT_S
+from mark.domain.errors import MarkError, Misconfigured
+from mark.report.cost_report_reading import Period
+from mark.report.cost_report_replays import (
+    ReplayedDay,
+    ReplayedPolicy,
+    keep_replayed_days,
+    replayed_days,
+)
+from mark.simulator.results import RunResult
+from mark.simulator.traces import Trace
+from mark.simulator.workload import Workload
+from mark.store.service import ServiceStore
+
+BASELINES = ("reactive", "sagemaker", "static-peak", "lambda-only")
+"""Policies that a report compares with where none are named."""
+RUN_IN_S = 1800.0
+LEAST_S = 2 * UNIT_S
+"""A stretch that is shorter says nothing."""
+
+
+def replay_days(
+    store: ServiceStore, settings: Settings, period: Period, policies: Sequence[str], report: Report
+) -> Mapping[str, Sequence[ReplayedDay]]:
+    """The days of a period under these policies, by model; a model that cannot be replayed has none."""
+    spec = store.spec()
+    found: dict[str, Sequence[ReplayedDay]] = {}
+    for served in spec.models:
+        try:
+            own = settings_of_model(settings, served.name)
+            journalled = service_journal(store, spec.name, served.name)
+        except Misconfigured as error:
+            note(f"{served.name} is not replayed: {error}")
+            continue
+        found[served.name] = _model_days(store, served.name, own, journalled, period, policies, report)
+    return found
+
+
+def _model_days(
+    store: ServiceStore,
+    model: str,
+    settings: Settings,
+    journalled: Journalled,
+    period: Period,
+    policies: Sequence[str],
+    report: Report,
+) -> Sequence[ReplayedDay]:
+    kept = {item.day: item for item in replayed_days(store, model)}
+    trace = demand_trace(journalled, settings.seed)
+    spans = [
+        (day, start, min(end, journalled.demand.end_at))
+        for day, start, end in days_between(period.since, period.until)
+        if start >= journalled.seen_from - UNIT_S
+    ]
+    days = []
+    for day, start, end in spans:
+        known = kept.get(day)
+        if known is not None and known.covers((start, end)) and set(policies) <= set(known.policies):
+            days.append(known)
+        elif end - start >= LEAST_S:
+            days.append(_replayed(settings, trace, (day, start, end), policies, report))
+    whole = [item for item in days if item.until - item.since >= DAY_S - UNIT_S]
+    keep_replayed_days(store, model, [*(kept | {item.day: item for item in whole}).values()])
+    return days
+
+
+def _replayed(
+    settings: Settings, trace: Trace, span: tuple[date, float, float], policies: Sequence[str], report: Report
+) -> ReplayedDay:
+    """One stretch under each policy that can run it."""
+    day, start, end = span
+    from_s, to_s = round(start - trace.start_at), round(end - trace.start_at)
+    begin_s = max(0.0, from_s - RUN_IN_S)
+    found: dict[str, ReplayedPolicy] = {}
+    for policy in policies:
+        try:
+            whole = _run(settings, trace, (begin_s, to_s), policy, report)
+            before = _run(settings, trace, (begin_s, from_s), policy, report) if from_s > begin_s else None
+        except MarkError as error:
+            note(f"{day}: {policy} is left out: {error}")
+            continue
+        found[policy] = _difference(whole, before, from_s - begin_s)
+    return ReplayedDay(day=day, since=start, until=end, policies=found)
+
+
+def _run(settings: Settings, trace: Trace, span_s: tuple[float, float], policy: str, report: Report) -> RunResult:
+    workload = Workload(trace=trace, seed=settings.seed, start_s=span_s[0], duration_s=span_s[1] - span_s[0])
+    experiment = make_experiment(settings, workload=workload)
+    warm_engine(experiment, report)
+    return experiment.run(policy, overrides=overrides_for(policy, settings), progress=report)
+
+
+def _difference(whole: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:
+    """What came after the run-in."""
+    seconds, skipped = whole.seconds, round(run_in_s)
+    cost, less = whole.cost, before.cost if before else None
+    return ReplayedPolicy(
+        serving_usd=max(0.0, cost.serving - (less.serving if less else 0.0)),
+        overhead_usd=max(0.0, cost.overhead - (less.overhead if less else 0.0)),
+        requests=int(seconds.arrivals[skipped:].sum()),
+        missed=int(seconds.missed[skipped:].sum()),
+    )
