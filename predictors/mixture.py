@@ -20,11 +20,16 @@ from predictors.lstm_quantile import LstmQuantile, can_learn, fit_lstm
 from predictors.lstm_quantile_settings import QuantileSettings
 from predictors.mixture_expert import Mixture
 from predictors.mixture_weights import MixtureSettings
+from predictors.naive import DAY_S
+from predictors.points import LastValue, MovingMean
+from predictors.residuals import BarePoint
 
 EXPERTS = ("last-value", "moving-mean", "seasonal", "holt-winters", "autoregression", "ridge", "boosted")
 """Classical experts that take part; those that the history is too short for are left out."""
 SIMPLE = ("last-value", "moving-mean")
 """Who speaks where there is under a day to learn from."""
+ALONE = MixtureSettings(wary_s=0.0, trusted_s=DAY_S / 2)
+"""For the LSTM by itself: its far quantiles are its weak side, and half a day's outcomes say more of them."""
 LEARNED_BY_HEART = ("boosted",)
 """Experts that remember the history too well to be judged by it."""
 
@@ -74,9 +79,10 @@ def build(
             else:
                 found.append(_judged(expert, series))
         network = _network(setup, kind, series, lstm or QuantileSettings(), missing)
+        if not can_learn(series):
+            found += [BarePoint(LastValue()), BarePoint(MovingMean())]
         if network is not None:
-            # Recalibrated by itself first: its far quantiles are its weak side.
-            alone = Mixture([network], settings, name=network.name)
+            alone = Mixture([network], settings or ALONE, name=network.name)
             found.append(Judged(alone, honest_from=network.honest_from))
             cards[f"lstm_{kind}"] = asdict(network.card)
         mixtures.append(Mixture(found, settings))
@@ -98,7 +104,7 @@ def build_lstm(
         if can_learn(series):
             network = _fitted(setup, kind, series, lstm or QuantileSettings())
             cards[f"lstm_{kind}"] = asdict(network.card)
-            mixtures.append(Mixture([network], settings, name="lstm"))
+            mixtures.append(Mixture([network], settings or ALONE, name="lstm"))
         else:
             note = f"under a day of history, {' and '.join(SIMPLE)}"
             rules = [classical_expert(name, series, seed=setup.seed) for name in SIMPLE]

@@ -1,10 +1,10 @@
 """The online mixture: experts weighted by their known losses, and the quantiles read where outcomes fell.
 
 At each origin the weights come from the forecasts that were scored in the `memory_s` before it, counting a loss
-only once its target had ended; the recalibration comes from the mixture's own outcomes over the same time, and
-those mixtures had weights from the time before them. So an answer is a function of the fitted experts and of the
-series, and nothing else. What was scored is kept as long as the series goes on as it was: an update then asks
-each expert for one origin, while after a start all scored origins are asked for at once.
+only once its target had ended; the recalibration comes from the mixture's own outcomes of the `recalibrated_s`
+before it, and those mixtures had weights from the time before them. So an answer is a function of the fitted
+experts and of the series, and nothing else. What was scored is kept as long as the series goes on as it was: an
+update then asks each expert for one origin, while after a start all scored origins are asked for at once.
 """
 
 from __future__ import annotations
@@ -99,9 +99,18 @@ class Mixture:
         """Shape (experts, bands, levels)."""
         if len(self.experts) == 1:
             return np.ones((1, len(self.settings.bands), len(LEVELS)))
-        losses, known, decays = self._scored.losses_at(origin, unit_s)
-        settled = self.settings.settled_s / (unit_s * self.settings.stride)
-        return weigh(losses, known, decays, sharpness=self.settings.sharpness, settled=settled)
+        losses, known, ages_s = self._scored.losses_at(origin, unit_s)
+        settled = self._rows(self.settings.settled_s, unit_s)
+        learned = [
+            weigh(losses, known, np.exp2(-ages_s / pace.half_life_s), sharpness=pace.sharpness, settled=settled)
+            for pace in self.settings.paces
+        ]
+        weights: Floats = np.mean(learned, axis=0)
+        return weights
+
+    def _rows(self, seconds: float, unit_s: float) -> float:
+        """How many origins are scored in that time."""
+        return seconds / (unit_s * self.settings.stride)
 
     def _recalibrated(self, mixed: Floats, origin: int, unit_s: float) -> Floats:
         if not self.settings.recalibrated or np.isnan(mixed[0, 0]):
@@ -111,14 +120,13 @@ class Mixture:
     def _places(self, origin: int, unit_s: float) -> Floats:
         """Where quantiles are to be read: shape (bands, levels)."""
         seen = self._scored.places_at(origin, unit_s)
-        trusted = self.settings.trusted_s / (unit_s * self.settings.stride)
+        wary, trusted = (self._rows(own, unit_s) for own in (self.settings.wary_s, self.settings.trusted_s))
         wanted = np.empty((len(self.settings.bands), len(LEVELS)))
         for band in range(len(wanted)):
             leads = np.flatnonzero(self._band_of == band)
             # Neighbouring leads share their outcomes: a few of a wide band tell as much as all.
             part = seen[:, leads[:: -(-len(leads) // LEADS_A_BAND)]]
-            known = np.isfinite(part[:, -1]).sum()
-            wanted[band] = calibrated_places(
-                part, strength=min(1.0, known / trusted), tolerance=self.settings.tolerance
-            )
+            known = float(np.isfinite(part[:, -1]).sum())
+            strength = min(max((known - wary) / (trusted - wary), 0.0), 1.0)
+            wanted[band] = calibrated_places(part, strength=strength, tolerance=self.settings.tolerance)
         return wanted

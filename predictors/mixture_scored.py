@@ -63,10 +63,11 @@ class Scored:
     def follow(self, series: Series, low: int, high: int, mixed_at: Callable[[Floats, int], Floats]) -> None:
         """Score what answers at ends in [low, high] depend on; `mixed_at` mixes what experts said at an origin."""
         start, stride = first_unit(series), self._settings.stride
-        memory = self.memory(series.unit_s)
-        # Mixtures of the memory before low are outcomes, and had their weights from the memory before theirs. One
-        # expert alone has all the weight.
-        back = 2 * memory if len(self._experts) > 1 else memory
+        outcomes = self._units(self._settings.recalibrated_s, series.unit_s)
+        # Mixtures before low are outcomes, and had their weights from the memory before theirs. One expert alone
+        # has all the weight.
+        memory = self._units(self._settings.memory_s, series.unit_s) if len(self._experts) > 1 else 0
+        back = memory + outcomes
         first = -(-(start + max(1, low - back)) // stride) * stride
         if start + low < self._lowest or not self._goes_on(series, high, first):
             self._rows = self._silent(np.empty(0, np.int64))
@@ -85,14 +86,10 @@ class Scored:
         self._judge(start + high)
         for row in range(len(self._rows.origins) - len(new), len(self._rows.origins)):
             origin = int(self._rows.origins[row])
-            if origin > start + low - memory:  # the mixtures before it are nobody's outcomes
+            if origin > start + low - outcomes:  # the mixtures before it are nobody's outcomes
                 self._rows.mixed[row] = mixed_at(self._open[row - len(self._rows.origins)], origin)
         self._place()
         self._open = self._open[np.flatnonzero(self._newest().origins + self._settings.horizon > start + high)]
-
-    def memory(self, unit_s: float) -> int:
-        """Units that count."""
-        return round(self._settings.memory_s / unit_s)
 
     def are_scored(self, origins: Ints) -> Mask:
         """Which of these origins have a row, and a mixture in it."""
@@ -104,20 +101,23 @@ class Scored:
         return found
 
     def losses_at(self, origin: int, unit_s: float) -> tuple[Losses, Ints, Floats]:
-        """Losses that count at an origin, how many of their rows were known there in each band, and decays."""
-        rows = self._window(origin, self.memory(unit_s))
+        """Losses that count at an origin, how many of their rows were known there in each band, and ages, s."""
+        rows = self._window(origin, self._units(self._settings.memory_s, unit_s))
         losses = Losses(loss=rows.loss, awake=rows.awake, common=rows.common)
         ended = origin - np.array(self._settings.bands)
         known = np.searchsorted(rows.origins, ended, side="right").astype(np.int64)
-        ages_s = (origin - rows.origins) * unit_s
-        decays: Floats = np.exp2(-ages_s / self._settings.half_life_s)
-        return losses, known, decays
+        ages_s: Floats = (origin - rows.origins) * np.float64(unit_s)
+        return losses, known, ages_s
 
     def places_at(self, origin: int, unit_s: float) -> Floats:
         """Where the outcomes known at an origin fell: shape (rows, horizon), NaN where unknown."""
-        rows = self._window(origin, self.memory(unit_s))
+        rows = self._window(origin, self._units(self._settings.recalibrated_s, unit_s))
         known = rows.origins[:, None] + np.arange(1, self._settings.horizon + 1) <= origin
         return np.where(known, rows.places, np.nan)
+
+    @staticmethod
+    def _units(seconds: float, unit_s: float) -> int:
+        return round(seconds / unit_s)
 
     def _window(self, origin: int, memory: int) -> _Rows:
         low, high = np.searchsorted(self._rows.origins, [origin - memory, origin - 1], side="right")
@@ -157,9 +157,10 @@ class Scored:
         rows.common[:] = rows.loss.sum(axis=1) / rows.awake.sum(axis=1).clip(1)[:, None, None]
 
     def _place(self) -> None:
-        """Where outcomes fell in the open rows."""
+        """Where outcomes fell in the open rows; where all who spoke had learned from them they tell nothing."""
         rows = self._newest()
-        rows.places[:] = places(rows.mixed, self._actual(rows))
+        found = places(rows.mixed, self._actual(rows))
+        rows.places[:] = np.where(rows.awake.any(axis=1, keepdims=True), found, np.nan)
 
     def _silent(self, origins: Ints) -> _Rows:
         count, experts, bands = len(origins), len(self._experts), len(self._settings.bands)

@@ -19,27 +19,42 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast weights are learned.
+
+    A loss counts half after `half_life_s`. `sharpness`: how fast weight falls with loss: an expert that was 1 %
+    worse has exp(-0.01 x sharpness) of the best one's weight.
+    """
+
+    half_life_s: float
+    sharpness: float = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MixtureSettings:
     """How a mixture learns from its experts' losses; chosen on worldcup98 rows 33270-54870 and Twitter days 1-7.
 
     `stride`: every how many units of absolute time a forecast is scored; it shares no factor with an hour, so that
-    all minutes come by. `bands`: the last lead of each band. Losses of `memory_s` count, halved every
-    `half_life_s`. `sharpness`: how fast weight falls with loss: an expert that was 1 % worse has
-    exp(-0.01 x sharpness) of the best one's weight, or more before losses of `settled_s` are known.
-    `recalibrated`: quantiles are read where outcomes fell, see `conformal.py`, until the share they covered is off
-    by no more than `tolerance`; fully so once outcomes of `trusted_s` are known.
+    all minutes come by. `bands`: the last lead of each band. Losses of `memory_s` count: it holds a crowd before
+    two calm days, when experts for calm days look best. Weights are the mean of those learned at each of `paces`:
+    a slow one knows who is good, a fast one follows a crowd while it lasts. `settled_s`: with fewer known losses,
+    weights are the more equal. `recalibrated`: quantiles are read where outcomes of the last `recalibrated_s`
+    fell, see `conformal.py`, until the share they covered is off by no more than `tolerance`; not so before
+    outcomes of `wary_s` are known (those of some hours say little: of an hour's crowd, or of none), fully once
+    those of `trusted_s` are.
     """
 
     horizon: int = HORIZON
     stride: int = 7
     bands: tuple[int, ...] = (1, 3, 7, 15, 30, 60)
-    memory_s: float = 2 * DAY_S
-    half_life_s: float = 2 * DAY_S
-    sharpness: float = 15.0
+    memory_s: float = 4 * DAY_S
+    paces: tuple[Pace, ...] = (Pace(half_life_s=4 * DAY_S, sharpness=30.0), Pace(half_life_s=DAY_S / 4))
     settled_s: float = DAY_S / 4
     recalibrated: bool = True
+    recalibrated_s: float = 2 * DAY_S
     tolerance: float = 0.02
-    trusted_s: float = DAY_S / 2
+    wary_s: float = DAY_S
+    trusted_s: float = 1.5 * DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,24 @@ class PointExpert:
         return kept
 
 
+class BarePoint:
+    """A rule's point as every quantile: where there are few errors, they may say less than none."""
+
+    def __init__(self, rule: PointRule) -> None:
+        """It speaks where the rule with its errors can: with less, `adapter.py` has something safer to say."""
+        self.name = f"{rule.name} (bare)"
+        self.needs_units = PointExpert(rule).needs_units
+        self._rule = rule
+
+    def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        """The point at every level after each origin, see `Expert`."""
+        answer = np.full((len(ends), horizon, len(LEVELS)), np.nan)
+        able = (ends >= self.needs_units) & (ends <= len(series.rates))
+        if able.any():
+            answer[able] = self._rule.points(series, ends[able], horizon)[..., None]
+        return answer
+
+
 @dataclass(slots=True)
 class _Kept:
     """Points and errors of consecutive origins; origins and units are counted from epoch 0.

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
 from predictors.mixture_expert import Mixture
-from predictors.mixture_weights import MixtureSettings
+from predictors.mixture_weights import MixtureSettings, Pace
+from predictors.points import LastValue, MovingMean
+from predictors.residuals import BarePoint, PointExpert
 from predictors.scores import pinball, targets
 
 SPREAD = np.array([-1.28, -0.67, 0.0, 0.67, 1.28, 1.64, 2.33])
@@ -22,8 +24,10 @@ SHORT = MixtureSettings(
     stride=7,
     bands=(1, 4, 12),
     memory_s=6 * HOUR_S,
-    half_life_s=3 * HOUR_S,
+    paces=(Pace(half_life_s=3 * HOUR_S),),
+    recalibrated_s=6 * HOUR_S,
     tolerance=0.0,
+    wary_s=0.0,
     trusted_s=HOUR_S,
 )
 
@@ -279,3 +283,68 @@ def test_it_is_no_worse_than_the_best_expert():
         return float(pinball(actual, expert.forecast(series, ends, 12)).mean())
 
     assert loss(mixture_of(*experts)) <= min(map(loss, experts))
+
+
+@dataclass
+class Foreseeing:
+    """Knows what is to come but for noise, and is unsure by `width` of it."""
+
+    rates: Floats
+    width: float
+    name: str = "foreseeing"
+    needs_units: int = 1
+
+    def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
+        del series
+        units = np.minimum(ends[:, None] + np.arange(horizon), len(self.rates) - 1)
+        return self.rates[units][..., None] * (1.0 + self.width * SPREAD)
+
+
+def crowded(days: int, at: tuple[int, ...]) -> Floats:
+    """100 requests/s, and eight times as many for two hours from 16:30 on the days `at`."""
+    since = np.arange(days * 1440)[:, None] - (np.array(at) * 1440 + 990)
+    stays, leaves = np.clip(since / 8, 0.0, 1.0), np.exp(-np.clip(since - 100, 0, None) / 40)
+    rates: Floats = 100.0 * (1.0 + 7.0 * (stays * leaves).sum(axis=1))
+    return rates
+
+
+def test_a_crowd_after_two_calm_days_finds_those_who_foresee_crowds():
+    """On calm days the last value is the better one of the two; with two days' memory this ratio is 2.4."""
+    expected = crowded(5, at=(0, 1, 4))
+    rng = np.random.default_rng(1)
+    series = Series(rates=expected * (1.0 + 0.05 * rng.standard_normal(len(expected))), start_at=86_400.0)
+    ends = np.arange(4 * 1440, 5 * 1440 - 60, 13)
+    actual = targets(series.rates, ends, 60)
+    calm, aware = Saying(width=6.0), Foreseeing(expected, 0.1)
+
+    def loss(expert: Expert) -> float:
+        return float(pinball(actual, expert.forecast(series, ends, 60)).mean())
+
+    assert loss(Mixture([calm, aware])) <= 1.4 * min(loss(calm), loss(aware))
+
+
+def test_a_crowd_in_the_first_hours_is_not_recalibrated_away():
+    """Recalibrated by the outcomes of these hours, this ratio is 1.4."""
+    series = Series(rates=crowded(1, at=(0,))[800:1340], start_at=86_400.0)
+    noisy = replace(series, rates=series.rates * (1.0 + 0.1 * np.random.default_rng(2).standard_normal(540)))
+    ends = np.arange(60, 480, 7)
+    actual = targets(noisy.rates, ends, 60)
+    rules = [kind(rule) for kind in (PointExpert, BarePoint) for rule in (LastValue(), MovingMean())]
+
+    def loss(expert: Expert) -> float:
+        return float(pinball(actual, expert.forecast(noisy, ends, 60)).mean())
+
+    assert loss(Mixture(rules)) <= 1.15 * min(map(loss, rules))
+
+
+def test_outcomes_that_an_expert_learned_from_do_not_recalibrate_it():
+    series = drifting(2000, lambda share: np.where(share < 0.6, 2.0, 20.0))
+    expert = type("Always", (Saying,), {"forecast": _always})(honest_from=60.0 * 1200)
+
+    def covered(expert: Expert) -> float:
+        answer = mixture_of(expert, recalibrated_s=40 * HOUR_S, memory_s=40 * HOUR_S).forecast(series, ends, 12)
+        return float((targets(series.rates, ends, 12) <= answer[..., LEVELS.index(0.9)]).mean())
+
+    ends = np.arange(1400, 1980, 11)
+    assert covered(expert) == pytest.approx(0.9, abs=0.02)
+    assert covered(replace(expert, honest_from=-np.inf)) < 0.87
