@@ -185,6 +185,10 @@ class Overflow(Protocol):
         """Call it. RetryLater where it throttles or cannot be reached."""
         ...
 
+    async def warm(self, function: str, timeout_s: float) -> OverflowReply:
+        """Have an environment load the model and answer nothing. Errors as `invoke`."""
+        ...
+
 
 class Backend(Protocol):
     """What answers batches behind an agent."""

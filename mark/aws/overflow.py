@@ -20,6 +20,7 @@ from mark.ports import InferRequest, OverflowReply
 if TYPE_CHECKING:
     from mypy_boto3_lambda.type_defs import InvocationResponseTypeDef
 
+PING = b'{"mark-warm": true}'
 LONGEST_S = 60.0
 """No request is waited for longer; a thread whose caller has left is free after this at the latest."""
 
@@ -42,10 +43,17 @@ class LambdaOverflow:
 
         A function that fails is answered with 502: it was billed, and asking again would only bill it again.
         """
+        return await self._called(function, compose_payload(request), timeout_s)
+
+    async def warm(self, function: str, timeout_s: float) -> OverflowReply:
+        """Have an environment load the model and answer nothing. Errors as `invoke`."""
+        return await self._called(function, PING, timeout_s)
+
+    async def _called(self, function: str, payload: bytes, timeout_s: float) -> OverflowReply:
         if self._in_flight >= self._concurrency:
             raise RetryLater(f"{self._in_flight} Lambda calls are under way, no more are allowed")
         self._in_flight += 1
-        call = asyncio.get_running_loop().run_in_executor(self._pool, self._call, function, request)
+        call = asyncio.get_running_loop().run_in_executor(self._pool, self._call, function, payload)
         call.add_done_callback(self._ended)
         done, _ = await asyncio.wait((call,), timeout=timeout_s)
         if not done:
@@ -61,14 +69,14 @@ class LambdaOverflow:
         if not call.cancelled():
             call.exception()  # looked at here, for those whose caller has left
 
-    def _call(self, function: str, request: InferRequest) -> OverflowReply:
+    def _call(self, function: str, asked: bytes) -> OverflowReply:
         began_at = time.monotonic()
         with translated():
             answer = self._client.invoke(
                 FunctionName=function,
                 InvocationType="RequestResponse",
                 LogType="Tail",
-                Payload=compose_payload(request),
+                Payload=asked,
             )
             payload = answer["Payload"].read()
         return self._reply(answer, payload, time.monotonic() - began_at)
