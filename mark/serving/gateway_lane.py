@@ -85,11 +85,14 @@ class Lane:
         agent, instance_at = self._first_to_finish(now)
         calls, policy = self.overflow, self._policy
         lambda_open = not lambda_refused and self._lambda_open(len(ticket.body))
+        lambda_at = calls.finish_at(now) if calls is not None and lambda_open else math.inf
+        if calls is not None and lambda_open and policy.late is Late.SHED and lambda_at > ticket.deadline_at:
+            calls.warm_one_more(self, now, ticket.deadline_at)
         choice = after_bounce(
             lambda_open,
             policy.bounced is Bounced.LAMBDA,
             policy.late is Late.SHED,
-            calls.finish_at(now) if calls is not None and lambda_open else math.inf,
+            lambda_at,
             instance_at,
             ticket.arrived_at,
             ticket.deadline_at,

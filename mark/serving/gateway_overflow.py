@@ -16,9 +16,10 @@ import numpy as np
 from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, note_in_flight
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.offering import LambdaOffering
-from mark.ports import Overflow
+from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import sound_reply
 from mark.protocols.frames import Response
+from mark.serving.gateway_tally import Tally
 from mark.serving.gateway_ticket import Ticket
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mark.gateway")
 BASE64 = 4 / 3
+PING_WITHIN_S = 60.0
+"""Longer than any cold start; nobody waits for it."""
 ENVELOPE_BYTES = 4096
 """Room for the payload's own fields."""
 
@@ -81,6 +84,18 @@ class LambdaCalls:
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, lane, ticket))
 
+    def warm_one_more(self, lane: Lane, now: float, deadline_at: float) -> None:
+        """A request shed because Lambda would be cold starts an environment, or none would ever be warm.
+
+        Only where a warm one would have answered in time.
+        """
+        if now + self._offering.latency_s > deadline_at:
+            return
+        self.in_flight += 1
+        task = asyncio.get_running_loop().create_task(self._ping(lane.tally))
+        self._tasks.add(task)
+        task.add_done_callback(self._pinged)
+
     async def close(self) -> None:
         """End what is under way; those tickets' clients are gone with the gateway."""
         for task in self._tasks:
@@ -96,15 +111,30 @@ class LambdaCalls:
             return
         finally:
             self.in_flight -= 1
-        tally, reply = lane.tally, sound_reply(answered.reply)
+        self._count(lane.tally, answered)
+        reply = sound_reply(answered.reply)
+        response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
+        lane.answer(ticket, response, "lambda", time.monotonic())
+
+    async def _ping(self, tally: Tally) -> None:
+        try:
+            answered = await self._overflow.warm(self._function, PING_WITHIN_S)
+            note_in_flight(self._belief, self._clock.service_now(), self.in_flight)
+        except MarkError as error:
+            log.info("an environment was not warmed", extra={"function": self._function, "reason": str(error)})
+        else:
+            self._count(tally, answered)
+        finally:
+            self.in_flight -= 1
+
+    def _count(self, tally: Tally, answered: OverflowReply) -> None:
+        """What the call is billed for; a cold start is one however fast the clock goes."""
         tally.invocations += 1
         tally.cold += answered.cold
         stands_for = self._clock.speed()
         cold_gib_s = min(answered.gib_s, self._cold_gib_s) if answered.cold else 0.0
         tally.billed += stands_for
         tally.gib_s += stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
-        response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
-        lane.answer(ticket, response, "lambda", time.monotonic())
 
     def _refused(self, lane: Lane, ticket: Ticket, error: MarkError) -> None:
         """Another place, while there is time; the lane does not ask Lambda again."""
@@ -123,3 +153,8 @@ class LambdaCalls:
             log.error("a call to Lambda failed", exc_info=error)
             lane.tally.failed += 1
             lane.fail(ticket, 502, "Lambda could not be called")
+
+    def _pinged(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("Lambda could not be warmed", exc_info=error)

@@ -124,6 +124,7 @@ class FakeLambda:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, InferRequest]] = []
+        self.warmed: list[str] = []
         self.refuses = self.fails = False
 
     async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
@@ -135,3 +136,10 @@ class FakeLambda:
         await asyncio.sleep(0)
         reply = InferReply(status=200, content_type="application/json", body=b'{"from": "lambda"}')
         return OverflowReply(reply=reply, gib_s=0.5, cold=len(self.calls) == 1)
+
+    async def warm(self, function: str, timeout_s: float) -> OverflowReply:
+        self.warmed.append(function)
+        if self.refuses:
+            raise RetryLater("throttled")
+        reply = InferReply(status=200, content_type="application/json", body=b"{}")
+        return OverflowReply(reply=reply, gib_s=0.5, cold=True)

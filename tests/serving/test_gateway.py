@@ -291,6 +291,27 @@ def test_what_is_late_everywhere_is_served_or_shed_as_the_policy_says() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_request_shed_because_lambda_is_cold_has_one_environment_warmed(refuses: bool) -> None:
+    async def test() -> None:
+        overflow = FakeLambda()
+        overflow.refuses = refuses
+        model = served(dispatch=DispatchPolicy(late=Late.SHED), overflow=LAMBDA)
+        in_time_if_warm, never = round(LAMBDA.latency_s * 1000) + 20, 1
+        async with live(model, overflow=overflow, agents=0) as running:
+            assert (await running.ask(x_mark_deadline_ms=str(never))).status == 503
+            assert overflow.warmed == []
+            assert (await running.ask(x_mark_deadline_ms=str(in_time_if_warm))).status == 503
+            assert overflow.warmed == ["mark-echo"]
+            await running.until_metric('mark_gateway_cold_total{model="echo"}', 0 if refuses else 1)
+            reply = await running.ask(x_mark_deadline_ms=str(in_time_if_warm))
+
+            assert reply.status == (503 if refuses else 200)
+            assert len(overflow.warmed) == (2 if refuses else 1)
+
+    run(test())
+
+
 def test_a_defect_in_the_adapter_to_lambda_leaves_no_request_unanswered() -> None:
     async def test() -> None:
         overflow = FakeLambda()
