@@ -79,6 +79,13 @@ def test_a_cold_start_is_told(overflow: LambdaOverflow, stand_in: LambdaStandIn)
     assert call(overflow).cold
 
 
+def test_an_environment_is_warmed_and_answers_nothing(overflow: LambdaOverflow, stand_in: LambdaStandIn) -> None:
+    stand_in.answer = lambda _: (200, log(COLD), b'{"mark-warm": true}')
+
+    assert asyncio.run(overflow.warm("mark-shop-infer-m", 5.0)).cold
+    assert [event for _, event in stand_in.calls] == [{"mark-warm": True}]
+
+
 def test_without_a_report_the_time_it_took_is_billed(there: Aws, stand_in: LambdaStandIn) -> None:
     stand_in.answer = lambda event: (200, {}, echo(event)[2])
     overflow = LambdaOverflow(there, memory_gib=2.0)
