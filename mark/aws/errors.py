@@ -72,6 +72,7 @@ _ALREADY_DONE = (
 _MISCONFIGURED = (
     "AccessDenied",
     "AccessDeniedException",
+    "AccountSuspendedException",
     "AuthFailure",
     "AWS.SimpleQueueService.NonExistentQueue",
     "ExpiredToken",
@@ -86,6 +87,8 @@ _MISCONFIGURED = (
     "InvalidParameterValueException",
     "InvalidSubnetID.NotFound",
     "ImageNotFoundException",
+    "MailFromDomainNotVerifiedException",
+    "MessageRejected",  # sender or recipient are not verified
     "MissingAuthenticationToken",
     "NoSuchEntity",
     "NoSuchResourceException",
@@ -95,6 +98,7 @@ _MISCONFIGURED = (
     "RepositoryNotFoundException",
     "RequestEntityTooLarge",
     "ResourceNotFoundException",
+    "SendingPausedException",
     "SignatureDoesNotMatch",
     "UnauthorizedOperation",
     "UnrecognizedClientException",

@@ -1,7 +1,7 @@
 """EventBridge Scheduler: moto keeps the schedules, here they fire, on the service's clock, and call functions.
 
-Where the clock jumps, what was due meanwhile fires once. A schedule that is changed or removed is noticed after
-the call that did it.
+A flexible window's function is called as the window opens. Where the clock jumps, what was due meanwhile fires
+once. A schedule that is changed or removed is noticed after the call that did it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class Scheduler:
             raise not_emulated(f"schedules that call {arn}: functions only")
         if target.get("DeadLetterConfig"):
             raise not_emulated("dead letters of schedules: an event that a function fails is tried three times")
-        if asked.get("FlexibleTimeWindow", {}).get("Mode") != "OFF":
-            raise not_emulated("flexible time windows of schedules")
         if any(asked.get(name) not in (None, "NONE") for name in REFUSED):
             raise not_emulated(f"{', '.join(REFUSED)} of schedules")
         now, expression = self._clock.now(), asked["ScheduleExpression"]

@@ -97,7 +97,6 @@ def test_what_is_changed_disabled_or_removed_no_longer_fires(still: World) -> No
         ({"ScheduleExpression": "cron(0 7 * * *)"}, "Invalid Schedule Expression"),
         ({"ScheduleExpression": "at(2026-01-01T00:00:00)"}, "never due"),
         ({"ScheduleExpressionTimezone": "Mars"}, "Timezone"),
-        ({"FlexibleTimeWindow": {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 5}}, "flexible"),
         ({"StartDate": STAND}, "StartDate"),
         ({"ActionAfterCompletion": "DELETE"}, "ActionAfterCompletion"),
         ({"Target": {"Arn": "arn:aws:sqs:us-east-1:1:q", "RoleArn": ROLE}}, "functions only"),
