@@ -92,9 +92,10 @@ def read_cost_report(
     period = report_period(store, period_s=period_s, wall_at=wall_at)
     spec = store.spec()
     read = [_read(store, served, period) for served in spec.models]
-    shared = _day_lines(shared_days([item.ledger for item in read], period.since, period.until))
+    ledgers = [item.ledger for item in read]
+    shared = _day_lines(shared_days(ledgers, period.since, period.until))
     given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
-    models = tuple(_model(item, period, shared, given.get(item.served.name, ()), len(read)) for item in read)
+    models = tuple(_model(item, period, ledgers, given.get(item.served.name, ())) for item in read)
     lines = (*(line for model in models for line in model.lines), *shared)
     return CostReport(
         service=spec.name,
@@ -147,7 +148,7 @@ def _marks(store: ServiceStore, model: str, now: float) -> tuple[TallyMark, ...]
 
 
 def _model(
-    read: _Read, period: Period, shared: Sequence[DayLine], replays: Sequence[ReplayedDay], models: int
+    read: _Read, period: Period, ledgers: Sequence[ModelLedger], replays: Sequence[ReplayedDay]
 ) -> ModelReport:
     facts, served = read.facts, read.served
     lines = _day_lines(model_days(read.ledger, period.since, period.until))
@@ -161,7 +162,7 @@ def _model(
         lines=lines,
         answers=_answers(marks, period.since, period.until),
         days=tuple(item for item in by_day if item.answers.finished),
-        baselines=_baselines(lines, shared, replays, period, models),
+        baselines=_baselines(read.ledger, ledgers, replays, period),
         interruptions=len(facts.warned),
         refused_launches=facts.refused,
         launched=facts.launched,
@@ -199,21 +200,17 @@ def _whole(totals: Tallies, name: str) -> int:
 
 
 def _baselines(
-    lines: Sequence[DayLine],
-    shared: Sequence[DayLine],
-    replays: Sequence[ReplayedDay],
-    period: Period,
-    models: int,
+    ledger: ModelLedger, ledgers: Sequence[ModelLedger], replays: Sequence[ReplayedDay], period: Period
 ) -> tuple[Baseline, ...]:
-    """Those policies that were replayed on every day that any was; days cut by the period count if so replayed."""
+    """Policies that were replayed on every day that any was, beside the ledger of the same stretches."""
     spans = {day: (start, end) for day, start, end in days_between(period.since, period.until)}
     told = [item for item in replays if item.covers(spans.get(item.day))]
     if not told:
         return ()
-    days = {item.day for item in told}
-    own = {day: cost.total for day, cost in spend_by_day(lines).items()}
-    around = {day: cost.total / models for day, cost in spend_by_day(shared).items()}
-    measured_usd = sum(own.get(day, 0.0) + around.get(day, 0.0) for day in days)
+    models, measured_usd = len(ledgers), 0.0
+    for item in told:
+        measured_usd += sum(cost.line.usd for cost in model_days(ledger, item.since, item.until))
+        measured_usd += sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) / models
     names = [name for name in told[0].policies if all(name in item.policies for item in told)]
     found = []
     for name in names:
@@ -225,7 +222,7 @@ def _baselines(
                 usd=sum(run.serving_usd + run.overhead_usd / models for run in runs),
                 measured_usd=measured_usd,
                 attained=1 - sum(run.missed for run in runs) / requests if requests else None,
-                days=len(days),
+                days=len(told),
             )
         )
     return tuple(sorted(found, key=lambda item: (item.usd, item.policy)))

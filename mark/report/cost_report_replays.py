@@ -12,7 +12,9 @@ from mark.store.service import ServiceStore
 
 KEEP_DAYS = 40
 EDGE_S = 1.0
-"""A replay is of whole seconds: its ends may miss the period's by one."""
+"""A replay is of whole seconds: its start may miss the period's by one."""
+LATE_S = 180.0
+"""It ends with the last minute that the journal holds, which is so much before the period's end at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +37,10 @@ class ReplayedDay:
     policies: Mapping[str, ReplayedPolicy]
 
     def covers(self, span: tuple[float, float] | None) -> bool:
-        """Whether it is that part of the day, no more and no less."""
+        """Whether it is that part of the day."""
         if span is None:
             return False
-        return abs(self.since - span[0]) <= EDGE_S and abs(self.until - span[1]) <= EDGE_S
+        return abs(self.since - span[0]) <= EDGE_S and -EDGE_S <= span[1] - self.until <= LATE_S
 
 
 _DAYS = TypeAdapter(tuple[ReplayedDay, ...])
