@@ -1,38 +1,59 @@
 """What the report function does, and what it needs for it: heavy, so it is imported within the function.
 
 MARK_STORE_URL, or the secret that MARK_STORE_SECRET names, is the store's URL; MARK_REPORT_FROM an identity that
-SES has verified; MARK_REPORT_TO addresses with commas between them.
+SES has verified; MARK_REPORT_TO addresses with commas between them. With MARK_REPORT_RECONCILE the ledger is
+compared with Cost Explorer, whose answer costs a cent.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
-import boto3
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.idempotency.persistence.cache import CachePersistenceLayer
 from aws_lambda_powertools.utilities.parameters import get_secret
 
 from lambda_handlers.environment import told, told_or
 from lambda_handlers.once import LinkClient
+from mark.aws.costs import daily_usd
+from mark.aws.launching import SERVICE
 from mark.aws.mail import send_mail
-from mark.domain.errors import Misconfigured
-from mark.report.cost_report_reading import read_cost_report
+from mark.aws.session import Aws, AwsSettings
+from mark.domain.errors import Misconfigured, RetryLater
+from mark.report.cost_report_reading import Period, read_cost_report, report_period
 from mark.report.mail import mime, render
 from mark.store.connect import Link, connect
 from mark.store.service import ServiceStore
 
 DAY_S = 86400.0
+logger = Logger(service="mark-report")
 
 
 def mail_report(scheduled_at: float) -> str:
     """Make and mail the report up to an instant of the service's clock; SES's id of it. Errors: MarkError."""
-    store = ServiceStore(_link(), told("MARK_SERVICE"))
-    wall_at = min(store.clock().wall_time(scheduled_at), time.time())
-    report = read_cost_report(store, period_s=_period_s(), wall_at=wall_at)
-    sender, to = told("MARK_REPORT_FROM"), [who.strip() for who in told("MARK_REPORT_TO").split(",")]
-    message = mime(render(report), sender, to)
-    return send_mail(boto3.session.Session().client("sesv2"), message, sender=sender, to=to)
+    name = told("MARK_SERVICE")
+    store = ServiceStore(_link(), name)
+    wall_at, period_s = min(store.clock().wall_time(scheduled_at), time.time()), _period_s()
+    with closing(Aws(AwsSettings(region=told("AWS_REGION"), role="report"))) as aws:
+        period = report_period(store, period_s=period_s, wall_at=wall_at)
+        billed = _billed_usd(aws, name, period) if told_or("MARK_REPORT_RECONCILE", "") else None
+        report = read_cost_report(store, period_s=period_s, wall_at=wall_at, aws_usd=billed)
+        sender, to = told("MARK_REPORT_FROM"), [who.strip() for who in told("MARK_REPORT_TO").split(",")]
+        return send_mail(aws.mail, mime(render(report), sender, to), sender=sender, to=to)
+
+
+def _billed_usd(aws: Aws, service: str, period: Period) -> Mapping[date, float] | None:
+    """What Cost Explorer says of the days that are over; None, and a line in the log, where nobody may ask."""
+    first, last = (datetime.fromtimestamp(at, UTC).date() for at in (period.since, period.until))
+    try:
+        return daily_usd(aws, first, max(last, first + timedelta(days=1)), {SERVICE: service})
+    except (Misconfigured, RetryLater) as error:
+        logger.warning("the ledger is not reconciled with Cost Explorer: %s", error)
+        return None
 
 
 def done_before() -> CachePersistenceLayer:

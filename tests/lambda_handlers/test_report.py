@@ -148,6 +148,16 @@ def test_a_report_that_cannot_be_sent_says_what_to_do_and_is_sent_later(
     assert call(world, asked) == {"message": sent(world)[0]["id"]}
 
 
+def test_a_ledger_that_may_not_be_reconciled_is_mailed_all_the_same(
+    world: World, redis: EmbeddedRedis, spent_usd: float
+) -> None:
+    """The emulated AWS has no Cost Explorer."""
+    world.mark("POST", "mail", {"verify": [FROM, TO]})
+    deploy(world, redis, MARK_REPORT_RECONCILE="1")
+    assert call(world, event() | {"time": "2027-01-08T08:00:00Z"}) == {"message": sent(world)[0]["id"]}
+    assert "not reconciled with Cost Explorer" in (world.config.folder / "lambda-report.log").read_text()
+
+
 # powertools warns of the name that its CachePersistenceLayer still is another one for.
 @pytest.mark.filterwarnings("ignore:RedisCachePersistenceLayer will be removed:DeprecationWarning")
 @pytest.mark.parametrize(
@@ -171,6 +181,7 @@ def test_what_cannot_be_is_one_line(
     variables: dict[str, str],
     says: str,
 ) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
     plain = {"MARK_SERVICE": SERVICE, "MARK_STORE_URL": redis.url, "MARK_REPORT_FROM": FROM, "MARK_REPORT_TO": TO}
     for name, value in (plain | variables).items():
         monkeypatch.setenv(name, value)
