@@ -51,6 +51,11 @@ class Blueprint:
         return name_of(self.service, part)
 
     @property
+    def mails(self) -> bool:
+        """Whether a report is mailed."""
+        return self.rollout.report.sender is not None
+
+    @property
     def subnet_cidrs(self) -> tuple[str, ...]:
         """Addresses of each zone's subnet, where the network is our own: sixteenths of it."""
         parts = list(ip_network(self.rollout.network.cidr).subnets(prefixlen_diff=4))

@@ -29,7 +29,7 @@ def build(app: App, blueprint: Blueprint) -> tuple[ServiceStack, ...]:
         stacks.append(NetworkStack(app, blueprint=blueprint))
     stacks += [kind(app, blueprint=blueprint) for kind in (LaunchStack, StateStack, EventsStack, FunctionsStack)]
     stacks += [GatewaysStack(app, blueprint=blueprint), ControlStack(app, blueprint=blueprint)]
-    if "report" in blueprint.bundles:
+    if blueprint.mails:
         stacks.append(ReportsStack(app, blueprint=blueprint))
     stacks.append(WatchStack(app, blueprint=blueprint))
     for earlier, later in pairwise(stacks):

@@ -20,7 +20,7 @@ class ArchiveStack(ServiceStack):
         self._bucket()
         for process in LOGS:
             self._log(f"{process.capitalize()}Log", f"/mark/{blueprint.service}/{process}")
-        handlers = ("interruption", "warm", *(("report",) if "report" in blueprint.bundles else ()))
+        handlers = ("interruption", "warm", *(("report",) if blueprint.mails else ()))
         for handler in handlers:
             self._log(f"{handler.capitalize()}Log", f"/aws/lambda/{blueprint.name(handler)}")
         for number, infer in enumerate(blueprint.infer):

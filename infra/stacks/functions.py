@@ -9,14 +9,24 @@ from aws_cdk import aws_lambda
 from constructs import Construct
 
 from infra.blueprint import Blueprint, InferSpec
-from infra.roles import make_role, names_of, of_roles
+from infra.roles import allow, make_role, names_of, of_roles
 from infra.stack import ServiceStack, excuse
+from infra.stacks.network import Place
 from mark.aws.functions import RUNTIME
+from mark.aws.permissions import NO_RESOURCE, Statement
 from mark.aws.setting_up import HANDLER_TIMEOUT_S, WARM_TIMEOUT_S
 
 HANDLER_MEMORY_MIB = 256
 REPORT_MEMORY_MIB, REPORT_TIMEOUT_S = 1024, 120
 """The report draws plots."""
+NETWORK_ACTIONS = (
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:UnassignPrivateIpAddresses",
+)
+NETWORK_WHY = f"Lambda joins the function to the network with them (Lambda developer guide): {NO_RESOURCE}"
 BATCH = 10
 LIVE = "live"
 """The alias that keeps environments provisioned."""
@@ -31,16 +41,8 @@ class FunctionsStack(ServiceStack):
             self._infer(f"Infer{number}", infer)
         self._interruption()
         self._function("Warm", "warm", self._code("warm"), timeout_s=WARM_TIMEOUT_S, memory_mib=HANDLER_MEMORY_MIB)
-        if "report" in blueprint.bundles:
-            report = self._function(
-                "Report",
-                "report",
-                self._code("report"),
-                timeout_s=REPORT_TIMEOUT_S,
-                memory_mib=REPORT_MEMORY_MIB,
-                environment=self._report_environment(),
-            )
-            self.publish("report-arn", report.attr_arn)
+        if blueprint.mails:
+            self._report()
 
     def _infer(self, id_: str, spec: InferSpec) -> None:
         image = self.blueprint.rollout.functions.infer_image
@@ -86,14 +88,27 @@ class FunctionsStack(ServiceStack):
             function_response_types=["ReportBatchItemFailures"],
         )
 
-    def _report_environment(self) -> dict[str, str]:
-        report = self.blueprint.rollout.report
-        return {
-            "MARK_SERVICE": self.blueprint.service,
-            "MARK_BUCKET": self.told("bucket"),
-            "MARK_REPORT_FROM": report.sender or "",
-            "MARK_REPORT_TO": ",".join(report.to),
-        }
+    def _report(self) -> None:
+        """It reads the store, so it stands in the network."""
+        asked, place = self.blueprint.rollout.report, Place(self)
+        function = self._function(
+            "Report",
+            "report",
+            self._code("report"),
+            timeout_s=REPORT_TIMEOUT_S,
+            memory_mib=REPORT_MEMORY_MIB,
+            environment={
+                "MARK_SERVICE": self.blueprint.service,
+                "MARK_STORE_SECRET": self.told("store-secret"),
+                "MARK_REPORT_FROM": asked.sender or "",
+                "MARK_REPORT_TO": ",".join(asked.to),
+            },
+            more=(allow("Network", NETWORK_ACTIONS, ("*",), why=NETWORK_WHY),),
+        )
+        function.vpc_config = aws_lambda.CfnFunction.VpcConfigProperty(
+            subnet_ids=place.subnets, security_group_ids=[self.told("reports-group")]
+        )
+        self.publish("report-arn", function.attr_arn)
 
     def _code(self, handler: str, where: str = "") -> dict[str, Any]:
         return {
@@ -112,10 +127,11 @@ class FunctionsStack(ServiceStack):
         memory_mib: int,
         name: str = "",
         environment: Mapping[str, str] | None = None,
+        more: tuple[Statement, ...] = (),
     ) -> aws_lambda.CfnFunction:
-        bucket = self.told("bucket") if role == "report" else ""
-        may = of_roles(names_of(self, bucket=bucket), role)
-        taken = make_role(self, f"{id_}Role", service="lambda", may=may)
+        secret = self.told("store-secret") if role == "report" else ""
+        may = of_roles(names_of(self, secret=secret), role)
+        taken = make_role(self, f"{id_}Role", service="lambda", may=(*may, *more))
         keys = {"packageType": "package_type", "code": "code", "handler": "handler", "runtime": "runtime"}
         function = aws_lambda.CfnFunction(
             self,

@@ -16,6 +16,10 @@ ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "lambda", "logs", "secretsmanager", "s
 """What processes and start scripts call; S3 has a gateway endpoint, which is free."""
 
 
+MAILING = ("secretsmanager", "email")
+"""What the report function calls: functions in a network have no public address. One zone's will do for a mail."""
+
+
 class NetworkStack(ServiceStack):
     """VPC, subnets, routes and endpoints; absent where the settings name a network that is there."""
 
@@ -46,10 +50,13 @@ class NetworkStack(ServiceStack):
             route_table_ids=[routes.ref],
             vpc_endpoint_type="Gateway",
         )
+        mails = MAILING if blueprint.mails else ()
+        every = [subnet.ref for subnet in subnets]
         if network.private:
-            self._endpoints(vpc.ref, [subnet.ref for subnet in subnets])
+            self._endpoints(tuple(dict.fromkeys((*ENDPOINTS, *mails))), vpc.ref, every)
         else:
             self._way_out(vpc.ref, routes.ref)
+            self._endpoints(mails, vpc.ref, every[:1])
         self.publish("vpc", vpc.ref)
         for number, subnet in enumerate(subnets):
             self.publish(f"subnet-{number}", subnet.ref)
@@ -90,7 +97,9 @@ class NetworkStack(ServiceStack):
         )
         route.add_resource_dependency(attached)
 
-    def _endpoints(self, vpc: str, subnets: list[str]) -> None:
+    def _endpoints(self, services: tuple[str, ...], vpc: str, subnets: list[str]) -> None:
+        if not services:
+            return
         cidr = self.blueprint.rollout.network.cidr
         group = aws_ec2.CfnSecurityGroup(
             self,
@@ -104,7 +113,7 @@ class NetworkStack(ServiceStack):
                 {"ipProtocol": "tcp", "fromPort": 443, "toPort": 443, "cidrIp": cidr, "description": "the network"}
             ],
         )
-        for name in ENDPOINTS:
+        for name in services:
             aws_ec2.CfnVPCEndpoint(
                 self,
                 "".join(part.capitalize() for part in name.split(".")),

@@ -63,7 +63,7 @@ class StateStack(ServiceStack):
                     "sourceSecurityGroupId": self.told(f"{client}-group"),
                     "description": client,
                 }
-                for client in CLIENTS
+                for client in (*CLIENTS, *(("reports",) if self.blueprint.mails else ()))
             ],
             security_group_egress=[
                 {
@@ -104,7 +104,7 @@ class StateStack(ServiceStack):
         )
         excuse(
             group,
-            "the port is known to nobody but its three security groups",
+            "nobody but its clients' security groups reaches the port",
             nag=("AwsSolutions-AEC5",),
         )
         excuse(

@@ -25,6 +25,7 @@ from mark.app.commands import (
     plan,
     report,
     reproduce,
+    rollout,
     simulate,
     sweep,
     trace,
@@ -79,6 +80,10 @@ _add(app, "init", live.init, live.INIT_EXAMPLES)
 _add(app, "profile", live.profile, live.PROFILE_EXAMPLES)
 _add(app, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(app, "report", report.report, report.EXAMPLES)
+_add(app, "synth", rollout.synth, rollout.SYNTH_EXAMPLES)
+_add(app, "diff", rollout.diff, rollout.DIFF_EXAMPLES)
+_add(app, "deploy", rollout.deploy, rollout.DEPLOY_EXAMPLES)
+_add(app, "destroy", rollout.destroy, rollout.DESTROY_EXAMPLES)
 _add(app, "simulate", simulate.simulate, simulate.EXAMPLES)
 _add(app, "sweep", sweep.sweep, sweep.EXAMPLES)
 _add(app, "plan", plan.plan, plan.EXAMPLES)

@@ -1,0 +1,196 @@
+"""`mark diff` and `mark deploy`.
+
+The stacks come one after the other; the first that fails ends it, after CloudFormation has taken it back.
+Deploying again goes on from whatever is found: nothing is remembered here that the stacks do not say themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import typer
+
+from mark.app.rollout.account import Account, lock, open_account, tags_of
+from mark.app.rollout.planning import (
+    STAYS,
+    StackPlan,
+    compare,
+    is_long,
+    refuse_stuck,
+    with_change_sets,
+)
+from mark.app.rollout.showing import EventLog, plan_document, plan_table
+from mark.app.rollout.synthesising import Bundle, Synthesis, synthesise
+from mark.app.settings import Settings
+from mark.app.terminal import note, show, show_json
+from mark.aws.errors import code_of, translated
+from mark.aws.names import name_of
+from mark.aws.stacks import StackEvent, Stacks, first_failure
+from mark.domain.errors import MarkError, Misconfigured
+
+TEMPLATES = "templates/"
+
+
+def show_difference(settings: Settings, *, as_json: bool) -> int:
+    """Print what a deploy would change, from the templates alone; 1 where it is anything, else 0."""
+    synthesis = synthesise(settings)
+    with open_account(settings) as account:
+        plans = compare(account.stacks, synthesis, settings.service.name)
+    changed = [plan for plan in plans if plan.act != "keep"]
+    if as_json:
+        show_json({"stacks": plan_document(plans)})
+    elif changed:
+        show(plan_table(changed))
+    else:
+        show(f"no difference: the {len(plans)} stacks of {settings.service.name} are as the settings say")
+    return 1 if changed else 0
+
+
+def deploy(settings: Settings, *, yes: bool) -> None:
+    """Make the account as the settings say, after a confirmation. Misconfigured where CloudFormation refuses."""
+    service = settings.service.name
+    synthesis = synthesise(settings)
+    with open_account(settings) as account, lock(account, service):
+        settle(account.stacks, service)
+        compared = compare(account.stacks, synthesis, service)
+        refuse_stuck(compared)
+        plans = tuple(with_change_sets(compared, account.stacks, synthesis, tags_of(settings)))
+        work = [plan for plan in plans if plan.act != "keep"]
+        if not work:
+            show(f"no difference: the {len(plans)} stacks of {service} are as the settings say")
+            return
+        show(plan_table(work))
+        if not yes and not typer.confirm(f"Do this in account {account.id}, region {account.region}?", err=True):
+            _discard(account.stacks, work)
+            show("nothing was changed")
+            return
+        _carry_out(account, settings, synthesis, work)
+        _say_where(account.stacks, settings)
+
+
+def settle(stacks: Stacks, service: str) -> None:
+    """Wait for what an earlier, killed rollout left under way: the lock is ours, so nobody else watches it."""
+    for state in stacks.named(name_of(service, "")):
+        if state.busy:
+            note(f"{state.name} is {state.status}, left by an earlier rollout; waiting for it")
+            for _ in stacks.follow(state.name):
+                pass
+
+
+def _discard(stacks: Stacks, plans: list[StackPlan]) -> None:
+    for plan in plans:
+        if plan.change_set is not None:
+            stacks.discard(plan.name, plan.change_set.id)
+
+
+def _carry_out(account: Account, settings: Settings, synthesis: Synthesis, work: list[StackPlan]) -> None:
+    """One stack after the other; what is no longer wanted goes first, since it may hold on to others' values."""
+    log, stacks, tags = EventLog(len(work)), account.stacks, tags_of(settings)
+    deletes = [plan for plan in work if plan.act == "delete"]
+    pending = [*reversed(deletes), *(plan for plan in work if plan.act != "delete")]
+    archive = name_of(settings.service.name, STAYS)
+    if not any(plan.name == archive for plan in pending):
+        _upload(account, archive, synthesis, log)
+    for place, plan in enumerate(pending):
+        log.stack(plan.name, plan.act)
+        try:
+            if plan.act in ("delete", "create again"):
+                assert plan.state is not None
+                finish(stacks, plan.name, list(logged(stacks.remove(plan.state), log)), gone=True)
+            if plan.act != "delete":
+                _change(account, plan, synthesis.templates[plan.name], tags, log)
+        except MarkError:
+            _discard(stacks, pending[place + 1 :])
+            raise
+        if plan.name == archive:
+            _upload(account, archive, synthesis, log)
+
+
+def _change(
+    account: Account, plan: StackPlan, template: Mapping[str, Any], tags: Mapping[str, str], log: EventLog
+) -> None:
+    stacks = account.stacks
+    url = _lay_down(account, plan.name, template) if is_long(template) else ""
+    made = plan.change_set or stacks.prepare(plan.name, template, tags=tags, url=url)
+    if made is None:
+        return
+    finish(stacks, plan.name, list(logged(stacks.carry_out(made), log)))
+
+
+def logged(events: Iterable[StackEvent], log: EventLog) -> Iterator[StackEvent]:
+    """The events, each shown as it comes."""
+    for event in events:
+        log.event(event)
+        yield event
+
+
+def finish(stacks: Stacks, name: str, events: Sequence[StackEvent], *, gone: bool = False) -> None:
+    """Misconfigured, with the first failure, where the stack did not end as it should."""
+    state = stacks.state(name)
+    good = state is None if gone else state is not None and state.status in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+    if good:
+        return
+    failure = first_failure(events, name)
+    what = f"{failure.resource} ({failure.type}): {failure.reason}" if failure else "its events say why"
+    status = state.status if state else "gone"
+    after = {
+        "UPDATE_ROLLBACK_COMPLETE": "it is as it was before",
+        "ROLLBACK_COMPLETE": "nothing of it is left but its name; deploying again replaces it",
+        "DELETE_FAILED": "what is left of it is still there",
+    }.get(status, f"it is {status}")
+    raise Misconfigured(f"{name} failed at {what.rstrip('.')}. CloudFormation took it back: {after}")
+
+
+def _upload(account: Account, archive: str, synthesis: Synthesis, log: EventLog) -> None:
+    """Bring the bundles that are not there yet."""
+    bucket = _bucket(account, archive)
+    for bundle in synthesis.bundles:
+        if not _is_there(account, bucket, bundle):
+            with translated():
+                account.aws.objects.put_object(Bucket=bucket, Key=bundle.key, Body=bundle.path.read_bytes())
+            log.say(f"uploaded {bundle.path.name} as s3://{bucket}/{bundle.key}")
+
+
+def _is_there(account: Account, bucket: str, bundle: Bundle) -> bool:
+    try:
+        with translated():
+            account.aws.objects.head_object(Bucket=bucket, Key=bundle.key)
+    except MarkError as error:
+        if code_of(error) in ("404", "NoSuchKey", "NotFound"):
+            return False
+        raise
+    return True
+
+
+def _lay_down(account: Account, name: str, template: Mapping[str, Any]) -> str:
+    """Put a template that is too long for a call into the bucket; its URL."""
+    service = name.removeprefix("mark-").rpartition("-")[0]
+    bucket = _bucket(account, name_of(service, STAYS))
+    body = json.dumps(template, separators=(",", ":")).encode()
+    key = f"{TEMPLATES}{name}-{hashlib.sha256(body).hexdigest()[:16]}.json"
+    with translated():
+        account.aws.objects.put_object(Bucket=bucket, Key=key, Body=body)
+    return f"https://{bucket}.s3.{account.region}.amazonaws.com/{key}"
+
+
+def _bucket(account: Account, archive: str) -> str:
+    state = account.stacks.state(archive)
+    exports = state.exports if state is not None else {}
+    name = archive.removesuffix(STAYS) + "bucket"
+    if name not in exports:
+        raise Misconfigured(f"the stack {archive} does not say what its bucket is called; deploy again")
+    return exports[name]
+
+
+def _say_where(stacks: Stacks, settings: Settings) -> None:
+    service = settings.service.name
+    state = stacks.state(name_of(service, "gateways"))
+    address = state.exports.get(name_of(service, "address"), "") if state is not None else ""
+    show(f"the service {service} stands")
+    show(f"clients call  https://{address} (or the name in your certificate that points there)")
+    show(f"their token   aws secretsmanager get-secret-value --secret-id {name_of(service, 'token')}")
+    told = ", ".join(settings.rollout.alarms.to) or "nobody: rollout.alarms.to is empty"
+    show(f"alarms        are mailed to {told}")

@@ -1,0 +1,107 @@
+"""`mark destroy`: no instance is left behind, and it says what stays.
+
+Controllers and the group of gateways go first, since they would launch anew; then the instances end, by the tag of
+the service; then everything else goes, in the reverse of the order in which it came. Instances are looked for once
+more when nothing is left that could launch one. The archive (bucket and logs) stays.
+"""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+from mark.app.rollout.account import Account, lock, open_account
+from mark.app.rollout.deploying import finish, logged, settle
+from mark.app.rollout.planning import STAYS
+from mark.app.rollout.showing import EventLog
+from mark.app.settings import Settings
+from mark.app.terminal import show
+from mark.aws.launching import SERVICE
+from mark.aws.names import name_of
+from mark.aws.setting_up import end_instances
+from mark.aws.stacks import StackState
+from mark.domain.errors import RetryLater
+
+ORDER = (
+    "control",
+    "gateways",
+    "reports",
+    "watch",
+    "functions",
+    "events",
+    "state",
+    "launch",
+    "network",
+)
+"""Parts as they go. A stack that is unknown here, of another version, goes after those that launch."""
+LAUNCHING = ORDER[:2]
+END_S, POLL_S = 600.0, 2.0
+"""How long instances may take to end."""
+
+
+def destroy(settings: Settings, *, yes: bool) -> None:
+    """Remove the service from the account, after a confirmation."""
+    service = settings.service.name
+    with open_account(settings) as account, lock(account, service):
+        settle(account.stacks, service)
+        stays = name_of(service, STAYS)
+        found = [s for s in account.stacks.named(name_of(service, "")) if s.tags.get(SERVICE) == service]
+        going = sorted((s for s in found if s.name != stays), key=lambda state: _place(state, service))
+        if not going:
+            _end(account, service, EventLog(0))
+            show(f"nothing of {service} stands in account {account.id}, region {account.region}")
+            _say_what_stays(account, stays)
+            return
+        show(f"goes: its instances, and {', '.join(state.name for state in going)}")
+        _say_what_stays(account, stays)
+        if not yes and not typer.confirm(
+            f"Remove {service} from account {account.id}, region {account.region}?", err=True
+        ):
+            show("nothing was changed")
+            return
+        _remove(account, going, service)
+        show(f"the service {service} is gone from account {account.id}, region {account.region}")
+
+
+def _remove(account: Account, going: list[StackState], service: str) -> None:
+    log = EventLog(len(going))
+    launching = tuple(name_of(service, part) for part in LAUNCHING)
+    ended = False
+    for state in going:
+        if not ended and state.name not in launching:
+            _end(account, service, log)
+            ended = True
+        log.stack(state.name, "delete")
+        finish(account.stacks, state.name, list(logged(account.stacks.remove(state), log)), gone=True)
+        if state.name.endswith("-launch"):
+            _end(account, service, log)
+    _end(account, service, log)
+
+
+def _end(account: Account, service: str, log: EventLog) -> None:
+    """End all instances of the service and wait until they are gone: groups and networks cannot go before."""
+    until, told = time.monotonic() + END_S, False
+    while left := end_instances(account.aws, service):
+        if not told:
+            log.say(f"ending {len(left)} instances: {', '.join(left[:5])}{' ...' if len(left) > 5 else ''}")
+            told = True
+        if time.monotonic() > until:
+            raise RetryLater(f"{len(left)} instances have not ended after {END_S:g} s; destroy again")
+        time.sleep(POLL_S)
+
+
+def _place(state: StackState, service: str) -> int:
+    part = state.name.removeprefix(name_of(service, ""))
+    return ORDER.index(part) if part in ORDER else len(LAUNCHING)
+
+
+def _say_what_stays(account: Account, stays: str) -> None:
+    state = account.stacks.state(stays)
+    if state is None:
+        show("stays: nothing")
+        return
+    kept = [physical for _, physical in sorted(account.stacks.resources(stays).items()) if physical]
+    shown = "\n".join(f"  {name}" for name in dict.fromkeys(kept))
+    show(f"stays: the stack {stays}, which costs what its contents cost. A later deploy goes on with it.\n{shown}")
+    show(f"to remove that too: empty the bucket, then `aws cloudformation delete-stack --stack-name {stays}`")

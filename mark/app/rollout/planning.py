@@ -1,0 +1,116 @@
+"""What a rollout would do: for each stack nothing, a change set, or its making; in order of deployment.
+
+`diff` compares templates alone and touches nothing; `deploy` asks CloudFormation for a change set of each stack
+that stands, which also says what would be replaced. A new stack's resources are read from its template: it takes
+values of stacks that do not exist yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mark.app.rollout.synthesising import Synthesis
+from mark.aws.launching import SERVICE
+from mark.aws.names import name_of
+from mark.aws.stacks import FAILED_NEW, LONGEST_BODY, STUCK, Change, ChangeSet, Stacks, StackState
+from mark.domain.errors import Misconfigured
+
+Act = Literal["create", "create again", "update", "keep", "delete"]
+STAYS = "archive"
+"""The stack that outlives the service: bucket and logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackPlan:
+    """What becomes of one stack. `change_set`: for one that stands and changes; `state`: as it was found."""
+
+    name: str
+    act: Act
+    changes: tuple[Change, ...] = ()
+    state: StackState | None = None
+    change_set: ChangeSet | None = None
+
+
+def compare(stacks: Stacks, synthesis: Synthesis, service: str) -> tuple[StackPlan, ...]:
+    """What differs between the account and the templates; touches nothing."""
+    there = {state.name: state for state in stacks.named(name_of(service, ""))}
+    extra = (state for state in there.values() if state.name not in synthesis.templates)
+    plans = [_leftover(state) for state in extra if state.tags.get(SERVICE) == service]  # `shop` is not `shop-b`
+    for name, template in synthesis.templates.items():
+        state = there.get(name)
+        if state is None or state.status == "REVIEW_IN_PROGRESS":
+            plans.append(StackPlan(name=name, act="create", changes=_additions(template), state=state))
+        elif state.status in FAILED_NEW:
+            plans.append(StackPlan(name=name, act="create again", changes=_additions(template), state=state))
+        else:
+            changes = tuple(template_changes(stacks.template(name), template))
+            plans.append(StackPlan(name=name, act="update" if changes else "keep", changes=changes, state=state))
+    return tuple(plans)
+
+
+def with_change_sets(
+    plans: tuple[StackPlan, ...], stacks: Stacks, synthesis: Synthesis, tags: Mapping[str, str]
+) -> Iterator[StackPlan]:
+    """The plans, with CloudFormation's change sets for stacks that are to be updated.
+
+    A template that is too long for a call is prepared later, when it lies in the bucket.
+    """
+    for plan in plans:
+        if plan.act != "update" or is_long(synthesis.templates[plan.name]):
+            yield plan
+            continue
+        made = stacks.prepare(plan.name, synthesis.templates[plan.name], tags=tags)
+        if made is None:  # what differs has no effect
+            yield StackPlan(name=plan.name, act="keep", state=plan.state)
+        else:
+            yield StackPlan(name=plan.name, act="update", changes=made.changes, state=plan.state, change_set=made)
+
+
+def is_long(template: Mapping[str, Any]) -> bool:
+    """Whether a template has to lie in the bucket."""
+    return len(json.dumps(template, separators=(",", ":")).encode()) > LONGEST_BODY
+
+
+def template_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    """Resources and outputs that differ between two templates, and parameters; by name."""
+    for section, kind in (("Resources", ""), ("Outputs", "Output"), ("Parameters", "Parameter")):
+        old, new = before.get(section) or {}, after.get(section) or {}
+        for name in sorted({*old, *new}):
+            if old.get(name) == new.get(name):
+                continue
+            action = "Add" if name not in old else "Remove" if name not in new else "Modify"
+            told = kind or str((new.get(name) or old[name]).get("Type", ""))
+            yield Change(action=action, resource=name, type=told, replaced=_which(old.get(name), new.get(name)))
+
+
+def _which(old: Any, new: Any) -> str:
+    """The properties that differ, for a resource that is modified."""
+    if not (isinstance(old, dict) and isinstance(new, dict)) or "Properties" not in old or "Properties" not in new:
+        return ""
+    was, becomes = old["Properties"], new["Properties"]
+    return ", ".join(key for key in sorted({*was, *becomes}) if was.get(key) != becomes.get(key))
+
+
+def _additions(template: Mapping[str, Any]) -> tuple[Change, ...]:
+    made = template.get("Resources", {}).items()
+    return tuple(Change(action="Add", resource=name, type=resource["Type"]) for name, resource in made)
+
+
+def _leftover(state: StackState) -> StackPlan:
+    if state.name.endswith("-network"):
+        raise Misconfigured("rollout.network.vpc cannot change while the service stands in a network of its own")
+    return StackPlan(name=state.name, act="delete", state=state)
+
+
+def refuse_stuck(plans: tuple[StackPlan, ...]) -> None:
+    """Misconfigured where a stack needs a person's decision first."""
+    for plan in plans:
+        if plan.state is not None and plan.state.status in STUCK:
+            raise Misconfigured(
+                f"{plan.name} is {plan.state.status}: its last update failed and could not be undone "
+                f"({plan.state.reason or 'its events say why'}); mend what it names, then `aws cloudformation "
+                f"continue-update-rollback --stack-name {plan.name}` and deploy again"
+            )

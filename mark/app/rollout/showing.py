@@ -1,0 +1,90 @@
+"""How rollouts look in a terminal: tables of what would change, events as they come, and what went wrong."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from mark.app.rollout.planning import StackPlan
+from mark.aws.stacks import Change, StackEvent
+
+SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
+SHOWN_NEW = 6
+"""Of a stack that is new no more kinds of resources are named than these."""
+
+
+def plan_table(plans: Sequence[StackPlan]) -> Table:
+    """Each stack, and each resource that changes in one that stands."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("stack", "", "resource", "type", "replaced or differs in"):
+        table.add_column(name, overflow="fold")
+    for plan in plans:
+        if plan.act in ("create", "create again"):
+            table.add_row(plan.name, plan.act, f"{len(plan.changes)} resources", _kinds(plan.changes), "")
+        elif plan.act == "update":
+            for number, change in enumerate(plan.changes):
+                first = (plan.name, "update") if number == 0 else ("", "")
+                kind = change.type.removeprefix("AWS::")
+                sign = SIGNS.get(change.action, change.action)
+                table.add_row(*first, f"{sign} {change.resource}", kind, _replaced(change))
+        else:
+            table.add_row(plan.name, "stays as it is" if plan.act == "keep" else "delete", "", "", "")
+    return table
+
+
+def _kinds(changes: Sequence[Change]) -> str:
+    kinds = Counter(change.type.rpartition("::")[2] for change in changes)
+    told = [f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common(SHOWN_NEW)]
+    return ", ".join([*told, *(["..."] if len(kinds) > SHOWN_NEW else [])])
+
+
+def _replaced(change: Change) -> str:
+    return {"True": "replaced", "False": "", "Conditional": "perhaps replaced"}.get(
+        change.replaced, change.replaced
+    )
+
+
+def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, Any]]:
+    """The same for `--json` (docs/json.md)."""
+    return [
+        {
+            "stack": plan.name,
+            "act": plan.act,
+            "changes": [
+                {"action": c.action, "resource": c.resource, "type": c.type, "replaced": c.replaced}
+                for c in plan.changes
+            ],
+        }
+        for plan in plans
+    ]
+
+
+class EventLog:
+    """Events of stacks on stderr as they come; where that is no terminal, the ends alone."""
+
+    def __init__(self, count: int) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._count, self._number = count, 0
+
+    def stack(self, name: str, act: str) -> None:
+        """The next stack begins."""
+        self._number += 1
+        self._console.print(f"[{self._number}/{self._count}] {name}: {act}", markup=False)
+
+    def event(self, event: StackEvent) -> None:
+        """Something happened to a resource."""
+        if event.status.endswith("IN_PROGRESS") and not self._console.is_terminal:
+            return
+        at = time.strftime("%H:%M:%S", time.localtime(event.at))
+        reason = f"  {event.reason}" if event.status.endswith("_FAILED") else ""
+        self._console.print(f"  {at} {event.status:<28} {event.resource}{reason}", markup=False)
+
+    def say(self, text: str) -> None:
+        """Anything else."""
+        self._console.print(f"  {text}", markup=False)

@@ -1,0 +1,141 @@
+"""From settings to CloudFormation: what the CDK app is told, and what it wrote. The app runs as a process.
+
+Nothing is asked of AWS here: the same settings and bundles give the same templates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mark.app.live.account import function_of
+from mark.app.live.models import LiveModel, make_live_models
+from mark.app.settings import Settings
+from mark.domain.errors import Misconfigured
+
+SYNTH_S = 300
+NEEDED = 2
+"""Exit status of the app where something has to be installed first; its line says what."""
+HANDLERS = ("interruption", "warm")
+BUILD = "python -m scripts.build_lambda"
+LEFT_OUT = {"rollout", "trace", "faults", "out"}
+"""Settings that processes in the account do not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A handler's zip and where in the service's bucket it lies: its key changes when it does."""
+
+    handler: str
+    path: Path
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthesis:
+    """The stacks in order of deployment, name -> template, and the bundles that they name."""
+
+    templates: Mapping[str, Mapping[str, Any]]
+    bundles: tuple[Bundle, ...]
+
+
+def synthesise(settings: Settings) -> Synthesis:
+    """All templates of the service. Misconfigured where a setting, a bundle or a tool is missing."""
+    _check(settings)
+    models = [model for model in make_live_models(settings) if model.served.overflow is not None]
+    bundles = _bundles(settings, models)
+    with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
+        source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
+        source.write_text(json.dumps(_blueprint(settings, models, bundles)), encoding="utf-8")
+        _run_app(source, target)
+        order: list[str] = json.loads((target / "order.json").read_text(encoding="utf-8"))
+        manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
+        files = {
+            stack["properties"].get("stackName", name): stack["properties"]["templateFile"]
+            for name, stack in manifest.items()
+            if stack["type"] == "aws:cloudformation:stack"
+        }
+        read = {name: json.loads((target / files[name]).read_text(encoding="utf-8")) for name in order}
+    return Synthesis(templates=read, bundles=bundles)
+
+
+def _check(settings: Settings) -> None:
+    """What a template cannot do without."""
+    rollout = settings.rollout
+    for name in ("image", "certificate"):
+        if getattr(rollout, name) is None:
+            raise Misconfigured(f"rollout.{name} is missing; docs/rollout.md says what it is for")
+    if rollout.report.sender is not None and not rollout.report.to:
+        raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
+    if rollout.network.private and rollout.gateway.scheme == "internet-facing":
+        raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
+
+
+def _bundles(settings: Settings, models: list[LiveModel]) -> tuple[Bundle, ...]:
+    functions, mails = settings.rollout.functions, settings.rollout.report.sender is not None
+    infer = ("infer",) if models and functions.infer_image is None else ()
+    names = (*infer, *HANDLERS, *(("report",) if mails else ()))
+    found = []
+    for name in names:
+        path = functions.bundles / f"{name}.zip"
+        try:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise Misconfigured(f"there is no bundle {path}: `{BUILD}` makes it") from error
+        found.append(Bundle(handler=name, path=path, key=f"lambda/{name}-{digest[:16]}.zip"))
+    return tuple(found)
+
+
+def _blueprint(settings: Settings, models: list[LiveModel], bundles: tuple[Bundle, ...]) -> dict[str, Any]:
+    """infra/blueprint.py says what it holds."""
+    service, region = settings.service, settings.service.aws.region
+    infer = [(model.name, function_of(model.served)) for model in models]
+    return {
+        "service": service.name,
+        "region": region,
+        "zones": settings.rollout.network.zones or (f"{region}a", f"{region}b"),
+        "gateways": service.gateways,
+        "controllers": service.controllers,
+        "rollout": settings.rollout.model_dump(mode="json"),
+        "infer": [
+            {
+                "model": name,
+                "name": setup.name,
+                "handler": setup.handler,
+                "memory_mib": setup.memory_mib,
+                "timeout_s": setup.timeout_s,
+                "environment": dict(setup.environment),
+            }
+            for name, setup in infer
+        ],
+        "bundles": {bundle.handler: bundle.key for bundle in bundles},
+        "processes": settings.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
+    }
+
+
+def _run_app(source: Path, target: Path) -> None:
+    """Run the CDK app; Misconfigured with its last line where it does not end well."""
+    try:
+        done = subprocess.run(  # noqa: S603 - our own module
+            [sys.executable, "-m", "infra.app", str(source), str(target)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SYNTH_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Misconfigured(f"the CDK app gave no templates within {SYNTH_S} s") from error
+    if done.returncode == 0:
+        return
+    said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if done.returncode == NEEDED and said:
+        raise Misconfigured(said[-1])
+    told = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    raise Misconfigured(f"the CDK app failed: {(said or told or ['it said nothing'])[-1]}")
