@@ -58,10 +58,13 @@ def days_between(since: float, until: float) -> tuple[tuple[date, float, float],
 
 
 def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
-    """What a model had used by `at`, as `live_bill` has it, without the overhead that models share."""
+    """What a model had used before `at`, as `live_bill` has it, without the overhead that models share.
+
+    What begins right then is not charged its first minute yet.
+    """
     served, totals = ledger.served, totals_at(ledger.marks, at)
     traffic = ModelTraffic(model=served.name, billed=totals.billed, gib_s=totals.gib_s)
-    usage = fleet_usage(ledger.transitions, at)
+    usage = fleet_usage((item for item in ledger.transitions if item.at < at), at)
     lines = live_bill(usage, traffic, served, requests=round(totals.requests), peak_rps=0.0, duration_s=0.0)
     return tuple(line for line in lines if line.component != "overhead" or line.item in OWN)
 

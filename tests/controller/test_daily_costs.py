@@ -1,0 +1,144 @@
+"""The ledger by day: never negative, and the days add up to the bill that `mark status` tells."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.catalog.billing import cost_of
+from mark.controller.daily_costs import DAY_S, ModelLedger, days_between, model_days, shared_days
+from mark.controller.ledger import fleet_usage, live_bill
+from mark.controller.service import BackendSpec, ServedModel
+from mark.controller.tally_book import Tallies, TallyMark, first_mark, is_due, next_mark, totals_at
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.costs import Transition
+from mark.domain.demand import Demand
+from mark.domain.fleet import Role
+from mark.domain.objective import ModelSpec
+from mark.domain.traffic import ModelTraffic
+from tests.planner.builders import SLO, offering, overflow
+
+BEGAN = 20_000 * DAY_S + 61_234.5
+SMALL, LARGE = offering("small", rps=10.0), offering("large", rps=40.0, usd_per_hour=1.0)
+SERVED = ServedModel(
+    model=ModelSpec(name="m", slo=SLO, payload_mib=0.3),
+    slo=SLO,
+    dispatch=DispatchPolicy(),
+    offerings=(LARGE, SMALL),
+    backend=BackendSpec(kind="emulated"),
+    overflow=overflow(),
+)
+
+
+def transition(number: int, state: str, at: float) -> Transition:
+    return Transition(
+        instance=f"i-{number}",
+        model="m",
+        offering=(SMALL if number % 3 else LARGE).name,
+        role=Role.STANDBY if number % 4 == 0 else Role.SERVING,
+        state=state,  # type: ignore[arg-type]
+        at=at,
+    )
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> ModelLedger:
+    told = []
+    for number in range(draw(st.integers(0, 12))):
+        start = BEGAN + draw(st.floats(0.0, 5 * DAY_S))
+        told.append(transition(number, "running", start))
+        if draw(st.booleans()):
+            end = start + draw(st.one_of(st.floats(1.0, 90.0), st.floats(90.0, 3 * DAY_S)))
+            state = "stopped" if number % 4 == 0 else "terminated"
+            told.append(transition(number, state, end))
+    marks, totals = [first_mark(BEGAN)], Tallies()
+    for hour in range(1, draw(st.integers(1, 140))):
+        came = draw(st.integers(0, 40_000))
+        totals = Tallies(
+            requests=totals.requests + came,
+            instance=totals.instance + came,
+            billed=totals.billed + came // 7,
+            gib_s=totals.gib_s + came / 9,
+        )
+        at = BEGAN + hour * 3600.0 + 3.0
+        marks.append(TallyMark(at=at, counted_to=at - 3.0, peak_rps=30_000.0, totals=totals))
+    return ModelLedger(served=SERVED, transitions=tuple(told), marks=tuple(marks))
+
+
+@given(ledger=ledgers(), back_s=st.floats(60.0, 9 * DAY_S))
+def test_days_are_never_negative_and_add_up_to_the_live_bill(ledger: ModelLedger, back_s: float) -> None:
+    until = BEGAN + 6 * DAY_S + 4321.0
+    since = max(BEGAN, until - back_s)
+    days = (*model_days(ledger, since, until), *shared_days([ledger], since, until))
+    assert all(item.line.usd >= 0 and item.line.quantity > 0 for item in days)
+
+    rest = (*model_days(ledger, BEGAN, since), *shared_days([ledger], BEGAN, since)) if since > BEGAN else ()
+    totals = totals_at(ledger.marks, until)
+    bill = live_bill(
+        fleet_usage(ledger.transitions, until),
+        ModelTraffic(model="m", billed=totals.billed, gib_s=totals.gib_s),
+        SERVED,
+        requests=round(totals.requests),
+        peak_rps=ledger.marks[-1].peak_rps,
+        duration_s=until - BEGAN,
+    )
+    found: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for item in (*rest, *days):
+        found[item.line.component, item.line.item] += item.line.usd
+    for line in bill:
+        assert found[line.component, line.item] == pytest.approx(line.usd, abs=1e-9)
+    assert sum(found.values()) == pytest.approx(cost_of(bill).total)
+
+
+def test_an_instance_over_midnight_is_billed_to_both_days() -> None:
+    midnight = (BEGAN // DAY_S + 1) * DAY_S
+    told = (transition(3, "running", midnight - 1800.0), transition(3, "terminated", midnight + 7200.0))
+    ledger = ModelLedger(served=SERVED, transitions=told, marks=(first_mark(BEGAN),))
+    lines = [item for item in model_days(ledger, BEGAN, midnight + DAY_S) if item.line.component == "instances"]
+
+    assert [(item.line.item, item.line.quantity) for item in lines] == [(LARGE.name, 0.5), (LARGE.name, 2.0)]
+    assert [item.line.usd for item in lines] == [0.5, 2.0]
+
+
+def test_gateways_and_store_are_shared_by_the_models_of_a_service() -> None:
+    ledger = ModelLedger(served=SERVED, transitions=(), marks=(first_mark(BEGAN),))
+    one, two = (shared_days([ledger] * count, BEGAN, BEGAN + 3600.0) for count in (1, 2))
+
+    assert one == two
+    assert model_days(ledger, BEGAN, BEGAN + 3600.0) == ()
+
+
+def test_a_period_is_cut_at_midnights() -> None:
+    assert days_between(BEGAN, BEGAN) == ()
+    days = days_between(BEGAN, BEGAN + 2 * DAY_S)
+    assert [end - start for _, start, end in days] == [DAY_S - 61_234.5, DAY_S, 61_234.5]
+    assert len({day for day, _, _ in days}) == 3
+
+
+def test_marks_are_made_once_an_hour_and_count_each_minute_once() -> None:
+    marks = [first_mark(BEGAN)]
+    history = Demand(end_at=BEGAN, mean_rps=(), max_rps=())
+    for minute in range(1, 200):
+        now = BEGAN + 60.0 * minute + 0.5
+        history = Demand(
+            end_at=BEGAN + 60.0 * minute,
+            mean_rps=(*history.mean_rps, 2.0),
+            max_rps=(*history.max_rps, float(minute)),
+        )
+        if is_due(marks, now):
+            traffic = ModelTraffic(model="m", instance=100 * minute, late=minute)
+            marks.append(next_mark(marks[-1], traffic, history, now))
+
+    assert len(marks) == 4  # the hours that ended within 200 minutes, and the beginning
+    last = marks[-1]
+    minutes = round((last.counted_to - BEGAN) / 60)
+    assert last.totals.requests == pytest.approx(120.0 * minutes)
+    assert last.peak_rps == minutes
+    assert last.totals.instance == 100 * minutes
+    half = totals_at(marks, (marks[1].at + marks[2].at) / 2)
+    assert half.late == pytest.approx((marks[1].totals.late + marks[2].totals.late) / 2)
+    assert totals_at(marks, BEGAN - 5.0) == Tallies()
+    assert totals_at(marks, last.at + 5.0) == last.totals
