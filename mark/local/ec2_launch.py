@@ -210,11 +210,11 @@ class Launches:
         return (math.inf if price is None else price) / candidate.weight
 
     def _obtainable(self, action: str, pool: str, asked: int) -> int:
-        fault = self._faults.hit(("partial",), action, pool)
+        fault = self._faults.hit(("partial",), "ec2", action, pool)
         return asked if fault is None else math.floor(asked * fault.share)
 
     def _refused(self, action: str, pool: str) -> str:
-        fault = self._faults.hit(("capacity",), action, pool)
+        fault = self._faults.hit(("capacity",), "ec2", action, pool)
         return "" if fault is None else fault.code or NO_CAPACITY
 
     def _launch(self, spec: LaunchSpec, count: int) -> tuple[str, list[Machine]]:

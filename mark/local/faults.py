@@ -14,7 +14,7 @@ Kind = Literal["throttle", "error", "slow", "lost", "capacity", "partial", "late
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What goes wrong with calls of `action` ("" any) that `match` is found in.
+    """What goes wrong with calls of a `service` and `action` ("" any) that `match` is found in.
 
     For the next `count` calls, or for `seconds` of service time. `throttle`: RequestLimitExceeded, or
     Lambda's TooManyRequestsException.
@@ -24,6 +24,7 @@ class Fault:
     """
 
     kind: Kind
+    service: str = ""
     action: str = ""
     code: str = ""
     status: int = 0
@@ -82,12 +83,13 @@ class Faults:
             for number, armed in self._armed.items()
         ]
 
-    def hit(self, kinds: tuple[Kind, ...], action: str, text: str) -> Fault | None:
+    def hit(self, kinds: tuple[Kind, ...], service: str, action: str, text: str) -> Fault | None:
         """The first fault of these kinds that this call meets; it is used up by one."""
         self._expire()
         for armed in self._armed.values():
             fault = armed.fault
-            if fault.kind in kinds and fault.action in ("", action) and fault.match in text:
+            is_meant = fault.service in ("", service) and fault.action in ("", action) and fault.match in text
+            if fault.kind in kinds and is_meant:
                 armed.hits += 1
                 if armed.left is not None:
                     armed.left -= 1

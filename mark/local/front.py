@@ -121,7 +121,7 @@ class Front:
             if call.service == "scheduler":
                 self._services.scheduler.check(call.scope["method"], call.path, call.body)
             await self._meet_faults(call)
-            lost = self._faults.hit(("lost",), call.action, _text(call))
+            lost = self._faults.hit(("lost",), call.service, call.action, _text(call))
             answer = await self._ours(call)
             if answer is None:
                 sink = _discard if lost else send
@@ -146,10 +146,10 @@ class Front:
         return follow
 
     async def _meet_faults(self, call: Call) -> None:
-        slow = self._faults.hit(("slow",), call.action, _text(call))
+        slow = self._faults.hit(("slow",), call.service, call.action, _text(call))
         if slow is not None:
             await asyncio.sleep(slow.delay_s)
-        fault: Fault | None = self._faults.hit(("throttle", "error"), call.action, _text(call))
+        fault: Fault | None = self._faults.hit(("throttle", "error"), call.service, call.action, _text(call))
         if fault is not None:
             raise error_of(fault, call.service)
 

@@ -62,14 +62,21 @@ def test_a_fault_ends_by_count_and_by_time() -> None:
     faults.add(fault_of({"kind": "error", "action": "A", "count": 1}))
     faults.add(fault_of({"kind": "throttle", "seconds": 10.0, "match": "x"}))
 
-    assert faults.hit(("error", "throttle"), "A", "x") is not None
-    assert faults.hit(("error",), "A", "x") is None
-    assert faults.hit(("throttle",), "B", "y") is None
-    assert faults.hit(("throttle",), "B", "xy") is not None
+    assert faults.hit(("error", "throttle"), "ec2", "A", "x") is not None
+    assert faults.hit(("error",), "ec2", "A", "x") is None
+    assert faults.hit(("throttle",), "ec2", "B", "y") is None
+    assert faults.hit(("throttle",), "ec2", "B", "xy") is not None
     assert [entry["hits"] for entry in faults.listed()] == [1]
     now[0] = 110.0
-    assert faults.hit(("throttle",), "B", "x") is None
+    assert faults.hit(("throttle",), "ec2", "B", "x") is None
     assert faults.listed() == []
+
+
+def test_a_fault_of_one_service_leaves_the_others_alone() -> None:
+    faults = Faults(lambda: 0.0)
+    faults.add(fault_of({"kind": "slow", "service": "ec2", "delay_s": 3.0}))
+    assert faults.hit(("slow",), "lambda", "Invoke", "/functions/x") is None
+    assert faults.hit(("slow",), "ec2", "CreateFleet", "") is not None
 
 
 @pytest.mark.parametrize("document", [{"kind": "meteor"}, {"kind": "slow", "delay": 1}, {"kind": "late-boot"}])

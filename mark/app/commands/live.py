@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from mark.app.commands import options as given
+from mark.domain.errors import Misconfigured
 
 Name = Annotated[
     str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
@@ -31,6 +32,7 @@ DOWN_EXAMPLES = ("mark down", "mark down --name other")
 INIT_EXAMPLES = ("mark init", "mark init --to service/mark.yaml")
 PROFILE_EXAMPLES = (
     "mark profile --target models.digits:Digits --model digits --as c5.large --to profile.json",
+    "mark profile --on c5.large,g4dn.xlarge,lambda --max-usd 3 --to profile.json",
     "mark profile --kind oip --target http://127.0.0.1:8000 --model mine --as g4dn.xlarge --body request.json",
 )
 
@@ -143,7 +145,7 @@ def chaos(
     """Break something: kill -9 a process of the service, or let the emulated AWS misbehave.
 
     throttle: calls are refused with RequestLimitExceeded; refuse: no capacity; partial: only a share of what is
-    launched comes; slow: calls take seconds; clear: all is well again.
+    launched comes; slow: calls of EC2 take seconds; clear: all is well again.
     """
     from mark.app.live.chaos import break_something
 
@@ -173,23 +175,56 @@ def init(
 
 def profile(
     *,
-    model: Annotated[str, typer.Option(metavar="NAME", help="The model's name in the profile.")],
-    target: Annotated[str, typer.Option(metavar="TARGET", help="module:attribute, path/file.py:Name or a URL.")],
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The model's name in the profile; with --on one of the service's."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="module:attribute, path/file.py:Name or a URL.")
+    ] = None,
     kind: Annotated[str, typer.Option(metavar="KIND", help="python, oip, tf-serving or invocations.")] = "python",
     as_type: Annotated[
         str, typer.Option("--as", metavar="TYPE", help="Instance type that this machine stands for.")
     ] = "c5.large",
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPES", help="Rent these instead and measure the service's model there; also lambda."
+        ),
+    ] = None,
+    max_usd: Annotated[float, typer.Option(metavar="USD", help="With --on: what it may cost at most.")] = 1.0,
+    yes: Annotated[bool, typer.Option("--yes", help="With --on: rent without asking.")] = False,
     batches: Annotated[str, typer.Option(metavar="SIZES", help="Batch sizes, comma list.")] = "1,2,4,8,16,32",
-    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="How long to measure at most.")] = 20.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long to measure at most, each type.")
+    ] = 20.0,
     body: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A request's body; zeros of the model's inputs when left out."),
     ] = None,
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="Profile file to write or to add to.")] = None,
+    name: Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Measure a model's latency by batch size on this machine and write a profile that plans can use."""
+    """Measure a model's latency by batch size, here or on rented types, and write a profile that plans can use.
+
+    With --on it says first what that will cost and asks. Each type is rented by itself, measured over HTTP through
+    the agent, and ended whatever happens; it stops before --max-usd.
+    """
+    settings = given.settings_from(config, service__name=name)
+    sizes = tuple(round(size) for size in given.number_list("--batches", batches))
+    if on is not None:
+        from mark.app.profiling_on import ProfileOnAsked, profile_on
+
+        types = tuple(dict.fromkeys(given.split_list(on)))
+        rented = ProfileOnAsked(
+            types=types, model=model, max_usd=max_usd, batches=sizes, seconds=seconds, body=body, to=to, yes=yes
+        )
+        profile_on(settings, rented, as_json=json)
+        return
+    if model is None or target is None:
+        raise Misconfigured("name --model and --target to measure here, or --on TYPES to rent")
     from mark.app.live.profiling import ProfileAsked, profile_backend
 
     asked = ProfileAsked(
@@ -197,12 +232,11 @@ def profile(
         target=target,
         kind=kind,
         instance_type=as_type,
-        batches=tuple(round(size) for size in given.number_list("--batches", batches)),
+        batches=sizes,
         seconds=seconds,
         body=body,
         to=to,
     )
-    given.settings_from(config)
     profile_backend(asked, as_json=json)
 
 

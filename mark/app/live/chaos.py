@@ -17,7 +17,7 @@ from mark.store.service import ServiceStore
 KILLABLE = ("agent", "gateway", "controller", "store")
 NO_CAPACITY = "InsufficientInstanceCapacity"
 SLOW_S = 3.0
-"""What a slow call takes."""
+"""What a slow call of EC2 takes."""
 
 
 def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) -> None:
@@ -99,7 +99,7 @@ def _fault(running: Running, what: str, *, seconds: float, offering: str, share:
         "throttle": {"kind": "throttle"},
         "refuse": {"action": "CreateFleet", "kind": "capacity", "code": NO_CAPACITY, "match": offering},
         "partial": {"action": "CreateFleet", "kind": "partial", "share": share, "match": offering},
-        "slow": {"kind": "slow", "delay_s": SLOW_S},
+        "slow": {"kind": "slow", "service": "ec2", "delay_s": SLOW_S},
     }
     if what not in faults:
         raise unknown("way to break it", what, ("kill", *faults, "clear"))
