@@ -1,0 +1,120 @@
+"""What a journal tells of a period, from ticks written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mark.controller.journal import Header, Tick
+from mark.controller.journal_facts import journal_demand, journal_facts
+from mark.controller.state import Observation
+from mark.domain.demand import Demand, DemandUnit, point_forecast
+from mark.domain.fleet import FleetView, InstanceState
+from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, Order, SpotWarned
+from mark.domain.plan import Excuse
+from tests.controller.builders import LARGE, POLICY, SMALL, instances, plan
+
+HISTORY = Demand(end_at=0.0, mean_rps=(7.0, 8.0), max_rps=(9.0, 9.0))
+HEADER = Header(policy=POLICY, catalogue="c", seed=0, history=HISTORY, forecaster="steady")
+
+
+def tick(
+    minute: int, *, load: float, said: float | None = None, orders: tuple[Order, ...] = (), **seen: object
+) -> Tick:
+    """The tick at a minute's end, which saw `load` in it and forecasts `said` for all that comes."""
+    unit = DemandUnit(start_at=60.0 * (minute - 1), count=round(load * 60), mean_rps=load, max_rps=2 * load)
+    expected = None
+    if said is not None:
+        expected = replace(
+            point_forecast(60.0 * minute, mean_rps=(said,) * 60, max_rps=(said,) * 60, source="steady"),
+            unit_s=60.0,
+        )
+    fields = {"fleet": FleetView(instances=instances(2)), **seen}
+    return Tick(
+        seen=Observation(now=60.0 * minute, demand=unit, forecast=expected, **fields),  # type: ignore[arg-type]
+        orders=orders,
+        notes=(),
+    )
+
+
+def test_forecasts_are_scored_by_what_came_one_lead_later() -> None:
+    ticks = [tick(minute, load=10.0 + minute, said=30.0) for minute in range(1, 21)]
+    facts = journal_facts([(HEADER, ticks)], 0.0, 1e9)
+
+    lead = POLICY.lead_units
+    scored = range(lead + 2, 21)  # minute 1's forecast speaks of the minute that starts `lead` after it
+    came = [2 * (10.0 + minute) for minute in scored]
+    assert facts.scored == len(came)
+    assert facts.came_rps == pytest.approx(sum(came))
+    assert facts.error_rps == pytest.approx(sum(abs(rate - 30.0) for rate in came))
+    assert facts.naive_error_rps == pytest.approx(len(came) * 2 * (lead + 1))
+    assert facts.forecaster == "steady"
+
+
+def test_the_largest_orders_come_with_what_they_cost_an_hour() -> None:
+    launches = [
+        Launch(token=f"t{count}", reason=f"because {count}", offering=LARGE.name, count=count)
+        for count in (1, 5, 3)
+    ]
+    drain = Drain(token="d", reason="not wanted", instances=("i-0001", "i-0002"))
+    ticks = [
+        tick(1, load=1.0, orders=tuple(launches)),
+        tick(2, load=1.0, orders=(drain,)),
+        tick(99, load=1.0, orders=(replace(launches[1], count=50),)),
+    ]
+    facts = journal_facts([(HEADER, ticks)], 0.0, 600.0)
+
+    assert [(item.order.token, item.usd_per_hour) for item in facts.largest[:2]] == [("t5", 5.0), ("t3", 3.0)]
+    assert [item.usd_per_hour for item in facts.largest] == sorted(
+        (item.usd_per_hour for item in facts.largest), key=abs, reverse=True
+    )
+    assert len(facts.largest) == 3
+    assert facts.launched == 9
+    (only,) = journal_facts([(HEADER, ticks[1:2])], 0.0, 600.0).largest
+    assert only.usd_per_hour == -2 * SMALL.usd_per_hour
+
+
+def test_what_happened_is_counted_in_the_period_alone() -> None:
+    warned = SpotWarned(instance="i-1", at=0.0, gone_at=120.0)
+    refused = LaunchRefused(token="t", offering="small", count=4, code="c", at=0.0)
+    failed = ForecastFailed(forecaster="f", error="e", at=0.0)
+    ticks = [tick(minute, load=1.0, facts=(warned, refused, failed)) for minute in (1, 2, 3)]
+    facts = journal_facts([(HEADER, ticks[:2]), (HEADER, ticks[2:])], 100.0, 180.0)
+
+    assert (len(facts.warned), facts.refused, facts.failed_forecasts) == (1, 4, 1)
+    assert (facts.since, facts.until) == (120.0, 120.0)
+    assert journal_facts([], 0.0, 1.0).since is None
+
+
+def test_hours_of_a_fleet_that_nobody_needs_are_idle() -> None:
+    busy = [tick(minute, load=15.0) for minute in range(1, 61)]
+    idle = [tick(minute, load=1.9) for minute in range(61, 121)]
+    asleep = [
+        tick(minute, load=0.0, fleet=FleetView(instances=instances(2, state=InstanceState.STOPPED)))
+        for minute in range(121, 181)
+    ]
+    hours = journal_facts([(HEADER, [*busy, *idle, *asleep])], 0.0, 1e9).hours
+
+    assert [hour.is_idle for hour in hours.values()] == [False, True, False]
+    assert [hour.usd for hour in hours.values()] == pytest.approx([2 * SMALL.usd_per_hour] * 2 + [0.0])
+
+
+def test_offerings_that_no_plan_wanted_keep_their_excuse() -> None:
+    wanted = replace(plan(small=2), excuses=(Excuse(offering=LARGE.name, reason="dearer"),))
+    facts = journal_facts([(HEADER, [tick(1, load=1.0, plan=wanted)])], 0.0, 600.0)
+
+    assert facts.planned == {SMALL.name}
+    assert facts.offered == (SMALL.name, LARGE.name)
+    assert facts.excuses == {LARGE.name: "dearer"}
+
+
+def test_the_demand_of_all_segments_goes_on_where_the_history_ended() -> None:
+    ticks = [tick(minute, load=float(minute)) for minute in (1, 2, 3)]
+    demand, seen_from = journal_demand([(HEADER, ticks[:2]), (replace(HEADER, history=Demand(
+        end_at=120.0, mean_rps=(9.0,) * 9, max_rps=(9.0,) * 9)), ticks[2:])])  # fmt: skip
+
+    assert demand.mean_rps == (7.0, 8.0, 1.0, 2.0, 3.0)
+    assert demand.max_rps == (9.0, 9.0, 2.0, 4.0, 6.0)
+    assert demand.end_at == 180.0
+    assert seen_from == 0.0

@@ -1,0 +1,260 @@
+"""The report from a real store: its money is that of `mark status`, its counts are the gateways'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import pytest
+
+from mark.app.live.view import LiveView
+from mark.controller.journal import Header, entry_line, header_line
+from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
+from mark.controller.state import Decision, Observation, State
+from mark.controller.tally_book import book_document, book_name, first_mark, next_mark
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.clock import ClockAnchor
+from mark.domain.costs import Transition
+from mark.domain.demand import Demand, DemandUnit
+from mark.domain.fleet import FleetView, Role
+from mark.domain.objective import ModelSpec
+from mark.domain.orders import Launch, SpotWarned
+from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.report import mail
+from mark.report.cost_report_reading import read_cost_report, report_period
+from mark.report.cost_report_replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from tests.controller.builders import LARGE, POLICY, SMALL, instances
+from tests.planner.builders import SLO, overflow
+
+DAY_S = 86400.0
+BEGAN = 20_000 * DAY_S + 12 * 3600.0
+"""A noon."""
+NOW = BEGAN + 3 * DAY_S
+SERVED = ServedModel(
+    model=ModelSpec(name="m", slo=SLO),
+    slo=SLO,
+    dispatch=DispatchPolicy(),
+    offerings=(LARGE, SMALL),
+    backend=BackendSpec(kind="emulated"),
+    overflow=overflow(),
+)
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path_factory.mktemp("store")) as server:
+        yield server
+
+
+@pytest.fixture
+def store(redis: EmbeddedRedis, request: pytest.FixtureRequest) -> Iterator[ServiceStore]:
+    link = connect(redis.url)
+    made = ServiceStore(link, f"s-{abs(hash(request.node.name))}")
+    made.put_spec(ServiceSpec(name="vision", models=(SERVED,)))
+    made.put_clock(ClockAnchor(wall_at=0.0, service_at=0.0, speed=0.0))
+    yield made
+    link.close()
+
+
+def stands_at(store: ServiceStore, at: float) -> None:
+    store.put_clock(ClockAnchor(wall_at=0.0, service_at=at, speed=0.0))
+
+
+def rented(store: ServiceStore, instance: str, offering: str, start: float, end: float | None) -> None:
+    for state, at in (("pending", start - 12.0), ("running", start), ("terminated", end)):
+        if at is not None:
+            store.note(
+                Transition(instance=instance, model="m", offering=offering, role=Role.SERVING, state=state, at=at)  # type: ignore[arg-type]
+            )
+
+
+def a_life(store: ServiceStore) -> None:
+    """Three days, the same load in each minute: marks each hour, then the last tick's own status."""
+    history = Demand(end_at=BEGAN, mean_rps=(), max_rps=())
+    marks = [first_mark(BEGAN)]
+    minutes = round((NOW - BEGAN) / 60)
+    for hour in range(1, 72):
+        history = Demand(end_at=BEGAN + 3600.0 * hour, mean_rps=(2.0,) * 60, max_rps=(5.0,) * 60)
+        marks.append(next_mark(marks[-1], counted(hour / 72), history, BEGAN + 3600.0 * hour))
+    store.put_status(book_name("m"), book_document(marks))
+    store.report(GatewayReport(gateway="g", sequence=1, models=(counted(1.0),)))
+    store.put_status(
+        "model:m",
+        {
+            "at": NOW,
+            "began_at": BEGAN,
+            "requests": 120 * minutes,
+            "peak_rps": 5.0,
+            "series": {"start_at": NOW - 3600.0, "unit_s": 60.0, "mean_rps": [2.0] * 60, "max_rps": [5.0] * 60},
+        },
+    )
+    stands_at(store, NOW)
+    rented(store, "i-1", LARGE.name, BEGAN + 20.0, None)
+    rented(store, "i-2", SMALL.name, BEGAN + 3600.0, BEGAN + 30 * 3600.0)
+    rented(store, "i-3", SMALL.name, BEGAN + 3600.0, BEGAN + 3601.0)
+
+
+def counted(share: float) -> ModelTraffic:
+    """What gateways had counted when this share of the time was over."""
+    requests = round(518_400 * share)
+    return ModelTraffic(
+        model="m",
+        instance=requests - requests // 50,
+        lambda_=requests // 50,
+        late=requests // 80,
+        shed=requests // 1000,
+        billed=requests / 40,
+        gib_s=requests / 30,
+    )
+
+
+def tick_lines(store: ServiceStore) -> None:
+    """A journal of one launch, at the start of the second day."""
+    lease = store.leases.take("test", 30.0)
+    assert lease is not None
+    header = Header(policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=(), max_rps=()))
+    journal = store.open_journal("m", header_line(header), lease)
+    unit = DemandUnit(start_at=BEGAN + DAY_S - 60.0, count=120, mean_rps=2.0, max_rps=5.0)
+    warned = SpotWarned(instance="i-2", at=BEGAN + DAY_S, gone_at=BEGAN + DAY_S + 120.0)
+    seen = Observation(now=BEGAN + DAY_S, fleet=FleetView(instances=instances(2)), demand=unit, facts=(warned,))
+    launch = Launch(token="t1", reason="needed " * 90, offering=LARGE.name, count=3)
+    journal.write(entry_line(FleetView(), seen, Decision(state=State(), orders=(launch,))))
+
+
+def test_the_money_is_that_of_the_status(store: ServiceStore) -> None:
+    a_life(store)
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
+    (model,) = LiveView(store, "vision").document()["models"]
+
+    cost = report.cost
+    found = {
+        "instances": cost.instances,
+        "standby": cost.standby,
+        "lambda": cost.lambda_,
+        "serving": cost.serving,
+        "overhead": cost.overhead,
+        "total": cost.total,
+    }
+    assert found == pytest.approx(model["cost_usd"], abs=1e-9)
+    assert (report.since, report.until) == (BEGAN, NOW)
+    (told,) = report.models
+    assert (told.answers.answered, told.answers.late) == (
+        model["objective"]["answered"],
+        model["objective"]["late"],
+    )
+    assert told.answers.attained == pytest.approx(model["objective"]["attained"])
+    assert [item.day.weekday() for item in told.days] == sorted(
+        (item.day.weekday() for item in told.days), key=lambda day: (day - told.days[0].day.weekday()) % 7
+    )
+    assert sum(item.answers.finished for item in told.days) == told.answers.finished
+
+
+def test_a_period_has_its_part(store: ServiceStore) -> None:
+    a_life(store)
+    report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
+    (model,) = report.models
+
+    assert {item.day for item in report.lines} == {day_of(NOW - DAY_S), day_of(NOW)}
+    assert model.cost.instances == pytest.approx(24 * LARGE.usd_per_hour)  # the small ones went before
+    assert model.answers.finished == pytest.approx(518_918 / 3, abs=5)
+
+
+def test_a_report_of_the_past_is_not_changed_by_what_came_since(store: ServiceStore) -> None:
+    a_life(store)
+    store.put_clock(ClockAnchor(wall_at=0.0, service_at=0.0, speed=1.0))
+    report = read_cost_report(store, period_s=DAY_S, wall_at=NOW - DAY_S)
+    (model,) = report.models
+
+    assert (report.since, report.until) == (NOW - 2 * DAY_S, NOW - DAY_S)
+    assert model.answers.finished == pytest.approx(518_918 / 3, abs=5)
+    assert model.cost.instances == pytest.approx(24 * LARGE.usd_per_hour + 6 * SMALL.usd_per_hour)
+
+
+def test_the_journal_tells_of_decisions_and_interruptions(store: ServiceStore) -> None:
+    a_life(store)
+    tick_lines(store)
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
+    (model,) = report.models
+
+    assert (model.policy, model.interruptions, model.launched) == (POLICY.name, 1, 3)
+    (decision,) = model.decisions
+    assert decision.what == f"launch 3 {LARGE.name}"
+    assert decision.usd_per_hour == 3 * LARGE.usd_per_hour
+    assert len(decision.reason) <= 240
+    assert model.journal_since == BEGAN + DAY_S
+    assert any("as far back as the journal reaches" in note for note in report.notes)
+    assert model.never_chosen == ()
+
+
+def day_of(at: float) -> date:
+    return datetime.fromtimestamp(at, UTC).date()
+
+
+def a_day(at: float, **policies: float) -> ReplayedDay:
+    """The replay of the whole day that holds `at`."""
+    start = at // DAY_S * DAY_S
+    runs = {
+        name: ReplayedPolicy(serving_usd=usd, overhead_usd=1.0, requests=1000, missed=10)
+        for name, usd in policies.items()
+    }
+    return ReplayedDay(day=day_of(at), since=start, until=start + DAY_S, policies=runs)
+
+
+def test_replays_that_were_kept_stand_beside_the_ledger_of_their_days(store: ServiceStore) -> None:
+    a_life(store)
+    whole = BEGAN + DAY_S
+    keep_replayed_days(store, "m", [a_day(whole, reactive=80.0, other=1.0), a_day(whole + DAY_S, reactive=70.0)])
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
+    (baseline,) = report.models[0].baselines  # the other was not replayed on both
+
+    assert (baseline.policy, baseline.days) == ("reactive", 2)
+    assert baseline.usd == 152.0
+    assert baseline.attained == pytest.approx(0.99)
+    days = {day_of(whole), day_of(whole + DAY_S)}
+    assert baseline.measured_usd == pytest.approx(sum(i.line.usd for i in report.lines if i.day in days))
+
+
+def test_a_replay_of_another_part_of_the_day_is_not_used(store: ServiceStore) -> None:
+    a_life(store)
+    cut = replace(a_day(BEGAN + DAY_S, reactive=80.0), until=BEGAN + DAY_S)
+    assert (
+        read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0, replays={"m": [cut]}).models[0].baselines == ()
+    )
+
+
+def test_kept_days_are_the_last_forty(store: ServiceStore) -> None:
+    keep_replayed_days(store, "m", [a_day(BEGAN + number * DAY_S, reactive=1.0) for number in range(50)])
+    kept = replayed_days(store, "m")
+    assert [item.day for item in kept] == [day_of(BEGAN + number * DAY_S) for number in range(10, 50)]
+
+
+def test_cost_explorer_stands_beside_the_ledger(store: ServiceStore) -> None:
+    a_life(store)
+    day = day_of(BEGAN + DAY_S)
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0, aws_usd={day: 30.0})
+    rows = {row.day: row for row in report.reconciliation}
+
+    assert len(rows) == 4
+    assert rows[day].difference_usd == pytest.approx(30.0 - rows[day].ledger_usd)
+    assert rows[day_of(NOW)].difference_usd is None
+    assert "Days that AWS tells of" in mail.render(report).text
+
+
+def test_a_service_that_has_only_begun_renders(store: ServiceStore) -> None:
+    stands_at(store, NOW)
+    assert report_period(store, period_s=DAY_S, wall_at=0.0).since == NOW
+    report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
+
+    assert not report.has_data
+    assert "nobody asked" in mail.render(report).html
+
+
+def test_an_offering_that_is_offered_no_more_is_told_of(store: ServiceStore) -> None:
+    a_life(store)
+    rented(store, "i-9", "x1.32xlarge:spot", BEGAN + 60.0, None)
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
+    assert any("x1.32xlarge:spot is no longer offered" in note for note in report.notes)

@@ -1,0 +1,209 @@
+"""The mail of a cost report: its numbers, its parts, and how mail programs show it."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from mark.domain.errors import Misconfigured
+from mark.report.cost_report import CostReport, report_document, spend_by_day, spend_by_item
+from mark.report.mail import Mail, mime, render, standalone
+from tests.report.cost_fakes import DAY_S, FIRST, cost_report, model_report
+
+CHROMIUM = shutil.which("chromium", path="/usr/bin")
+MONTH = cost_report(
+    model_report(days=30), model_report("digits", days=30, seed=3, missed=True), days=30, reconciled=True
+)
+WEEK = cost_report(model_report(), reconciled=True)
+ONE_POINT = cost_report(replace(model_report(days=1), baselines=(), decisions=()), days=1)
+NOTHING = CostReport(service="vision", since=FIRST.timestamp(), until=FIRST.timestamp() + DAY_S, models=())
+ALL = {"month": MONTH, "week": WEEK, "one": ONE_POINT, "nothing": NOTHING}
+
+
+class Rows(HTMLParser):
+    """The cells of all tables, a list a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._in_cell = False
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        self._in_cell = tag in ("td", "th")
+        if self._in_cell:
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_cell:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def mails() -> dict[str, Mail]:
+    return {name: render(report) for name, report in ALL.items()}
+
+
+def told_in_html(mail: Mail) -> dict[str, list[str]]:
+    parser = Rows()
+    parser.feed(mail.html)
+    return {row[0]: row[1:] for row in reversed(parser.rows) if row}
+
+
+def told_in_text(mail: Mail) -> dict[str, list[str]]:
+    lines = [re.split(r"\s{2,}", line.strip()) for line in mail.text.splitlines()]
+    return {cells[0]: cells[1:] for cells in reversed(lines) if len(cells) > 1}
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+@pytest.mark.parametrize("told", [told_in_html, told_in_text])
+@pytest.mark.parametrize("name", ["month", "week", "one"])
+def test_every_day_and_item_is_the_ledgers_to_the_cent(mails, name, told) -> None:
+    report, rows = ALL[name], told(mails[name])
+    for day, cost in spend_by_day(report.lines).items():
+        cells = rows[f"{day:%a %-d %b}"]
+        assert [number(cell) for cell in cells[:5]] == [
+            pytest.approx(amount, abs=0.005 + 1e-9)
+            for amount in (cost.total, cost.instances, cost.standby, cost.lambda_, cost.overhead)
+        ]
+    for line in spend_by_item(report.lines):
+        label = f"Lambda {line.item}" if line.component == "lambda" else line.item
+        assert number(rows[label][0]) == pytest.approx(line.usd, abs=0.005 + 1e-9)
+    assert number(rows["All"][0]) == pytest.approx(report.cost.total, abs=0.005 + 1e-9)
+
+
+def test_less_than_a_dollar_is_told_with_four_digits() -> None:
+    model = model_report(days=1)
+    cheap = replace(
+        model,
+        lines=tuple(replace(item, line=replace(item.line, usd=item.line.usd / 100)) for item in model.lines),
+    )
+    mail = render(replace(cost_report(cheap, days=1), shared=()))
+    total = sum(item.line.usd for item in cheap.lines)
+    assert f"{total:.4f} USD" in mail.text
+    assert f"{total:.4f} USD" in mail.html
+
+
+def test_difference_to_cost_explorer_is_printed(mails) -> None:
+    for rows in (told_in_html(mails["week"]), told_in_text(mails["week"])):
+        own, aws, difference = (number(cell) for cell in rows["Days that AWS tells of"])
+        known = [item for item in WEEK.reconciliation if item.aws_usd is not None]
+        assert own == pytest.approx(sum(item.ledger_usd for item in known), abs=0.006)
+        assert aws - own == pytest.approx(difference, abs=0.016)
+        assert difference == pytest.approx(0.04 * own, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_mime_has_both_parts_and_each_image_that_the_html_names(mails, name) -> None:
+    mail = mails[name]
+    message = email.message_from_bytes(
+        mime(mail, "mark@example.org", ["a@example.org", "b@example.org"]), policy=email.policy.default
+    )
+    assert message["Subject"] == mail.subject
+    assert message["To"] == "a@example.org, b@example.org"
+    plain, html = message.get_body(("plain",)), message.get_body(("html",))
+    assert plain is not None
+    assert html is not None
+    assert plain.get_content().replace("\r\n", "\n") == mail.text
+    named = set(re.findall(r'"cid:([^"]+)"', html.get_content()))
+    parts = {part["Content-ID"].strip("<>"): part for part in message.walk() if part["Content-ID"]}
+    assert named == set(parts) == {image for image, _ in mail.images}
+    for image, png in mail.images:
+        assert parts[image].get_content() == png
+        assert png.startswith(b"\x89PNG")
+    if mail.images:
+        assert message.get_content_type() == "multipart/alternative"
+        assert "multipart/related" in [part.get_content_type() for part in message.walk()]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_file_needs_nothing_else(mails, name) -> None:
+    html = standalone(mails[name])
+    assert "cid:" not in html
+    assert "http" not in re.sub(r'content="[^"]*"', "", html)
+    assert html.count("data:image/png;base64,") == len(mails[name].images)
+
+
+def test_what_is_missing_is_left_out(mails) -> None:
+    assert "Nothing was spent and nobody asked" in mails["nothing"].text
+    assert "<table" not in mails["nothing"].html
+    assert "WHAT OTHERS WOULD HAVE COST" not in mails["one"].text
+    assert mails["month"].text.count("WHAT OTHERS WOULD HAVE COST") == 2
+
+
+def test_a_missed_objective_leads_the_subject(mails) -> None:
+    assert mails["month"].subject.endswith("digits missed the objective")
+    assert mails["week"].subject.endswith("the objective held")
+    assert 'class="bad"' in mails["month"].html
+    assert 'class="bad"' not in mails["week"].html
+
+
+def test_names_cannot_break_the_page() -> None:
+    decision = replace(model_report().decisions[0], reason="a < b & <script>alert(1)</script>")
+    mail = render(cost_report(replace(model_report(), decisions=(decision,))))
+    assert "<script>" not in mail.html
+    assert "a &lt; b &amp; &lt;script&gt;" in mail.html
+    assert "<script>alert(1)</script>" in mail.text
+
+
+@pytest.mark.parametrize("address", ["nobody", "a@b\nBcc: c@d.e", "a b@c.d", "@c.d", "a@b,c@d"])
+def test_a_wrong_address_is_refused(mails, address) -> None:
+    with pytest.raises(Misconfigured, match="no mail address"):
+        mime(mails["nothing"], "mark@example.org", [address])
+    with pytest.raises(Misconfigured, match="somebody"):
+        mime(mails["nothing"], "mark@example.org", [])
+
+
+def test_the_document_has_the_same_numbers() -> None:
+    document = report_document(MONTH)
+    assert document["cost_usd"]["total"] == MONTH.cost.total
+    assert sum(day["cost_usd"]["total"] for day in document["days"]) == pytest.approx(MONTH.cost.total)
+    lines = [*document["shared"], *(line for model in document["models"] for line in model["lines"])]
+    assert sum(line["usd"] for line in lines) == pytest.approx(MONTH.cost.total)
+    assert document["models"][1]["objective"]["burn"] > 1
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the mail with")
+@pytest.mark.parametrize(
+    ("name", "dark", "width"), [("week", False, 760), ("week", True, 760), ("month", False, 500)]
+)
+def test_browser_shows_the_mail(mails, tmp_path: Path, name: str, dark: bool, width: int) -> None:
+    page, shot = tmp_path / "mail.html", tmp_path / "shot.png"
+    page.write_text(standalone(mails[name]), encoding="utf-8")
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={tmp_path / 'p'}",
+    ]
+    flags += ["--blink-settings=preferredColorScheme=0"] if dark else []
+    subprocess.run(  # noqa: S603 - our own page in a known browser
+        [str(CHROMIUM), *flags, f"--screenshot={shot}", f"--window-size={width},1500", page.as_uri()],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    pixels = np.round(imread(shot)[:, :, :3] * 255).astype(np.int64)
+    assert pixels.shape[:2] == (1500, width)
+    ground = np.median(pixels.reshape(-1, 3), axis=0)
+    assert (ground.max() < 60) if dark else (ground.min() > 240)
+    inked = [np.ptp(pixels[top : top + 100].reshape(-1, 3), axis=0).max() > 100 for top in range(0, 1500, 100)]
+    assert sum(inked) >= 13
+    bars = np.array([58, 155, 220] if dark else [0, 114, 178])  # the plots are there, in the colours of the theme
+    assert (np.abs(pixels - bars).max(axis=2) < 4).sum() > 5000
