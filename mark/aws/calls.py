@@ -54,6 +54,22 @@ DOCTOR = (
 )
 """What `mark doctor` asks."""
 
+PROFILER = (
+    Call("ec2", "DescribeInstances", "where the rented instance is, and whether it has ended"),
+    Call("ec2", "DescribeLaunchTemplateVersions", "what the service's instances start"),
+    Call("ec2", "RunInstances", "rent one instance of a type"),
+    Call("ec2", "TerminateInstances", "end it"),
+    Call("lambda", "Invoke", "measure the model on Lambda"),
+)
+"""What `mark profile --on` calls."""
+
+REPORT = (
+    Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
+    Call("secretsmanager", "GetSecretValue", "where the store is, and its password"),
+    Call("sesv2", "SendEmail", "the report"),
+)
+"""What the report calls, as a handler and as a command."""
+
 SETTING_UP = (
     Call("ec2", "CreateLaunchTemplate", "how instances of each role start"),
     Call("ec2", "CreateLaunchTemplateVersion", "a template's content has changed"),
@@ -99,6 +115,8 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
         "gateway": GATEWAY,
         "infer": (),
         "interruption": INTERRUPTION,
+        "profiler": PROFILER,
+        "report": REPORT,
         "setup": SETTING_UP,
         "warm": WARM,
     }

@@ -24,6 +24,8 @@ SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN = (
     "mark:token",
     "mark:run",
 )
+PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
+"""Tags of an instance of no fleet (`renting.py`): the model that it serves, and when it ends (epoch seconds)."""
 TAGGED = ("fleet", "instance", "volume")
 """What a launch makes and tags: its permission hangs on the tags (`permissions.py`)."""
 LIVE = ["pending", "running", "stopping", "stopped"]

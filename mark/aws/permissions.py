@@ -143,6 +143,7 @@ def _launch(*actions: str) -> tuple[Need, ...]:
 
 _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
     {
+        ("ce", "GetCostAndUsage"): _each("CostReads", "ce:GetCostAndUsage"),
         ("ec2", "CreateFleet"): _launch("ec2:CreateFleet", "ec2:RunInstances"),
         ("ec2", "CreateLaunchTemplate"): (
             Need("ec2:CreateLaunchTemplate", "NewTemplates"),
@@ -156,6 +157,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("ec2", "DescribeLaunchTemplates"): _each("Ec2Reads", "ec2:DescribeLaunchTemplates"),
         ("ec2", "DescribeSpotPriceHistory"): _each("Ec2Reads", "ec2:DescribeSpotPriceHistory"),
         ("ec2", "ModifyLaunchTemplate"): _each("OwnTemplates", "ec2:ModifyLaunchTemplate"),
+        ("ec2", "RunInstances"): _launch("ec2:RunInstances"),
         ("ec2", "StartInstances"): _each("OwnInstances", "ec2:StartInstances"),
         ("ec2", "StopInstances"): _each("OwnInstances", "ec2:StopInstances"),
         ("ec2", "TerminateInstances"): _each("OwnInstances", "ec2:TerminateInstances"),
@@ -189,9 +191,11 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("iam:PassRole", "HandFunctionsRole"),
         ),
         ("pricing", "GetProducts"): _each("PriceReads", "pricing:GetProducts"),
+        ("secretsmanager", "GetSecretValue"): _each("StoreSecret", "secretsmanager:GetSecretValue"),
         ("service-quotas", "ListServiceQuotas"): _each("QuotaReads", "servicequotas:ListServiceQuotas"),
         ("sesv2", "GetAccount"): _each("MailReads", "ses:GetAccount"),
         ("sesv2", "GetEmailIdentity"): _each("Sender", "ses:GetEmailIdentity"),
+        ("sesv2", "SendEmail"): _each("Sender", "ses:SendEmail", "ses:SendRawEmail"),
         ("sqs", "ChangeMessageVisibilityBatch"): _each("EventsQueue", "sqs:ChangeMessageVisibility"),
         ("sqs", "CreateQueue"): _each("Queues", "sqs:CreateQueue", "sqs:TagQueue"),
         ("sqs", "DeleteMessageBatch"): _each("EventsQueue", "sqs:DeleteMessage"),
@@ -221,6 +225,7 @@ PLATFORM: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             *_LOGS,
             *_each("RawQueue", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
         ),
+        "report": _LOGS,
         "warm": _LOGS,
     }
 )
@@ -294,6 +299,7 @@ _SCOPES: Mapping[str, _Scope] = MappingProxyType(
             _always,
             "the model's bundle",
         ),
+        "CostReads": (_everything, _always, NO_RESOURCE),
         "Ec2Reads": (_everything, _in_region, NO_RESOURCE),
         "EventsQueue": (_queues("events"), _always, "what happens to the service's instances"),
         "FunctionsRole": (lambda n: (n.role("functions"),), _always, "the role of the service's functions"),

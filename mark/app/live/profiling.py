@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.profile import Profile
+from mark.domain.tensor import TensorSpec
 from mark.ports import Backend, InferRequest
 from mark.protocols.oip import example_body
 from mark.serving.backends.oip_server import OipBackend
@@ -53,7 +54,7 @@ def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
         load_prices(None).instance_type(asked.instance_type)
     if not asked.seconds > 0:
         raise Misconfigured(f"--seconds must be above 0, not {asked.seconds:g}")
-    others = _others(asked)
+    others = others_of(asked.to, asked.model, (asked.instance_type,))
     with progress() as report:
         points = asyncio.run(_measured(asked, lambda share: report("measuring", share)))
     profile = profile_of(
@@ -64,7 +65,7 @@ def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
         date=datetime.now(UTC).date().isoformat(),
     )
     if asked.to is not None:
-        _write(asked.to, (*others, profile))
+        write_profiles(asked.to, (*others, profile))
     if as_json:
         show_json(_document(asked, points))
     else:
@@ -80,7 +81,8 @@ async def _measured(asked: ProfileAsked, report: Callable[[float], None]) -> tup
     backend = _backend(asked)
     await backend.start()
     try:
-        request = _request(asked, getattr(backend, "inputs", ()))
+        path = f"/v2/models/{asked.model}/infer" if asked.kind in ("python", "oip") else "/invocations"
+        request = request_for(asked.body, path, getattr(backend, "inputs", ()))
         return await measure(
             backend,
             lambda: request,
@@ -108,34 +110,34 @@ def _backend(asked: ProfileAsked) -> Backend:
             raise unknown("kind", asked.kind, KINDS)
 
 
-def _request(asked: ProfileAsked, inputs: Any) -> InferRequest:
-    """The file's body, or zeros of the model's inputs."""
-    if asked.body is not None:
+def request_for(file: Path | None, path: str, inputs: Sequence[TensorSpec]) -> InferRequest:
+    """A request to `path` with the file's body, or zeros of the model's inputs."""
+    if file is not None:
         try:
-            body = asked.body.read_bytes()
+            body = file.read_bytes()
         except OSError as error:
-            raise Misconfigured(f"cannot read {asked.body}: {error.strerror}") from error
+            raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
     elif inputs:
         body = json.dumps(example_body(inputs)).encode()
     else:
-        raise Misconfigured(f"a {asked.kind} server does not say what its model takes: give a request with --body")
-    path = f"/v2/models/{asked.model}/infer" if asked.kind in ("python", "oip") else "/invocations"
+        raise Misconfigured("the server does not say what its model takes: give a request with --body")
     return InferRequest(path=path, content_type="application/json", body=body)
 
 
-def _others(asked: ProfileAsked) -> tuple[Profile, ...]:
+def others_of(file: Path | None, model: str, types: Sequence[str]) -> tuple[Profile, ...]:
     """Profiles of the file that stay: those of other models, types and variants. Checked before measuring."""
-    if asked.to is None or not asked.to.exists():
+    if file is None or not file.exists():
         return ()
     try:
-        text = asked.to.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise Misconfigured(f"cannot read {asked.to}: {error.strerror}") from error
-    kept = parse_profiles(text, str(asked.to))
-    return tuple(p for p in kept if (p.model, p.instance_type) != (asked.model, asked.instance_type))
+        raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
+    kept = parse_profiles(text, str(file))
+    return tuple(p for p in kept if p.model != model or p.instance_type not in types)
 
 
-def _write(path: Path, profiles: tuple[Profile, ...]) -> None:
+def write_profiles(path: Path, profiles: Sequence[Profile]) -> None:
+    """Write a profile file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(profile_text(profiles), encoding="utf-8")
@@ -159,16 +161,18 @@ def _document(asked: ProfileAsked, points: tuple[MeasuredPoint, ...]) -> dict[st
         "model": asked.model,
         "instance_type": asked.instance_type,
         "machine": _machine(),
-        "points": [
-            {
-                "batch": point.batch,
-                "median_ms": point.median_s * 1000,
-                "p95_ms": point.p95_s * 1000,
-                "calls": point.calls,
-                "stable": point.stable,
-            }
-            for point in points
-        ],
+        "points": [point_document(point) for point in points],
+    }
+
+
+def point_document(point: MeasuredPoint) -> dict[str, Any]:
+    """A measured batch size (docs/json.md)."""
+    return {
+        "batch": point.batch,
+        "median_ms": point.median_s * 1000,
+        "p95_ms": point.p95_s * 1000,
+        "calls": point.calls,
+        "stable": point.stable,
     }
 
 

@@ -14,7 +14,9 @@ from contextlib import suppress
 import uvloop
 
 from mark.app.plugins import load_model
+from mark.app.processes.lone import LoneLink, is_alone, lone_model, lone_offering
 from mark.aws.imds import ENDPOINT, Identity, Imds
+from mark.aws.launching import MODEL, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
@@ -48,20 +50,25 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     link = connect_async(identity.user_data["store_url"])
     store = AgentStore(link, identity.user_data["service"])
-    served = (await store.spec()).served(identity.tags["mark:model"])
-    offering = served.offering(identity.tags["mark:offering"])
+    tags, alone = identity.tags, is_alone(identity.tags)
+    served = (await store.spec()).served(tags[PROFILE_OF if alone else MODEL])
+    served = lone_model(served) if alone else served
+    offering = lone_offering(served, tags) if alone else served.offering(tags[OFFERING])
     clock = _Clock(store)
     await clock.refresh()
     backend = make_backend(served.backend, served, offering, load=load_model, now=clock.now, speed=clock.speed)
     config = AgentConfig(
-        instance=identity.instance, role=Role(identity.tags["mark:role"]), host=identity.host, epoch=time.time_ns()
+        instance=identity.instance,
+        role=Role.SERVING if alone else Role(tags[ROLE]),
+        host=identity.host,
+        epoch=time.time_ns(),
     )
     try:
         return await serve_agent(
             config,
             served=served,
             offering=offering,
-            link=store,
+            link=LoneLink(store, tags) if alone else store,
             backend=_Booting(backend, clock, booted_at),
             interruption=lambda: asyncio.to_thread(imds.taken_at),
             stop=stop,

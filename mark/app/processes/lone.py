@@ -1,0 +1,72 @@
+"""An agent by itself: it serves one model on an instance that belongs to no fleet, until that expires.
+
+It announces itself to nobody, so nothing is sent to it but what `mark profile --on` sends to its own HTTP port;
+and it takes everything, whatever the objective.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mark.aws.launching import EXPIRES, OFFERING, PROFILE_OF
+from mark.catalog.load import load_prices
+from mark.controller.service import ServedModel
+from mark.domain.clock import ClockAnchor
+from mark.domain.member import Member
+from mark.domain.offering import BatchPolicy, Market, Offering
+from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.ports import AgentLink
+
+LARGEST = 256
+"""Batches that are measured are no larger."""
+
+
+def is_alone(tags: Mapping[str, str]) -> bool:
+    """Whether the instance is rented to be measured."""
+    return PROFILE_OF in tags
+
+
+def lone_model(served: ServedModel) -> ServedModel:
+    """The model, admitting everything."""
+    return replace(served, dispatch=replace(served.dispatch, admission_factor=None))
+
+
+def lone_offering(served: ServedModel, tags: Mapping[str, str]) -> Offering:
+    """What the instance is, as an offering whose times nobody knows yet."""
+    item = load_prices().instance_type(tags[OFFERING].partition(":")[0])
+    unknown = Provenance(
+        evidence=Evidence.ASSUMED, source="not measured yet", formula="a second whatever the batch"
+    )
+    points = (LatencyPoint(batch=1, latency_s=1.0), LatencyPoint(batch=LARGEST, latency_s=1.0))
+    profile = Profile(model=served.name, instance_type=item.name, points=points, provenance=unknown)
+    return Offering(
+        instance_type=item,
+        market=Market.ON_DEMAND,
+        usd_per_hour=item.on_demand_usd_per_hour,
+        profile=profile,
+        batch=BatchPolicy(max_batch=LARGEST, max_wait_s=0.0),
+        capacity_rps=1.0,
+        boot_s=0.0,
+        launch_usd=0.0,
+    )
+
+
+class LoneLink(AgentLink):
+    """Tells nobody that the agent is there, and asks it to leave when its time is over."""
+
+    def __init__(self, link: AgentLink, tags: Mapping[str, str]) -> None:
+        self._link = link
+        self._expires_at = float(tags[EXPIRES])
+
+    async def announce(self, member: Member) -> bool:  # noqa: ARG002 - the port's signature
+        """Whether to drain, and then to power off."""
+        return time.time() >= self._expires_at
+
+    async def leave(self, instance: str) -> None:
+        """Nobody knows of it."""
+
+    async def clock(self) -> ClockAnchor:
+        """The service's clock."""
+        return await self._link.clock()

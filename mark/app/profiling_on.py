@@ -1,0 +1,275 @@
+"""`mark profile --on`: rents one instance of each type, measures the service's own model on it over HTTP, ends it.
+
+The agent on the instance is the service's own, by itself (`processes/lone.py`). Each measured type is written to
+the profile file at once: what ends the command later takes nothing back. Money is looked at before each type, and
+after each round of batches while one is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from mark.app.live.models import LiveModel, make_live_models
+from mark.app.live.profiling import others_of, request_for, write_profiles
+from mark.app.processes.lone import LARGEST
+from mark.app.profiling_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
+from mark.app.profiling_on_lambda import LambdaBackend
+from mark.app.profiling_on_show import ask, say, told
+from mark.app.service_aws import service_aws
+from mark.app.settings import Settings
+from mark.app.terminal import Report, note, progress
+from mark.aws.renting import Rent, end_all, look_at, rent
+from mark.aws.session import Aws
+from mark.catalog.load import PriceSnapshot, load_prices
+from mark.catalog.schema import LAMBDA
+from mark.domain.errors import MarkError, Misconfigured, NoCapacity, RetryLater, unknown
+from mark.domain.profile import Profile
+from mark.ports import Backend
+from mark.serving.backends.oip_server import OipBackend
+from mark.serving.profiling import MeasuredPoint, measure, profile_of
+
+HTTP_PORT = 8000
+"""The agent's."""
+READY_S, POLL_S = 900.0, 1.0
+"""How long an instance has to boot and to load the model."""
+CONNECT_S = 0.5
+LONGEST_S = 3600.0
+"""No instance is rented for longer, whatever the limit allows."""
+ANSWERS_S = 60.0
+"""How long the agent has to say that its model is ready, once its port is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOnAsked:
+    """What was asked for. `types`: instance types, and `lambda`. `model` None: the first that is no emulation."""
+
+    types: tuple[str, ...]
+    model: str | None
+    max_usd: float
+    batches: tuple[int, ...]
+    seconds: float
+    body: Path | None
+    to: Path | None
+    yes: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of each type: points where it was measured, else why not."""
+
+    points: dict[str, tuple[MeasuredPoint, ...]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def profile_on(settings: Settings, asked: ProfileOnAsked, *, as_json: bool) -> None:
+    """Estimate, ask, rent, measure, write, and end what was rented."""
+    if not (asked.seconds > 0 and asked.max_usd > 0):
+        raise Misconfigured(
+            f"--seconds and --max-usd must be above 0, not {asked.seconds:g} and {asked.max_usd:g}"
+        )
+    if not asked.types:
+        raise Misconfigured("name types to rent, such as --on c5.large,lambda")
+    if not all(1 <= size <= LARGEST for size in asked.batches):
+        raise Misconfigured(f"--batches must be from 1 to {LARGEST}, not {', '.join(map(str, asked.batches))}")
+    model = _model(settings, asked)
+    prices = [_price(name, model, load_prices(settings.prices)) for name in asked.types]
+    estimate_usd = sum(price.estimate_usd(asked.seconds) for price in prices)
+    if estimate_usd > asked.max_usd:
+        raise Misconfigured(
+            f"this would cost about {estimate_usd:.2f} USD, more than --max-usd {asked.max_usd:g}: "
+            "name fewer types, or a higher limit"
+        )
+    if not asked.yes:
+        ask(prices, asked.seconds, estimate_usd)
+    meter = Meter(asked.max_usd)
+    aws = service_aws(settings, "profiler")
+    try:
+        with _terminated_as_interrupted(), progress() as report:
+            outcome = _Rounds(settings, asked, model, aws, meter, report).run(prices)
+    finally:
+        aws.close()
+    say(model.name, asked, outcome.points, outcome.skipped, meter, as_json=as_json)
+
+
+class _Rounds:
+    """One type after another."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        asked: ProfileOnAsked,
+        model: LiveModel,
+        aws: Aws,
+        meter: Meter,
+        report: Report,
+    ) -> None:
+        self._settings, self._asked, self._model = settings, asked, model
+        self._aws, self._meter, self._report = aws, meter, report
+        self._run = f"profile-{uuid.uuid4().hex}"
+        self._outcome = Outcome()
+
+    def run(self, prices: Sequence[Price]) -> Outcome:
+        """Measure each type that the limit affords; one that cannot be had is left out."""
+        kept = others_of(self._asked.to, self._model.name, self._asked.types)
+        for price in prices:
+            if not self._meter.affords(price, self._asked.seconds):
+                self._outcome.skipped[price.name] = "the limit would be exceeded"
+                continue
+            try:
+                points = self._on_lambda(price) if price.name == LAMBDA else self._on_instance(price)
+            except (NoCapacity, RetryLater) as error:
+                self._outcome.skipped[price.name] = str(error)
+                continue
+            self._outcome.points[price.name] = points
+            kept = (*kept, self._profile(price.name, points))
+            if self._asked.to is not None:
+                write_profiles(self._asked.to, kept)
+        return self._outcome
+
+    def _on_instance(self, price: Price) -> tuple[MeasuredPoint, ...]:
+        now = time.time()
+        allowed_s = min(self._meter.lasts_s(price), LONGEST_S)
+        wanted = Rent(
+            service=self._settings.service.name,
+            owner=self._settings.rollout.owner,
+            model=self._model.name,
+            run=self._run,
+            instance_type=load_prices(self._settings.prices).instance_type(price.name),
+            expires_at=now + allowed_s,
+        )
+        self._say(price, "launching", 0.0)
+        known: list[str] = []
+        self._meter.start(price, now)
+        try:
+            known.append(rent(self._aws, wanted, now))
+            url = self._reachable(known[0], price, now + allowed_s)
+            backend = OipBackend(url, name=self._model.name, ready_within_s=ANSWERS_S)
+            return asyncio.run(self._measured(backend, price, self._asked.batches))
+        finally:
+            self._end(known, price)
+
+    def _on_lambda(self, price: Price) -> tuple[MeasuredPoint, ...]:
+        self._meter.start(price, time.time())
+        try:
+            served = self._model.served
+            backend = LambdaBackend(self._aws, served.function, served.inputs)
+            return asyncio.run(self._measured(backend, price, (1,)))
+        finally:
+            self._meter.stop(time.time())
+
+    async def _measured(self, backend: Backend, price: Price, sizes: Sequence[int]) -> tuple[MeasuredPoint, ...]:
+        await backend.start()
+        try:
+            path = f"/v2/models/{self._model.name}/infer"
+            request = request_for(self._asked.body, path, getattr(backend, "inputs", ()))
+            return await measure(
+                backend,
+                lambda: request,
+                sizes,
+                seconds=self._asked.seconds,
+                progress=lambda share, _points: self._watch(price, share),
+            )
+        finally:
+            await backend.close()
+
+    def _reachable(self, name: str, price: Price, until: float) -> str:
+        """The agent's URL, once its port is open from here."""
+        until = min(until, time.time() + READY_S)
+        while time.time() < until:
+            for item in look_at(self._aws, self._run):
+                for host in item.hosts if item.id == name and item.state == "running" else ():
+                    if _is_open(host):
+                        return f"http://{host}:{HTTP_PORT}"
+            self._watch(price, 0.0, "booting")
+            time.sleep(POLL_S)
+        raise RetryLater(
+            f"nobody answers on port {HTTP_PORT} of {name}: run this where the instances' network is, and look at "
+            "its system log"
+        )
+
+    def _watch(self, price: Price, share: float, doing: str = "measuring") -> None:
+        """Show the running total; RetryLater where the limit is reached."""
+        self._say(price, doing, share)
+        if self._meter.spent_usd(time.time()) >= self._meter.max_usd:
+            raise RetryLater(f"stopped at the limit of {self._meter.max_usd:g} USD")
+
+    def _say(self, price: Price, doing: str, share: float) -> None:
+        spent = told(self._meter.spent_usd(time.time()))
+        self._report(f"{price.name}: {doing}; {spent} of {self._meter.max_usd:g} USD", share)
+
+    def _end(self, known: Sequence[str], price: Price) -> None:
+        """End what was rented, also what a lost answer did not tell of; what cannot be ended now is named."""
+        try:
+            end_all(self._aws, self._run, known)
+        except MarkError as error:
+            names = ", ".join(known) or "an instance"
+            note(f"{price.name}: {names} could not be ended ({error}); it ends by itself")
+        finally:
+            self._meter.stop(time.time())
+
+    def _profile(self, name: str, points: tuple[MeasuredPoint, ...]) -> Profile:
+        where = "Lambda" if name == LAMBDA else f"EC2 {name}"
+        return profile_of(
+            points,
+            model=self._model.name,
+            instance_type=name,
+            machine=f"{where} in {self._aws.settings.region}, over HTTP",
+            date=datetime.now(UTC).date().isoformat(),
+        )
+
+
+def _model(settings: Settings, asked: ProfileOnAsked) -> LiveModel:
+    """The model that is measured: one that the service serves, by what really runs it."""
+    models = {model.name: model for model in make_live_models(settings)}
+    real = [name for name, model in models.items() if model.served.backend.kind != "emulated"]
+    name = asked.model or next(iter(real), next(iter(models)))
+    if name not in models:
+        raise unknown("model", name, models)
+    if models[name].served.backend.kind == "emulated":
+        raise Misconfigured(
+            f"{name} is emulated: it takes what its profile states, so there is nothing to measure; give it a "
+            "backend (service.serve[].backend), or name another with --model"
+        )
+    return models[name]
+
+
+def _price(name: str, model: LiveModel, prices: PriceSnapshot) -> Price:
+    if name != LAMBDA:
+        return Price(name=name, usd_per_hour=prices.instance_type(name).on_demand_usd_per_hour)
+    overflow = model.served.overflow
+    if overflow is None:
+        raise Misconfigured(f"{model.name} does not run on Lambda: leave lambda out of --on")
+    busy = overflow.memory_gib * overflow.usd_per_gib_s + LAMBDA_CALLS_PER_S * overflow.usd_per_request
+    return Price(name=name, usd_per_hour=busy * SECONDS_PER_HOUR, boots=False)
+
+
+def _is_open(host: str) -> bool:
+    try:
+        with socket.create_connection((host, HTTP_PORT), timeout=CONNECT_S):
+            return True
+    except OSError:
+        return False
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """A SIGTERM ends the command as Ctrl-C does: by its finally's."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before: Callable[[int, FrameType | None], object] | int | None = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,142 @@
+"""One instance for a while, outside the fleet: for `mark profile --on`.
+
+It starts from the service's own launch template and bears the service's tags, but not `mark:model`: controllers
+count it to no fleet, gateways send it nothing. Whatever becomes of who rented it, it ends: the caller ends it; its
+agent powers it off at `mark:expires`; a start script has `shutdown -h +N` before all else; and a machine that
+powers itself off is terminated, as its launch says.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
+from mark.aws.launching import EXPIRES, LIVE, OFFERING, OWNER, PROFILE_OF, ROLE, RUN, SERVICE, machine_of
+from mark.aws.names import template_name
+from mark.aws.session import Aws
+from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.fleet import Role
+from mark.domain.offering import InstanceType
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+SCRIPT = "#!"
+SPARE_MIN = 5
+"""The start script's switch comes so much later than the agent's, which is cleaner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rent:
+    """What is rented, for which run of which command, and until when at the latest."""
+
+    service: str
+    owner: str
+    model: str
+    run: str
+    instance_type: InstanceType
+    expires_at: float
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """What the instance is told of itself."""
+        return {
+            SERVICE: self.service,
+            OWNER: self.owner,
+            PROFILE_OF: self.model,
+            OFFERING: f"{self.instance_type.name}:on-demand",
+            ROLE: "profile",
+            RUN: self.run,
+            EXPIRES: f"{self.expires_at:.0f}",
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rented:
+    """An instance as it is now. `hosts`: where it may be reached, its private address first."""
+
+    id: str
+    state: str
+    hosts: tuple[str, ...]
+
+
+def rent(aws: Aws, asked: Rent, now: float) -> str:
+    """Rent it; its id. The same run rents a type once. NoCapacity, Misconfigured, RetryLater as AWS says."""
+    name, user_data = _template(aws, asked)
+    minutes = max(1, round((asked.expires_at - now) / 60.0)) + SPARE_MIN
+    tags = [{"Key": key, "Value": value} for key, value in asked.tags.items()]
+    token = hashlib.sha256(f"{asked.run}\0{asked.instance_type.name}".encode()).hexdigest()
+    with translated():
+        reply = aws.ec2.run_instances(
+            LaunchTemplate={"LaunchTemplateName": name, "Version": "$Default"},
+            InstanceType=asked.instance_type.name,  # type: ignore[arg-type]
+            MinCount=1,
+            MaxCount=1,
+            ClientToken=token,
+            UserData=with_switch(user_data, minutes),
+            InstanceInitiatedShutdownBehavior="terminate",
+            TagSpecifications=[{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume")],  # type: ignore[misc]
+        )
+    return reply["Instances"][0]["InstanceId"]
+
+
+def look_at(aws: Aws, run: str) -> tuple[Rented, ...]:
+    """All that a run has rented and that is not gone."""
+    with translated():
+        pages = aws.ec2.get_paginator("describe_instances").paginate(
+            Filters=[{"Name": f"tag:{RUN}", "Values": [run]}, {"Name": "instance-state-name", "Values": LIVE}]
+        )
+        return tuple(
+            _rented(instance)
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation.get("Instances", [])
+        )
+
+
+def end_all(aws: Aws, run: str, known: Sequence[str]) -> tuple[str, ...]:
+    """End what a run has rented, also what its launch never told of; which that were."""
+    names = sorted({*known, *(item.id for item in look_at(aws, run))})
+    for name in names:
+        with absent_is_done():
+            aws.ec2.terminate_instances(InstanceIds=[name])
+    return tuple(names)
+
+
+def with_switch(user_data: str, minutes: int) -> str:
+    """User data whose script first of all sets the time at which the machine powers off; other data stays."""
+    if not user_data.startswith(SCRIPT):
+        return user_data
+    shebang, _, rest = user_data.partition("\n")
+    return f"{shebang}\nshutdown -h +{minutes}\n{rest}"
+
+
+def _template(aws: Aws, asked: Rent) -> tuple[str, str]:
+    """The launch template for the type, and its user data as text; a kind of machines may have one of its own."""
+    base = template_name(asked.service, Role.SERVING)
+    for name in (template_name(asked.service, Role.SERVING, machine_of(asked.instance_type)), base):
+        try:
+            with translated():
+                found = aws.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Default"])
+        except MarkError as error:
+            if code_of(error) not in NOT_THERE:
+                raise
+            continue
+        data = found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        return name, base64.b64decode(data.get("UserData", "")).decode()
+    raise Misconfigured(
+        f"no launch template {base} in {aws.settings.region}: `mark up` here or `mark deploy` makes the service"
+    )
+
+
+def _rented(instance: InstanceTypeDef) -> Rented:
+    hosts = (instance.get("PrivateIpAddress", ""), instance.get("PublicIpAddress", ""))
+    return Rented(
+        id=instance["InstanceId"],
+        state=instance["State"]["Name"],
+        hosts=tuple(host for host in hosts if host),
+    )
