@@ -1,0 +1,90 @@
+"""Cost Explorer by day: pages, tags, another currency; and what the report calls."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from mark.aws.calls import ROLES
+from mark.aws.costs import daily_usd
+from mark.aws.mail import send_mail
+from mark.aws.session import Aws
+from mark.domain.errors import Misconfigured
+from tests.aws.builders import aws
+from tests.aws.recording import Recorder
+
+FIRST, SECOND, END = date(2026, 11, 1), date(2026, 11, 2), date(2026, 11, 3)
+TAGS = {"mark:service": "shop", "mark:owner": "team"}
+
+
+def day(at: date, usd: str, unit: str = "USD") -> dict[str, Any]:
+    return {"TimePeriod": {"Start": at.isoformat()}, "Total": {"UnblendedCost": {"Amount": usd, "Unit": unit}}}
+
+
+class Explorer:
+    """Cost Explorer with these pages; what it was asked is kept."""
+
+    def __init__(self, there: Aws, *pages: list[dict[str, Any]]) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._pages = list(pages)
+        there._clients["ce"] = self
+
+    def get_cost_and_usage(self, **asked: Any) -> dict[str, Any]:
+        self.asked.append(dict(asked))
+        page = {"ResultsByTime": self._pages[len(self.asked) - 1]}
+        return page if len(self.asked) == len(self._pages) else {**page, "NextPageToken": f"p{len(self.asked)}"}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_days_are_added_up_over_pages_and_filtered_by_all_tags() -> None:
+    there = aws()
+    made = Explorer(there, [day(FIRST, "1.25")], [day(FIRST, "0.25"), day(SECOND, "2")])
+    assert daily_usd(there, FIRST, END, TAGS) == {FIRST: 1.5, SECOND: 2.0}
+    assert made.asked[0]["TimePeriod"] == {"Start": "2026-11-01", "End": "2026-11-03"}
+    assert [item["Tags"]["Key"] for item in made.asked[0]["Filter"]["And"]] == ["mark:owner", "mark:service"]
+    assert [asked.get("NextPageToken") for asked in made.asked] == [None, "p1"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "wanted"),
+    [({}, None), ({"mark:service": "shop"}, {"Tags": {"Key": "mark:service", "Values": ["shop"]}})],
+)
+def test_one_tag_needs_no_and(tags: dict[str, str], wanted: object) -> None:
+    there = aws()
+    made = Explorer(there, [])
+    assert daily_usd(there, FIRST, END, tags) == {}
+    assert made.asked[0].get("Filter") == wanted
+
+
+def test_no_days_are_not_asked_for() -> None:
+    there = aws()
+    made = Explorer(there)
+    assert daily_usd(there, END, END, TAGS) == daily_usd(there, END, FIRST, TAGS) == {}
+    assert made.asked == []
+
+
+def test_another_currency_is_refused() -> None:
+    there = aws()
+    Explorer(there, [day(FIRST, "1", "CNY")])
+    with pytest.raises(Misconfigured, match="CNY"):
+        daily_usd(there, FIRST, END, TAGS)
+
+
+def test_the_report_calls_what_is_listed_for_it(called: Recorder) -> None:
+    with mock_aws(), called.acting("report"):
+        there = aws(role="report")
+        there.mail.create_email_identity(EmailIdentity="a@example.org")
+        send_mail(there.mail, b"From: a@example.org\r\n\r\nhello", sender="a@example.org", to=["b@example.org"])
+        daily_usd(there, FIRST, END, TAGS)
+        secrets = boto3.client("secretsmanager", region_name="us-east-1")
+        secrets.create_secret(Name="s", SecretString="redis://x")
+        assert secrets.get_secret_value(SecretId="s")["SecretString"] == "redis://x"
+        there.close()
+    ours = called.by_role["report"] - {("sesv2", "CreateEmailIdentity"), ("secretsmanager", "CreateSecret")}
+    assert ours == {(call.service, call.action) for call in ROLES["report"]}
