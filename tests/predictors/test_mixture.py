@@ -24,8 +24,8 @@ SHORT = MixtureSettings(
     stride=7,
     bands=(1, 4, 12),
     memory_s=6 * HOUR_S,
-    paces=(Pace(half_life_s=3 * HOUR_S),),
-    recalibrated_s=6 * HOUR_S,
+    paces=(Pace(half_life_s=3 * HOUR_S), Pace(half_life_s=HOUR_S, sharpness=30.0)),
+    recalibrated_s=4 * HOUR_S,
     tolerance=0.0,
     wary_s=0.0,
     trusted_s=HOUR_S,
@@ -194,7 +194,7 @@ def test_an_earlier_origin_is_answered_as_if_the_later_one_had_never_been_asked(
 
 
 def test_a_history_whose_oldest_units_are_dropped_is_followed():
-    """The controller shows two weeks: the series then starts later each minute. Twice the memory is enough."""
+    """The controller shows two weeks: then the series starts later each minute. Outcomes and memory are enough."""
     series = noise(1500)
     experts = (Saying(), Saying(level=0.9, width=3.0))
     following = mixture_of(*experts)
