@@ -22,7 +22,8 @@ from mark.domain.errors import AlreadyDone, MarkError
 if TYPE_CHECKING:
     from mypy_boto3_lambda.type_defs import EnvironmentTypeDef
 
-RUNTIME = "python3.11"
+RUNTIME = "python3.12"
+"""Of the tested one, 3.11, Lambda has a C library that is too old for numpy's wheels; the code runs on both."""
 TRUST = {
     "Version": "2012-10-17",
     "Statement": [
