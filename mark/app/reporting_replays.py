@@ -49,7 +49,10 @@ def replay_days(
         except Misconfigured as error:
             note(f"{served.name} is not replayed: {error}")
             continue
-        found[served.name] = _model_days(store, served.name, own, journalled, period, policies, report)
+        # what an observing service's own policy would have cost is known by replay alone: Lambda is part of it
+        asked = (own.policies[0], *policies) if spec.observed else policies
+        asked = tuple(dict.fromkeys(asked))
+        found[served.name] = _model_days(store, served.name, own, journalled, period, asked, report)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +14,13 @@ from mark.domain.offering import Market
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 ServiceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+
+
+class Mode(StrEnum):
+    """Whether a service serves, or only says what it would do."""
+
+    SERVE = "serve"
+    OBSERVE = "observe"
 
 
 class ObjectiveSettings(Part):
@@ -103,6 +111,14 @@ class ServiceSettings(Part):
     """The live service on this machine."""
 
     name: ServiceName = Field("mark", description="Its name: several services may run side by side.")
+    mode: Mode = Field(
+        Mode.SERVE,
+        description="serve rents a fleet and answers; observe forecasts and plans beside a fleet that is there, "
+        "rents nothing, calls no Lambda, and tells what would have been spent (docs/report.md).",
+    )
+    existing_usd_per_hour: Positive | None = Field(
+        None, description="What the fleet that serves costs an hour where this service only observes."
+    )
     serve: tuple[ServedSettings, ...] = Field(
         (),
         description="Its models; empty takes `model`, or without one inception-v3 (emulated) and digits (torch).",

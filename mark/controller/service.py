@@ -60,11 +60,17 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
-    """A service: its name, models, and the seed of whatever is drawn."""
+    """A service: its name, models, and the seed of whatever is drawn.
+
+    Where it only observes nothing is rented: its fleet is one that would have been, beside another that serves and
+    costs `existing_usd_per_hour`, where somebody said so.
+    """
 
     name: str
     models: tuple[ServedModel, ...]
     seed: int = 0
+    observed: bool = False
+    existing_usd_per_hour: float | None = None
 
     def served(self, name: str) -> ServedModel:
         """The model of that name; Misconfigured where there is none."""

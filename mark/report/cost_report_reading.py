@@ -6,14 +6,14 @@ It needs the store alone, no controller that is alive: a scheduled function make
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
 from mark.controller.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
 from mark.controller.journal import read_journal
 from mark.controller.journal_facts import JournalFacts, PricedOrder, Segment, journal_facts
-from mark.controller.service import ServedModel
+from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.tally_book import (
     Tallies,
     TallyMark,
@@ -48,6 +48,11 @@ LONGEST_REASON = 240
 JOURNAL_LATE_S = 120.0
 """A journal that begins so long after the period says so."""
 ANSWERS = ("instance", "standby", "lambda_", "late", "shed", "failed")
+OBSERVED = (
+    "nothing was rented: this is the fleet that would have been, never refused and never interrupted",
+    "what planned instances would not have carried is not in these sums; the replay of the own policy has it",
+)
+HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +101,8 @@ def read_cost_report(
     shared = _day_lines(shared_days(ledgers, period.since, period.until))
     given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
     models = tuple(_model(item, period, ledgers, given.get(item.served.name, ())) for item in read)
+    if spec.observed:  # whoever counts for us answers nobody
+        models = tuple(replace(model, answers=Answers(), days=()) for model in models)
     lines = (*(line for model in models for line in model.lines), *shared)
     return CostReport(
         service=spec.name,
@@ -105,7 +112,9 @@ def read_cost_report(
         shared=shared,
         reconciliation=() if aws_usd is None else _reconciled(lines, aws_usd),
         advice=advice_of(models),
-        notes=tuple(_notes(read, models, period)),
+        notes=(*(OBSERVED if spec.observed else ()), *_notes(read, models, period)),
+        observed=spec.observed,
+        existing_usd=_existing_usd(spec, period),
     )
 
 
@@ -251,6 +260,12 @@ def _capacity(facts: JournalFacts) -> Capacity:
         idle_hours=sum(hour.minutes for hour in hours if hour.is_idle) / 60,
         idle_usd=sum(hour.usd for hour in hours if hour.is_idle),
     )
+
+
+def _existing_usd(spec: ServiceSpec, period: Period) -> float | None:
+    """What the fleet that serves cost meanwhile."""
+    hourly = spec.existing_usd_per_hour
+    return None if hourly is None or not spec.observed else hourly * (period.until - period.since) / HOUR_S
 
 
 def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tuple[ReconciledDay, ...]:

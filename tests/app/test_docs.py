@@ -14,7 +14,9 @@ from mark.studies import registry
 from scripts.docs import FOLDER, cli_page, commands, example_lines, settings_page
 
 COMMANDS = dict(commands())
-LIVE = {f"mark {name}" for name in ("up", "load", "status", "interrupt", "chaos", "down", "profile")}
+LIVE = {
+    f"mark {name}" for name in ("up", "load", "status", "report", "feed", "interrupt", "chaos", "down", "profile")
+}
 NEED_A_SERVICE = {"mark demo --out demo"}
 MAKERS = ("mark trace generate", "mark simulate")
 """Their examples write what the others' examples read, so they run first."""

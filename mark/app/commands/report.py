@@ -1,4 +1,4 @@
-"""`mark report`: flags and help."""
+"""`mark report` and `mark feed`: flags and help."""
 # ruff: noqa: PLC0415 - what takes long to import is imported when it is needed; a command has many flags
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ EXAMPLES = (
     "mark report --since 24h --to report.html",
     "mark report --since 30d --policy none --json",
 )
+FEED_EXAMPLES = ("mark feed", "mark feed --model inception-v3")
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
+]
 
 
 def report(
@@ -44,9 +48,7 @@ def report(
             help="Ask Cost Explorer too (0.01 USD a request) and print the difference to the ledger.",
         ),
     ] = False,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
-    ] = None,
+    name: Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
@@ -66,3 +68,23 @@ def report(
         reconcile=reconcile,
     )
     report_service(settings, asked, as_json=json)
+
+
+def feed(
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose requests they are; left out, the service's first model."),
+    ] = None,
+    name: Name = None,
+    config: given.Config = None,
+) -> None:
+    """Count the lines on stdin as requests that came just now: the load of a fleet that `mode: observe` looks at.
+
+    It goes on until its input ends, and takes whatever writes a line a request, as in
+    `tail -n 0 -F access.log | mark feed`.
+    """
+    service = given.settings_from(config, service__name=name).service.name
+    from mark.app.feeding import feed_service
+
+    feed_service(service, model)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from mark.app.live.clock import ServiceClock
 from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
-from mark.aws.fleet import Ec2Cloud
+from mark.app.live.shadow import LiveCloud
 from mark.controller.journal import Header, header_line
 from mark.controller.runner import Controller
 from mark.domain.orders import Order
@@ -41,7 +41,7 @@ class ModelDriver:
         controller: Controller,
         *,
         clock: ServiceClock,
-        cloud: Ec2Cloud,
+        cloud: LiveCloud,
         plane: LivePlane,
         publisher: Publisher,
         journal: StoreJournal,

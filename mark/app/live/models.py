@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mark.app.plugins import load_model
-from mark.app.setting_service import BackendSettings, OfferingSettings, ServedSettings
+from mark.app.setting_service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.app.settings import Settings
 from mark.app.wiring import chosen_workload, make_experiment, overrides_for
 from mark.catalog.load import PriceSnapshot
@@ -89,7 +89,11 @@ def settings_of_model(settings: Settings, name: str) -> Settings:
 def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec:
     """What gateways, agents and handlers read."""
     return ServiceSpec(
-        name=settings.service.name, models=tuple(model.served for model in models), seed=settings.seed
+        name=settings.service.name,
+        models=tuple(model.served for model in models),
+        seed=settings.seed,
+        observed=settings.service.mode is Mode.OBSERVE,
+        existing_usd_per_hour=settings.service.existing_usd_per_hour,
     )
 
 
@@ -145,7 +149,10 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
     experiment = make_experiment(settings, workload=_workload(settings, asked))
     bundle = experiment.bundle(policy, overrides_for(policy, settings))
     inputs, outputs = _tensors(asked.backend)
-    controller = bundle.controller
+    controller, overflow = bundle.controller, bundle.controller.overflow
+    if settings.service.mode is Mode.OBSERVE:  # nobody is answered: nothing overflows, and nothing is seen to miss
+        controller, overflow = replace(controller, monitor=None), None
+        bundle = replace(bundle, controller=controller)
     offerings = {offering.name: offering for offering in (*controller.offerings, *controller.fallbacks)}
     if controller.standby is not None:
         offerings[controller.standby.offering.name] = controller.standby.offering
@@ -155,7 +162,7 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
         dispatch=bundle.dispatch,
         offerings=tuple(offerings[name] for name in sorted(offerings)),
         backend=BackendSpec(kind=asked.backend.kind, target=asked.backend.target),
-        overflow=controller.overflow,
+        overflow=overflow,
         function=f"mark-{service}-{experiment.spec.model.name}",
         inputs=inputs,
         outputs=outputs,

@@ -21,7 +21,9 @@ from mark.app.live.models import LiveModel
 from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
 from mark.app.live.retraining import FollowedJournal, Retraining
+from mark.app.live.shadow import LiveCloud, ShadowCloud
 from mark.app.live.warming import Warmer
+from mark.app.setting_service import Mode
 from mark.app.settings import Settings
 from mark.aws.fleet import Ec2Cloud
 from mark.aws.guard import Guard, Guardrails
@@ -209,7 +211,12 @@ class Term:
             warmed=warmer.believed,
         )
 
-    def _cloud(self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: _Shared) -> Ec2Cloud:
+    def _cloud(
+        self, model: LiveModel, run: str, clock: ServiceClock, warmer: Warmer, shared: _Shared
+    ) -> LiveCloud:
+        """The fleet that serves, or the one that would, where the service only observes."""
+        if self._settings.service.mode is Mode.OBSERVE:
+            return ShadowCloud(model.served, store=self._store, clock=clock)
         setup = FleetSetup(
             service=self._running.name,
             model=model.name,
