@@ -29,6 +29,8 @@ LEFT_OUT = frozenset({"INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv
 SUFFIXES_LEFT_OUT = frozenset({".a", ".c", ".h", ".lib", ".pxd", ".pyc", ".pyi", ".pyx"})
 """Nobody runs these."""
 TESTS = "tests"
+LATE = 99
+"""AWS keeps its runtimes patched: markers for early patch releases do not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ def needed(modules: Iterable[str], target: Target) -> dict[str, Distribution]:
     waiting = sorted({name for module in modules for name in of_module.get(module, [module])})
     marked = {
         "python_version": ".".join(map(str, target.python)),
-        "python_full_version": ".".join(map(str, (*target.python, 0))),
+        "python_full_version": ".".join(map(str, (*target.python, LATE))),
         "platform_machine": target.machine,
         "extra": "",
     }
