@@ -35,14 +35,12 @@ from numpy.typing import NDArray
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.bridge import patience_s, pool_size, unplanned
-from mark.planner.missed import priced
+from mark.planner.missed import TOLD_S, priced, untold
 from mark.planner.pools import spread
 from mark.planner.rates import RateTable, expect_rates
 
 WAIT_SHARE = 0.5
 """Of the objective: the rest is the answer's own time. It is MArk's default for the mean latency, too."""
-FORESIGHT_S = 86_400.0
-"""With less history no surge is foreseen: standbys then wake for what is there."""
 SAME_WORTH = 1e-9
 """Fleets whose worth is this close, relatively, are equal."""
 
@@ -70,7 +68,7 @@ class Terms:
 
 def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda and standbys."""
-    table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s)
+    table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s, past=untold(request))
     request = replace(request, bridge=priced(request, table))
     terms = terms_of(request, table)
     worth, new, kept = lay_fleet(terms)
@@ -275,7 +273,7 @@ def _awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:
     bridge = request.bridge
     if bridge.standby is None or not math.isfinite(bridge.lambda_usd):
         return 0
-    if len(request.history) * request.history.unit_s < FORESIGHT_S:
+    if len(request.history) * request.history.unit_s < TOLD_S:  # no surge is foreseen then
         return 0
     item = bridge.standby
     first = min(int(bridge.wake_s // table.unit_s), len(table.carried) - 1)

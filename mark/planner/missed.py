@@ -14,17 +14,34 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from mark.domain.demand import Demand
 from mark.domain.plan import Bridge, PlanRequest
 from mark.planner.bridge import unplanned
 from mark.planner.rates import RateTable
 
 PLANNED_SHARE = 0.3
 """Of what may miss: the rest is for what no forecast knows of, boots and lost instances among it."""
-QUEUED_SHARE = 0.03
-"""The same where nothing takes late requests away: each makes those behind it late."""
+WARY_SHARE = 0.03
+"""The same with little history, and where nothing takes late requests away: each makes those behind it late."""
 LEAST_MISSED = 1e-3
 """The last request in a thousand is not bought: its price has no end."""
 STEPS = 40
+TOLD_S = 86_400.0
+"""With less history a forecast knows little of what may come: the last hour is counted beside it."""
+HOUR_UNITS = 60
+
+
+def untold(request: PlanRequest) -> Demand | None:
+    """What is counted beside the forecast, where there is little history and no Lambda in time."""
+    past = request.history
+    if math.isfinite(request.bridge.lambda_usd) or len(past) * past.unit_s >= TOLD_S:
+        return None
+    return Demand(
+        end_at=past.end_at,
+        mean_rps=past.mean_rps[-HOUR_UNITS:],
+        max_rps=past.max_rps[-HOUR_UNITS:],
+        unit_s=past.unit_s,
+    )
 
 
 def priced(request: PlanRequest, table: RateTable) -> Bridge:
@@ -36,7 +53,8 @@ def priced(request: PlanRequest, table: RateTable) -> Bridge:
     to_come = replace(table, carried=table.carried[lead:])
     left = unplanned(request.history, request.bridge, to_come)
     rent = rent_usd * table.levels[1] * table.unit_s
-    share = PLANNED_SHARE if request.bridge.relieves else QUEUED_SHARE
+    is_sure = request.bridge.relieves and untold(request) is None
+    share = PLANNED_SHARE if is_sure else WARY_SHARE
     budget = share * (1.0 - request.slo.target) * float(left.served.sum())
     low, high = math.log(rent_usd), math.log(rent_usd / LEAST_MISSED)
     for _ in range(STEPS):

@@ -28,7 +28,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mark.domain.demand import WINDOW_S, Forecast
+from mark.domain.demand import WINDOW_S, Demand, Forecast
 from mark.domain.errors import PlanInfeasible
 
 NODES = 20
@@ -55,20 +55,30 @@ class RateTable:
     unit_s: float
 
 
-def expect_rates(forecast: Forecast, *, wait_s: float) -> RateTable:
-    """The table of a forecast. wait_s: how long a request may wait. Errors: PlanInfeasible if not finite."""
+def expect_rates(forecast: Forecast, *, wait_s: float, past: Demand | None = None) -> RateTable:
+    """The table of a forecast. wait_s: how long a request may wait. Errors: PlanInfeasible if not finite.
+
+    past: units that count as much as the forecast does, each as likely in every unit to come.
+    """
     means = _cases(np.array(forecast.mean_rps, np.float64), forecast.quantiles)
     maxima = np.maximum(_cases(np.array(forecast.max_rps, np.float64), forecast.quantiles), means)
     if not means.size or not (np.isfinite(means).all() and np.isfinite(maxima).all()):
         raise PlanInfeasible("the forecast is empty or not finite; plan with the fallback forecast")
-    windows = forecast.unit_s / WINDOW_S
+    seen = np.empty((0, 1)) if past is None else np.array(past.max_rps, np.float64)[:, None]
+    highest = max(float(maxima.max()), float(seen.max(initial=0.0)))
+    levels = np.linspace(0.0, highest + TOP_WAITS / wait_s, LEVELS + 1)
+    carried = _carried_by(means, maxima, forecast.unit_s, wait_s, levels)
+    if past is not None and len(past):
+        seen_means = np.array(past.mean_rps, np.float64)[None]
+        carried = 0.5 * (carried + _carried_by(seen_means, seen.T, past.unit_s, wait_s, levels))
+    return RateTable(levels=levels, carried=carried, unit_s=forecast.unit_s)
+
+
+def _carried_by(means: Floats, maxima: Floats, unit_s: float, wait_s: float, levels: Floats) -> Floats:
+    """means, maxima: shape (units, cases); returns shape (units, levels)."""
+    windows = unit_s / WINDOW_S
     usual = np.maximum(0.0, (windows * means - maxima) / (windows - 1.0))
-    levels = np.linspace(0.0, float(maxima.max()) + TOP_WAITS / wait_s, LEVELS + 1)
-    return RateTable(
-        levels=levels,
-        carried=_carried(usual, maxima, 1.0 / windows, wait_s, levels),
-        unit_s=forecast.unit_s,
-    )
+    return _carried(usual, maxima, 1.0 / windows, wait_s, levels)
 
 
 def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:

@@ -8,10 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mark.domain.demand import Demand
 from mark.domain.objective import Slo
 from mark.domain.plan import Bridge, PlanRequest
 from mark.planner.hedged import WAIT_SHARE, plan_hedged
-from mark.planner.missed import LEAST_MISSED, PLANNED_SHARE, QUEUED_SHARE, priced
+from mark.planner.missed import LEAST_MISSED, PLANNED_SHARE, WARY_SHARE, priced, untold
 from mark.planner.rates import expect_rates
 from tests.planner.builders import SLO
 from tests.planner.test_hedged import LAMBDA, SMALL, asked, spread
@@ -56,7 +57,7 @@ def test_the_fleet_misses_no_more_than_its_part_of_the_budget(
     forecast = spread(middle * (1.0 - width), middle, middle * (1.0 + 2.0 * width))
     there = (("small:on-demand", 400),)
     request = replace(asked(forecast, SMALL, running=there, bridge=Bridge(relieves=relieves)), slo=slo)
-    budget = (PLANNED_SHARE if relieves else QUEUED_SHARE) * (1.0 - target)
+    budget = (PLANNED_SHARE if relieves else WARY_SHARE) * (1.0 - target)
     at_the_end = price(request) > 0.999 * 0.09 / 3600 / 5 / LEAST_MISSED
     assert at_the_end or missed_with_one_more(request) <= budget
 
@@ -68,6 +69,17 @@ def test_a_stricter_objective_and_a_queue_that_nobody_relieves_raise_the_price()
     assert RENT_USD < price(request) < min(price(strict), price(alone))
     assert plan_hedged(request).capacity_rps < plan_hedged(strict).capacity_rps
     assert plan_hedged(request).capacity_rps < plan_hedged(alone).capacity_rps
+
+
+def test_with_little_history_the_last_hour_is_counted_beside_the_forecast() -> None:
+    """Half of the chance is the last hour's: the minute in which 300 requests/s came may come again."""
+    surge = (50.0,) * 30 + (300.0,) + (50.0,) * 29
+    long, short = ((Demand(end_at=0.0, mean_rps=way, max_rps=way)) for way in (surge * 24, surge))
+    request = replace(asked(spread(45.0, 50.0, 55.0), SMALL, bridge=LATE_LAMBDA), history=long)
+    assert untold(request) is None
+    assert plan_hedged(request).capacity_rps < 100.0
+    assert plan_hedged(replace(request, history=short)).capacity_rps > 250.0
+    assert untold(replace(request, history=short, bridge=LAMBDA)) is None
 
 
 def test_standbys_that_wake_soon_make_the_fleet_smaller() -> None:
