@@ -68,6 +68,23 @@ def test_losing_spot_instances_loses_no_request_and_wakes_standbys(
     assert all(one.state is InstanceState.STOPPED for one in last if one.role is Role.STANDBY)
 
 
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.8, 1.0])
+def test_hedged_bridges_what_it_loses_with_lambda_and_launches_again(kernel: Kernel, share: float) -> None:
+    """Its standbys are there for surges, few where the load is steady: Lambda carries what they do not."""
+    script = FaultScript(stress=0.0, interrupts=(Interrupt(at_s=430.0, share=share),))
+    given = experiment(kernel, trace=STEADY, faults=script, types=MANY)
+    result, journal = replayed(given, "hedged")
+    assert result.interruptions >= 2
+    assert result.served.shed == 0
+    assert result.attained >= 0.98
+    lost_at, boots_s = HISTORY_S + 430.0, 360.0
+    launched = [order.count for at, order in journal.of(Launch) if lost_at <= at <= lost_at + 120.0]
+    assert sum(launched) >= result.interruptions // 2, "what was lost is launched again, within two plans"
+    seconds = result.seconds.to_lambda
+    before, gap = seconds[300:430].mean(), seconds[430 + 120 : 430 + int(boots_s)].mean()
+    assert gap > before
+
+
 def test_standbys_and_lambda_bridge_what_was_lost(kernel: Kernel) -> None:
     """Without either, the same loss misses the objective: that is what they are for."""
     script = FaultScript(
