@@ -1,0 +1,206 @@
+"""The path of events on the emulated AWS, from EventBridge to the controller; and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.aws.fleet import Ec2Cloud
+from mark.aws.guard import Guard, Guardrails
+from mark.aws.inbox import EventInbox
+from mark.aws.launching import FleetSetup
+from mark.aws.session import Aws
+from mark.aws.setting_up import RAW_ATTEMPTS, ServiceResources, set_up
+from mark.controller.ledger import FleetUsage, fleet_usage
+from mark.domain.clock import ClockAnchor
+from mark.domain.orders import Fact, SpotWarned, Terminate
+from mark.ports import Clock
+from mark.protocols.events import QueueWord, RebalanceAdvised, StateChanged, event_of_word
+from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
+from tests.local.conftest import World, config_for, until
+
+WITHIN_S = 1.0
+ALARM = {
+    "AlarmName": "mark-shop-dead-letters",
+    "Namespace": "AWS/SQS",
+    "MetricName": "ApproximateNumberOfMessagesVisible",
+    "Dimensions": [{"Name": "QueueName", "Value": "mark-shop-raw-dead"}],
+    "Statistic": "Maximum",
+    "ComparisonOperator": "GreaterThanThreshold",
+    "Threshold": 0,
+    "Period": 60,
+    "EvaluationPeriods": 1,
+    "TreatMissingData": "notBreaching",
+}
+"""As the rollout's stacks have it."""
+
+
+WRONG = ({"source": "aws.s3"}, {"time": "soon"}, {"detail": {"instance-id": 7}}, {"detail-type": "Else"})
+
+
+@dataclass
+class ServiceTime(Clock):
+    """The emulated AWS's clock."""
+
+    anchor: ClockAnchor
+
+    def now(self) -> float:
+        return self.anchor.service_time(time.time())
+
+
+@dataclass
+class Acting:
+    """A controller's side of a service that is set up, on an AWS that runs."""
+
+    world: World
+    aws: Aws
+    resources: ServiceResources
+    cloud: Ec2Cloud
+    inbox: EventInbox
+    ledger: FakeLedger
+    clock: ServiceTime
+    woken: threading.Event = field(default_factory=threading.Event)
+
+    def move(self, at: float, speed: float) -> None:
+        self.clock.anchor = ClockAnchor(wall_at=time.time(), service_at=at, speed=speed)
+        fields = {"wall_at": self.clock.anchor.wall_at, "service_at": at, "speed": speed}
+        self.world.mark("POST", "clock", fields)
+
+    def rent(self, count: int) -> list[str]:
+        """Spot instances, up already; from then on the clock is as fast as the wall."""
+        self.cloud.submit(launch(count, kind=SPOT.name))
+        names = [instance.id for instance in self.cloud.observe()]
+        assert until(lambda: {self.world.instances()[name]["state"] for name in names} == {"running"})
+        self.move(self.clock.now(), 1.0)
+        assert until(lambda: self.cloud.facts() == [] and len(self.states("running")) == count)
+        return names
+
+    def states(self, state: str) -> list[str]:
+        return [told.instance for told in self.ledger.noted if told.state == state]
+
+    def send_raw(self, *bodies: str) -> None:
+        for body in bodies:
+            self.aws.sqs.send_message(QueueUrl=self.resources.raw_url, MessageBody=body)
+
+    def handled(self) -> int:
+        """Calls of the interruption function."""
+        return int(self.world.state()["lambda"]["mark-shop-interruption"]["invocations"])
+
+    def visible(self, queue: str) -> float:
+        """Messages that wait in a queue of the service."""
+        return float(self.world.state()["queues"][f"mark-shop-{queue}"]["ApproximateNumberOfMessagesVisible"])
+
+    def drained(self) -> bool:
+        """Whether nothing is under way on either queue."""
+        queues = self.world.state()["queues"]
+        return not any(sum(queues[f"mark-shop-{name}"].values()) for name in ("raw", "events"))
+
+
+@pytest.fixture
+def acting(tmp_path: Path) -> Iterator[Acting]:
+    anchor = ClockAnchor(wall_at=time.time(), service_at=1_700_000_000.0, speed=200.0)
+    world = World(config_for(tmp_path / "logs", anchor=anchor))
+    there = aws(endpoint_url=world.url)
+    resources = set_up(there, service())
+    woken = threading.Event()
+    inbox = EventInbox(there.sqs, resources.events_url, wake=woken.set, poll_s=1)
+    clock, ledger = ServiceTime(anchor), FakeLedger()
+    setup = FleetSetup(service="shop", model="m", run="r1", offerings=OFFERINGS, templates=resources.templates)
+    cloud = Ec2Cloud(
+        setup,
+        ec2=there.ec2,
+        clock=clock,
+        membership=FakeAgents(),
+        ledger=ledger,
+        inbox=inbox,
+        guard=Guard(Guardrails(max_instances=9, max_usd_per_hour=9.0), OFFERINGS),
+    )
+    inbox.start()
+    yield Acting(world, there, resources, cloud, inbox, ledger, clock, woken)
+    cloud.close()
+    inbox.close()
+    there.close()
+    world.stop()
+
+
+def event(word: QueueWord, **changes: Any) -> str:
+    return json.dumps(event_of_word(word, id="e", region="us-east-1", account="123456789012") | changes)
+
+
+def bill(acting: Acting) -> FleetUsage:
+    return fleet_usage(acting.ledger.noted, 1.7e9 + 1e6)
+
+
+def test_a_notice_reaches_the_controller_within_a_second(acting: Acting) -> None:
+    first, *_ = acting.rent(2)
+    began = time.monotonic()
+    acting.world.mark("POST", "interrupt", {"instances": [first]})
+    assert acting.woken.wait(5)
+    [notice] = acting.cloud.facts()
+    took_s = time.monotonic() - began
+    assert isinstance(notice, SpotWarned)
+    assert (notice.instance, notice.gone_at) == (first, pytest.approx(notice.at + 120.0))
+    assert took_s < WITHIN_S
+
+
+def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> None:
+    first, second = acting.rent(2)
+    acting.world.mark("POST", "interrupt", {"instances": [first]})
+    facts: list[Fact] = []
+    assert until(lambda: facts.extend(acting.cloud.facts()) or facts)
+    [notice] = facts
+    assert isinstance(notice, SpotWarned)
+    acting.cloud.submit(Terminate(token="t2-1", reason="r", instances=(second,)))
+    acting.move(acting.clock.now(), 200.0)
+    assert until(lambda: acting.cloud.facts() == [] and set(acting.states("terminated")) == {first, second})
+    acting.move(acting.clock.now(), 0.0)
+    assert until(lambda: acting.cloud.facts() == [] and acting.drained())
+    seen, billed, calls = acting.cloud.observe(), bill(acting), acting.handled()
+
+    of_second = [told for told in acting.ledger.noted if told.instance == second]
+    began_at = min(told.at for told in of_second)
+    again = [event(StateChanged(instance=second, at=told.at, state=told.state)) for told in reversed(of_second)]
+    late = [
+        event(StateChanged(instance=second, at=began_at, state="pending")),
+        event(RebalanceAdvised(instance=second, at=began_at)),
+    ]
+    strangers = [event(SpotWarned(instance="i-0123", at=1.7e9, gone_at=1.7e9 + 120.0))]
+    malformed = ["{", "[]", "null", *(event(notice, **wrong) for wrong in WRONG)]
+    acting.send_raw(event(notice), *again, *late, *strangers, *malformed)
+
+    assert until(lambda: acting.handled() > calls and acting.visible("raw") == 0)
+    heard: list[Fact] = []
+    assert until(lambda: heard.extend(acting.cloud.facts()) or acting.visible("events") == 0)
+    heard.extend(acting.cloud.facts())
+    assert heard == []
+    assert acting.cloud.observe() == seen
+    assert bill(acting) == billed
+
+
+def test_a_poison_message_ends_among_the_dead_letters_and_raises_the_alarm(acting: Acting) -> None:
+    """A minute of visibility between attempts would make this a test of minutes."""
+    sqs, cloudwatch = acting.aws.sqs, acting.world.client("cloudwatch")
+    cloudwatch.put_metric_alarm(**ALARM)
+    sqs.set_queue_attributes(QueueUrl=acting.resources.raw_url, Attributes={"VisibilityTimeout": "0"})
+    name = ALARM["AlarmName"]
+    acting.move(acting.clock.now(), 1.0)
+    acting.send_raw('{"source": "aws.ec2", "poison": true}')
+    assert until(lambda: acting.visible("raw-dead") == 1)
+    assert acting.handled() == RAW_ATTEMPTS
+    assert acting.world.state()["alarms"] == {name: "OK"}
+
+    acting.move(acting.clock.now() + 61.0, 1.0)
+    assert until(lambda: acting.world.state()["alarms"] == {name: "ALARM"})
+    (alarm,) = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
+    assert alarm["StateValue"] == "ALARM"
+    (letter,) = sqs.receive_message(QueueUrl=sqs.get_queue_url(QueueName="mark-shop-raw-dead")["QueueUrl"])[
+        "Messages"
+    ]
+    assert json.loads(letter["Body"])["poison"] is True
