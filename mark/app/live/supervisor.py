@@ -29,6 +29,7 @@ from mark.app.live.pace import set_clock
 from mark.app.live.ports import choose_port
 from mark.app.live.safety import bearer_token
 from mark.app.out_folder import JOURNAL_NAME
+from mark.app.setting_service import Mode
 from mark.app.settings import Settings
 from mark.aws.session import Aws
 from mark.aws.setting_up import ServiceResources
@@ -93,16 +94,23 @@ class Supervisor:
         for number in range(self._settings.service.controllers):
             self._start(f"controller-{number}", "controller", f"controller-{number}")
         self._start_status_page()
-        self._until("the first fleet is ready", lambda: all(_is_ready(store, model) for model in models))
-        self._until(
-            "the gateway answers", lambda: answers(f"{self._running.gateway}/v2/health/ready", self._running.token)
-        )
+        self._await_first(models, store)
         controls.prewarm(on=False)
         if not self._hold:
             wall = time.time()
             set_clock(store, controls, ClockAnchor(wall_at=wall, service_at=started.service_at))
         self._note(ready=True, models=tuple(_described(model) for model in models))
         log.info("ready", extra={"gateway": self._running.gateway})
+
+    def _await_first(self, models: Sequence[LiveModel], store: ServiceStore) -> None:
+        """Until it serves, or where it only observes, until it has planned."""
+        if self._settings.service.mode is Mode.OBSERVE:
+            self._until("the first plan", lambda: all(store.status(f"model:{model.name}") for model in models))
+            return
+        self._until("the first fleet is ready", lambda: all(_is_ready(store, model) for model in models))
+        self._until(
+            "the gateway answers", lambda: answers(f"{self._running.gateway}/v2/health/ready", self._running.token)
+        )
 
     def _open_store(self) -> ServiceStore:
         url = self._settings.service.store
