@@ -133,6 +133,10 @@ class GatewayLink(Protocol):
         """The last warm-up of each model's function."""
         ...
 
+    async def overflow_closed(self) -> bool:
+        """Whether nothing may be spent on Lambda now: a budget is reached, or the service is paused."""
+        ...
+
     async def report(self, report: GatewayReport) -> None: ...
 
 

@@ -22,6 +22,7 @@ from mark.app.commands import (
     forecast,
     lists,
     live,
+    pause,
     plan,
     report,
     reproduce,
@@ -75,6 +76,7 @@ _add(app, "load", live.load, live.LOAD_EXAMPLES)
 _add(app, "status", live.status, live.STATUS_EXAMPLES)
 _add(app, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
 _add(app, "chaos", live.chaos, live.CHAOS_EXAMPLES)
+_add(app, "pause", pause.pause, pause.EXAMPLES)
 _add(app, "down", live.down, live.DOWN_EXAMPLES)
 _add(app, "init", live.init, live.INIT_EXAMPLES)
 _add(app, "profile", live.profile, live.PROFILE_EXAMPLES)

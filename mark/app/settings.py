@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from mark.app.setting_budget import BudgetSettings
 from mark.app.setting_parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share
 from mark.app.setting_rollout import RolloutSettings
 from mark.app.setting_service import ObjectiveSettings, OfferingSettings, ServiceSettings
@@ -170,6 +171,7 @@ class Settings(Part):
     seed: int = Field(0, ge=0, description="Seed of all that is drawn; the same seed gives the same figures.")
     out: Path | None = Field(None, description="Folder for report.html, runs.json and the journals.")
     service: ServiceSettings = Field(ServiceSettings(), description="The live service that `mark up` starts.")
+    budget: BudgetSettings = Field(BudgetSettings(), description="What may be spent.")
     rollout: RolloutSettings = Field(RolloutSettings(), description="The service in an AWS account.")
 
 

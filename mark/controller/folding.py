@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from mark.controller.budget import restrained
 from mark.controller.journal import Header, Tick
 from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
@@ -47,6 +48,6 @@ def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, histo
     bare = replace(seen, forecast=None, plan=None)
     request = plan_request(state, bare, policy, history=history, forecast=seen.forecast)
     try:
-        return plan_fleet(request, policy)
+        return plan_fleet(request, restrained(policy, seen.restraint))
     except PlanInfeasible:
         return None

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Protocol
 
+from mark.controller.budget import Restraint, restrained
 from mark.controller.journal import Checkpoint
 from mark.controller.paces import Paces
 from mark.controller.planning import plan_fleet, plan_request
@@ -43,7 +44,8 @@ class Journal(Protocol):
 class Controller:
     """The controller of one model. `fallback` answers for a forecaster that fails.
 
-    `measure`, where there is one, says before each plan how fast the offerings were measured to be.
+    `measure`, where there is one, says before each plan how fast the offerings were measured to be; `restrain` at
+    each tick what is held back.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
     """
@@ -61,6 +63,7 @@ class Controller:
         history: Demand,
         recovered: Recovered | None = None,
         measure: Callable[[], Paces] | None = None,
+        restrain: Callable[[], Restraint] = lambda: Restraint.NONE,
     ) -> None:
         self.policy = policy
         self.state = recovered.state if recovered else State()
@@ -71,6 +74,7 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._measure = measure
+        self._restrain, self._restraint = restrain, Restraint.NONE
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._latest: Forecast | None = None
@@ -120,6 +124,8 @@ class Controller:
 
     def is_surging(self) -> bool:
         """Whether standbys are needed before the next plan; a driver asks each `watch_s`."""
+        if self._restraint is not Restraint.NONE:
+            return False
         return is_surging(self.state, self._fleet, self._data_plane.recent_rps(), self.policy)
 
     @property
@@ -142,6 +148,7 @@ class Controller:
             slo=self._data_plane.slo_window(),
             lambda_warm=self._data_plane.lambda_warm(),
             recent_rps=self._data_plane.recent_rps() if math.isfinite(self.watch_s) else (),
+            restraint=self._restrain(),
         )
         if self._plan_is_due(seen):
             seen = self._with_plan(seen)
@@ -154,12 +161,13 @@ class Controller:
         return decision
 
     def _plan_is_due(self, seen: Observation) -> bool:
-        """Once a period, and at once when a launch was refused."""
+        """Once a period, and at once when a launch was refused or what is held back has changed."""
+        changed, self._restraint = seen.restraint is not self._restraint, seen.restraint
         refused = any(isinstance(fact, LaunchRefused) for fact in seen.facts)
         due = seen.now >= self.next_at
         if math.isinf(self._first_at):
             self._first_at = seen.now
-        return due or refused
+        return due or refused or changed
 
     def _with_plan(self, seen: Observation) -> Observation:
         """What was seen, with forecast and plan; what fails becomes a fact and the last plan stays."""
@@ -171,7 +179,8 @@ class Controller:
         seen = replace(seen, facts=(*seen.facts, *failed))
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         try:
-            return replace(seen, forecast=forecast, plan=plan_fleet(request, self.policy))
+            plan = plan_fleet(request, restrained(self.policy, seen.restraint))
+            return replace(seen, forecast=forecast, plan=plan)
         except PlanInfeasible as error:
             fact = PlanFailed(error=str(error), at=seen.now)
             return replace(seen, forecast=forecast, facts=(*seen.facts, fact))

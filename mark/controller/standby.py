@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from mark.controller.budget import Restraint
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens
 from mark.controller.surges import bridge_surges
@@ -33,6 +34,18 @@ def keep_standbys(
     stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
     rest = _rest(state, [i for i in pool if i.id not in stopping], tokens)
     return state, bridge + rest + _size(state, policy.standby, pool, tokens, left=left)
+
+
+def rest_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
+    """While something is held back: put standbys to sleep at a floor, end them in a pause."""
+    pool = [i for i in seen.fleet if i.role is Role.STANDBY]
+    if seen.restraint is Restraint.PAUSE:
+        all_of_them = tuple(i.id for i in pool)
+        reason = "the service is paused: standbys end"
+        return [Terminate(token=tokens.take(), reason=reason, instances=all_of_them)] if pool else []
+    up = tuple(i.id for i in pool if i.state in (InstanceState.READY, InstanceState.PENDING))
+    reason = "the budget is reached: standbys sleep"
+    return [StopStandby(token=tokens.take(), reason=reason, instances=up)] if up else []
 
 
 def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mark.controller.breaker import Pool
+from mark.controller.budget import Restraint
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Role
 from mark.domain.orders import Fact, Launch, Order, SloWindow
@@ -77,7 +78,7 @@ class Observation:
     """All that one tick saw. `forecast` and `plan` are None at a tick between two plans.
 
     recent_rps: the last twelve 5 s windows, oldest first, where the planner looks at them; paces: measured service
-    times, told with each plan (`paces.py`).
+    times, told with each plan (`paces.py`); restraint: what a budget or a pause holds back.
     """
 
     now: float
@@ -90,6 +91,7 @@ class Observation:
     lambda_warm: int = 0
     recent_rps: tuple[float, ...] = ()
     paces: tuple[tuple[str, float], ...] | None = None
+    restraint: Restraint = Restraint.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

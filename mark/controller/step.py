@@ -13,11 +13,12 @@ from collections import Counter
 from dataclasses import replace
 
 from mark.controller.breaker import Pool, note_interruptions
+from mark.controller.budget import Restraint, restrained
 from mark.controller.paces import told_paces, with_paces
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import Allowance, counted
 from mark.controller.slo import watch
-from mark.controller.standby import keep_standbys, short_rps
+from mark.controller.standby import keep_standbys, rest_standbys, short_rps
 from mark.controller.state import Counts, Decision, Observation, Requested, State, Tokens, Wanted, room
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, WarmLambda
@@ -32,6 +33,7 @@ READY_UNITS = 15
 
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
+    policy = restrained(policy, seen.restraint)
     state = learn(state, seen, policy)
     policy = with_paces(policy, state.paces)
     tokens = Tokens(state.tick)
@@ -42,7 +44,10 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     launches, notes = _launches(state, seen, policy, tokens, ordered=watched)
     drains, kept = _drains(state, seen, policy, tokens)
     left = room(state, seen, (*watched, *launches), policy.max_instances)
-    state, standbys = keep_standbys(state, seen, policy, tokens, left=left)
+    if seen.restraint is Restraint.NONE:
+        state, standbys = keep_standbys(state, seen, policy, tokens, left=left)
+    else:
+        standbys = rest_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
     orders = (*watched, *launches, *drains, *standbys, *warm)
     told = told_paces(state.paces) if seen.plan is not None else ()

@@ -46,7 +46,7 @@ class ServiceTime(Protocol):
 
 
 class LambdaCalls:
-    """Calls of one function."""
+    """Calls of one function; none while it is `closed`."""
 
     def __init__(self, overflow: Overflow, offering: LambdaOffering, function: str, *, clock: ServiceTime) -> None:
         self._overflow, self._offering, self._function = overflow, offering, function
@@ -56,6 +56,7 @@ class LambdaCalls:
         self._most_bytes = (offering.payload_mib * 2**20 - ENVELOPE_BYTES) / BASE64
         self._tasks: set[asyncio.Task[None]] = set()
         self.in_flight = 0
+        self.closed = False
 
     @property
     def warm(self) -> int:
@@ -68,7 +69,8 @@ class LambdaCalls:
 
     def takes(self, body_bytes: int) -> bool:
         """Whether one more call is allowed, with a body of that size."""
-        return self.in_flight < self._offering.concurrency and body_bytes <= self._most_bytes
+        room = self.in_flight < self._offering.concurrency and not self.closed
+        return room and body_bytes <= self._most_bytes
 
     def finish_at(self, now: float) -> float:
         """When a call made now is predicted to answer."""
@@ -89,7 +91,7 @@ class LambdaCalls:
 
         Only where a warm one would have answered in time.
         """
-        if now + self._offering.latency_s > deadline_at:
+        if self.closed or now + self._offering.latency_s > deadline_at:
             return
         self.in_flight += 1
         task = asyncio.get_running_loop().create_task(self._ping(lane.tally))

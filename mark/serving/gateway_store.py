@@ -30,6 +30,7 @@ log = logging.getLogger("mark.gateway")
 MEMBERS_S = 0.05
 CLOCK_S = 0.1
 WARMED_S = 0.25
+BUDGET_S = 1.0
 REPORT_S = 0.25
 AWAY_S = 0.5
 """How often a store that is away is asked again."""
@@ -80,6 +81,7 @@ class StoreSync:
             loop.create_task(self._repeat(follow.look, lambda: MEMBERS_S)),
             loop.create_task(self._repeat(lambda: self._follow_clock(link), lambda: CLOCK_S)),
             loop.create_task(self._repeat(lambda: self._follow_warmed(link), lambda: WARMED_S)),
+            loop.create_task(self._repeat(lambda: self._follow_budget(link), lambda: BUDGET_S)),
             loop.create_task(self._repeat(lambda: self._report(link), self._until_report_s)),
         )
 
@@ -121,6 +123,12 @@ class StoreSync:
             self._warmed[warmed.model] = warmed
             if warmed.at > self.service_now() - WARM_S:
                 lane.overflow.note_warmed(warmed.at, warmed.share)
+
+    async def _follow_budget(self, link: GatewayLink) -> None:
+        closed = await link.overflow_closed()
+        for lane in self.lanes.values():
+            if lane.overflow is not None:
+                lane.overflow.closed = closed
 
     async def _report(self, link: GatewayLink) -> None:
         if self._unsent is not None:

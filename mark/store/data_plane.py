@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+from mark.controller.budget import Restraint
 from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member
@@ -42,6 +45,11 @@ class GatewayStore:
         """The last warm-up of each model's function, by model."""
         found = await self._link.call("HVALS", self._keys.of("warmed"))
         return tuple(sorted(map(WARMED.decode, found), key=lambda warmed: warmed.model))
+
+    async def overflow_closed(self) -> bool:
+        """Whether what a budget or a pause holds back is anything."""
+        told = await self._link.call("GET", self._keys.of("status", "budget"))
+        return told is not None and json.loads(told)["held_back"] != Restraint.NONE.value
 
     async def report(self, report: GatewayReport) -> None:
         """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""

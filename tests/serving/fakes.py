@@ -40,6 +40,9 @@ class FakeStore:
         self._ask()
         return self.anchor
 
+    async def overflow_closed(self) -> bool:
+        return False
+
     async def warmed(self) -> Sequence[Warmed]:
         self._ask()
         self.asked_warmed += 1

@@ -47,6 +47,9 @@ class FakeStore:
         self._before_each_call()
         return self.anchor
 
+    async def overflow_closed(self) -> bool:
+        return False
+
     async def warmed(self) -> Sequence[Warmed]:
         self._before_each_call()
         return tuple(self.warmings[model] for model in sorted(self.warmings))

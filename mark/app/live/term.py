@@ -20,6 +20,7 @@ from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
 from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
+from mark.app.live.restraint import RestraintWatch
 from mark.app.live.retraining import FollowedJournal, Retraining
 from mark.app.live.shadow import LiveCloud, ShadowCloud
 from mark.app.live.warming import Warmer
@@ -31,6 +32,7 @@ from mark.aws.inbox import EventInbox
 from mark.aws.launching import FleetSetup
 from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
+from mark.controller.budget import Restraint
 from mark.controller.journal import Header, header_line, read_journal
 from mark.controller.paces import measured_paces
 from mark.controller.planning import tail
@@ -58,11 +60,12 @@ Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """What the models of a service share: events, guardrails, launch templates."""
+    """What the models of a service share: events, guardrails, launch templates, what is held back."""
 
     inbox: EventInbox
     guard: Guard
     templates: Mapping[Role, str]
+    restrain: Callable[[], Restraint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +135,21 @@ class Term:
                 driver.wake()
 
         offerings = {offering.name: offering for model in models for offering in model.served.offerings}
+        watch = RestraintWatch(
+            self._settings.budget,
+            [model.served for model in models],
+            store=self._store,
+            clock=ServiceClock(self._store),
+            wake=wake,
+        )
+        watch.look()
         shared = _Shared(
+            restrain=watch.restraint,
             inbox=EventInbox(self._aws.sqs, resources["events_url"], wake=wake, poll_s=POLL_S),
             guard=Guard(_rails(self._settings, offerings), offerings),
             templates=templates_of(resources),
         )
-        runs: list[Callable[[], None]] = []
+        runs: list[Callable[[], None]] = [lambda: watch.run(self._over)]
         for model in models:
             driver, run = self._driver(model, forecasters[model.name], shared, opened)
             drivers.append(driver)
@@ -175,6 +187,7 @@ class Term:
             history=written.history,
             recovered=recovered,
             measure=lambda: measured_paces(membership.members(), policy),
+            restrain=shared.restrain,
         )
         driver = ModelDriver(
             controller,

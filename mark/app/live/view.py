@@ -57,6 +57,7 @@ class LiveView:
             "clock_stands": anchor.speed_at(wall) == 0.0,
             "controller": {"holder": process_of(store.leases.held_by()), "silent_s": self._silent_s(now)},
             "store": {"reachable": True},
+            "budget": store.status("budget"),
             "models": [self._model(served, now) for served in self._spec.models],
         }
 

@@ -1,0 +1,31 @@
+"""`mark pause`: flags and help."""
+# ruff: noqa: PLC0415 - what takes long to import is imported when it is needed
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+EXAMPLES = ("mark pause", "mark pause --off")
+
+
+def pause(
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Go on: rent again what is needed.")] = False,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
+    ] = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Stop spending and keep state: instances end once they have answered, Lambda is not called.
+
+    Requests are refused with 503 until `mark pause --off`. Controllers, gateways and the store stay.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.app.pausing import pause as pause_service
+
+    pause_service(settings, on=not off, as_json=json)

@@ -1,0 +1,105 @@
+"""What is held back from a live service: by its budget, or because somebody paused it (`mark pause`)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mark.app.live.clock import ServiceClock
+from mark.app.setting_budget import BudgetSettings
+from mark.controller.budget import Budget, Restraint, Verdict, day_start, judge, month_start, spent_usd
+from mark.controller.daily_costs import ModelLedger
+from mark.controller.service import ServedModel
+from mark.controller.tally_book import TallyMark, book_marks, book_name, first_mark
+from mark.domain.errors import RetryLater
+from mark.store.service import ServiceStore
+
+log = logging.getLogger(__name__)
+
+PAUSED, BUDGET = "paused", "budget"
+"""Status documents: that somebody paused the service; what was spent, and what is held back."""
+LOOK_S = 1.0
+"""How often the acting controller looks whether it was paused."""
+RECKON_S = 20.0
+"""How often it reckons what was spent: that reads the whole ledger."""
+
+
+class RestraintWatch:
+    """Looks again and again, on a thread of its own; `restraint` is what it saw last."""
+
+    def __init__(
+        self,
+        asked: BudgetSettings,
+        served: Sequence[ServedModel],
+        *,
+        store: ServiceStore,
+        clock: ServiceClock,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called when something else is held back than before."""
+        self._budget = Budget(
+            daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
+        )
+        self._served, self._store, self._clock, self._wake = served, store, clock, wake
+        self._verdict = Verdict(restraint=Restraint.NONE, reasons=())
+        self._spent: dict[str, float] = {}
+        self._looks = 0
+
+    def restraint(self) -> Restraint:
+        """What is held back."""
+        return self._verdict.restraint
+
+    def run(self, over: threading.Event) -> None:
+        """Look until it is over; where the store is away, what was seen last stays."""
+        while not over.wait(LOOK_S):
+            try:
+                self.look()
+            except RetryLater as error:
+                log.warning("what is spent is not known", extra={"why": str(error)})
+
+    def look(self) -> None:
+        """Look once, and tell everybody."""
+        if self._looks % round(RECKON_S / LOOK_S) == 0:
+            self._spent = self._reckoned()
+        self._looks += 1
+        verdict = judge(self._budget, day_usd=self._spent["day_usd"], month_usd=self._spent["month_usd"])
+        paused = self._store.status(PAUSED)
+        if paused is not None and paused["on"]:
+            verdict = Verdict(restraint=Restraint.PAUSE, reasons=("paused by hand", *verdict.reasons))
+        before, self._verdict = self._verdict, verdict
+        self._store.put_status(BUDGET, self._document())
+        if verdict.reasons != before.reasons:
+            log.warning("held back", extra={"what": verdict.restraint.value, "why": "; ".join(verdict.reasons)})
+        if verdict.restraint is not before.restraint:
+            self._wake()
+
+    def _reckoned(self) -> dict[str, float]:
+        now = self._clock.now()
+        ledgers = [self._ledger(served, now) for served in self._served]
+        return {
+            "day_usd": spent_usd(ledgers, day_start(now), now),
+            "month_usd": spent_usd(ledgers, month_start(now), now),
+        }
+
+    def _ledger(self, served: ServedModel, now: float) -> ModelLedger:
+        """What the model's bill is made of, with a mark of this instant."""
+        store, name = self._store, served.name
+        told = store.status(f"model:{name}") or {}
+        marks = book_marks(store.status(book_name(name))) or (first_mark(told.get("began_at", now)),)
+        traffic, last = store.traffic(name), marks[-1]
+        totals = replace(last.totals, billed=traffic.billed, gib_s=traffic.gib_s)
+        here = TallyMark(at=now, counted_to=last.counted_to, peak_rps=last.peak_rps, totals=totals)
+        return ModelLedger(served=served, transitions=store.transitions(name), marks=(*marks, here))
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            **self._spent,
+            "daily_usd": self._budget.daily_usd,
+            "monthly_usd": self._budget.monthly_usd,
+            "when_reached": self._budget.when_reached.value,
+            "held_back": self._verdict.restraint.value,
+            "reasons": list(self._verdict.reasons),
+        }

@@ -1,0 +1,92 @@
+"""`mark pause`: the service ends its instances, calls no Lambda, and keeps all that it knows until it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mark.app.live.folder import RunFolder
+from mark.app.live.restraint import BUDGET, PAUSED
+from mark.app.settings import Settings
+from mark.app.terminal import note, progress, show, show_json
+from mark.controller.budget import Restraint
+from mark.domain.errors import Misconfigured
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+
+ENDED = ("shutting-down", "terminated")
+POLL_S = 0.25
+HEARD_S = 15.0
+"""How long the controller that acts has to say that it has heard."""
+ENDED_S = 180.0
+"""How long instances have to answer what they hold and to end."""
+
+
+def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
+    """Pause or go on, and wait until the controller has done so. Misconfigured where no such service is up."""
+    store, names = _found(settings)
+    service = settings.service.name
+    store.put_status(PAUSED, {"on": on, "at": store.clock().service_time(time.time())})
+    with progress() as report:
+        report("telling the controller", 0.0)
+        heard = _until(lambda: _is_heard(store, on=on), HEARD_S)
+        if on and heard:
+            report("instances answer what they hold and end", 0.0)
+            _until(lambda: _left(store, names) == 0, ENDED_S)
+    left = _left(store, names)
+    if as_json:
+        show_json(_document(store, service, on=on, heard=heard, left=left))
+        return
+    if not heard:
+        note("no controller has heard of it yet; it will when one acts")
+    if on:
+        show(f"the service {service} is paused: {left} instances left; `mark pause --off` goes on")
+    else:
+        show(f"the service {service} goes on: the next plan rents what it needs")
+
+
+def _document(store: ServiceStore, service: str, *, on: bool, heard: bool, left: int) -> dict[str, Any]:
+    """The document of `mark pause --json` (docs/json.md)."""
+    return {
+        "service": service,
+        "paused": on,
+        "heard": heard,
+        "instances_left": left,
+        "budget": store.status(BUDGET),
+    }
+
+
+def _is_heard(store: ServiceStore, *, on: bool) -> bool:
+    told = store.status(BUDGET) or {}
+    by_hand = "paused by hand" in told.get("reasons", ())
+    return by_hand and told["held_back"] == Restraint.PAUSE.value if on else bool(told) and not by_hand
+
+
+def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
+    """The service's store and its models: up on this machine, or where service.store of the settings says."""
+    name = settings.service.name
+    running = RunFolder.of(name).running()
+    url = running.store if running is not None else settings.service.store
+    if not url:
+        raise Misconfigured(
+            f"no service {name} is up on this machine; for one elsewhere name its store in the settings, as "
+            "service.store"
+        )
+    store = ServiceStore(connect(url), name)
+    return store, tuple(served.name for served in store.spec().models)
+
+
+def _left(store: ServiceStore, names: tuple[str, ...]) -> int:
+    """Instances that have not ended, by the ledger."""
+    last = {told.instance: told.state for name in names for told in store.transitions(name)}
+    return sum(1 for state in last.values() if state not in ENDED)
+
+
+def _until(check: Callable[[], bool], seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > until:
+            return False
+        time.sleep(POLL_S)
+    return True

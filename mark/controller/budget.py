@@ -1,0 +1,105 @@
+"""What may be spent in a day and a month, and what is held back once it is. Pure.
+
+Days and months are those of UTC on the service's clock. What is held back is part of what a tick sees, so a
+journal says when and folding it gives the same orders. It ends by itself when the next day, or month, begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from mark.controller.daily_costs import ModelLedger, model_bill, shared_bill
+from mark.controller.policy import ControllerPolicy
+
+
+class Reached(StrEnum):
+    """What to do when a budget is reached."""
+
+    WARN = "warn"
+    FLOOR = "floor"
+    PAUSE = "pause"
+
+
+class Restraint(StrEnum):
+    """What is held back: nothing; all but one instance a model, and Lambda; everything."""
+
+    NONE = "none"
+    FLOOR = "floor"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What may be spent, USD; None: as much as it takes."""
+
+    daily_usd: float | None = None
+    monthly_usd: float | None = None
+    when_reached: Reached = Reached.WARN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is held back, and why: one line for each budget that is reached."""
+
+    restraint: Restraint
+    reasons: tuple[str, ...]
+
+
+_HELD_BACK = {
+    Reached.WARN: Restraint.NONE,
+    Reached.FLOOR: Restraint.FLOOR,
+    Reached.PAUSE: Restraint.PAUSE,
+}
+
+
+def judge(budget: Budget, *, day_usd: float, month_usd: float) -> Verdict:
+    """What follows from what was spent today and this month."""
+    pairs = (("day", budget.daily_usd, day_usd), ("month", budget.monthly_usd, month_usd))
+    reasons = tuple(
+        f"{spent:.2f} USD spent this {period}, the budget is {limit:g}"
+        for period, limit, spent in pairs
+        if limit is not None and spent >= limit
+    )
+    return Verdict(restraint=_HELD_BACK[budget.when_reached] if reasons else Restraint.NONE, reasons=reasons)
+
+
+def day_start(now: float) -> float:
+    """When the day of UTC began that `now` lies in."""
+    return datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+def month_start(now: float) -> float:
+    """When its month began."""
+    return datetime.fromtimestamp(day_start(now), UTC).replace(day=1).timestamp()
+
+
+def spent_usd(ledgers: Sequence[ModelLedger], since: float, until: float) -> float:
+    """What a service spent in `[since, until)`, overhead included, as its bill has it."""
+    since = max(since, min((ledger.began_at for ledger in ledgers), default=until))
+    return max(0.0, _usd_by(ledgers, until) - _usd_by(ledgers, since))
+
+
+def restrained(policy: ControllerPolicy, restraint: Restraint) -> ControllerPolicy:
+    """The policy while something is held back: it rents one instance, or none, at once and nothing beside them."""
+    if restraint is Restraint.NONE:
+        return policy
+    return replace(
+        policy,
+        planner="static" if restraint is Restraint.FLOOR else "nothing",
+        static_count=1,
+        overflow=None,
+        standby=None,
+        monitor=None,
+        warm_lambda=False,
+        cooldown_s=0.0,
+        keep_observed=False,
+        keep_planned=False,
+    )
+
+
+def _usd_by(ledgers: Sequence[ModelLedger], at: float) -> float:
+    own = sum(line.usd for ledger in ledgers for line in model_bill(ledger, at))
+    return own + sum(line.usd for line in shared_bill(ledgers, at))

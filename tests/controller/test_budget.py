@@ -1,0 +1,119 @@
+"""Budgets: nothing is held back below them, and what is held back ends instances and comes back by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.controller.budget import (
+    Budget,
+    Reached,
+    Restraint,
+    day_start,
+    judge,
+    month_start,
+    restrained,
+    spent_usd,
+)
+from mark.controller.planning import plan_fleet, plan_request
+from mark.controller.state import State
+from mark.domain.demand import Demand
+from mark.domain.fleet import InstanceState, Role
+from mark.domain.orders import Launch, StopStandby, Terminate, WarmLambda
+from tests.controller.builders import (
+    POLICY,
+    SLEEPER,
+    SMALL,
+    WATCHED,
+    WITH_STANDBY,
+    Stepped,
+    drained,
+    forecast,
+    instances,
+    launched,
+    plan,
+    seen,
+)
+
+USD = st.floats(0, 1e6)
+LIMITS = st.one_of(st.none(), st.floats(0.01, 1e6))
+BUDGETS = st.builds(Budget, daily_usd=LIMITS, monthly_usd=LIMITS, when_reached=st.sampled_from(Reached))
+ORDER = (Restraint.NONE, Restraint.FLOOR, Restraint.PAUSE)
+FLOOR, PAUSE = Restraint.FLOOR, Restraint.PAUSE
+
+
+@given(budget=BUDGETS, day=USD, month=USD)
+def test_something_is_held_back_only_where_a_budget_is_reached(budget: Budget, day: float, month: float) -> None:
+    verdict = judge(budget, day_usd=day, month_usd=month)
+    reached = [
+        limit is not None and spent >= limit
+        for limit, spent in ((budget.daily_usd, day), (budget.monthly_usd, month))
+    ]
+    assert len(verdict.reasons) == sum(reached)
+    assert (verdict.restraint is not Restraint.NONE) == (any(reached) and budget.when_reached is not Reached.WARN)
+
+
+@given(budget=BUDGETS, day=USD, month=USD, more=USD)
+def test_spending_more_never_holds_back_less(budget: Budget, day: float, month: float, more: float) -> None:
+    before = judge(budget, day_usd=day, month_usd=month)
+    after = judge(budget, day_usd=day + more, month_usd=month + more)
+    assert ORDER.index(after.restraint) >= ORDER.index(before.restraint)
+
+
+@given(st.floats(0, 4e9))
+def test_a_day_and_its_month_begin_before_now(now: float) -> None:
+    assert month_start(now) <= day_start(now) <= now
+    assert now - day_start(now) < 86400
+    began = datetime.fromtimestamp(month_start(now), UTC)
+    assert (began.day, began.hour, began.minute, began.second) == (1, 0, 0, 0)
+
+
+def test_nothing_was_spent_by_nobody() -> None:
+    assert spent_usd((), 0.0, 100.0) == 0.0
+
+
+@given(count=st.integers(0, 12), pending=st.integers(0, 5), wanted=st.integers(0, 20))
+def test_a_pause_ends_everything_and_launches_nothing(count: int, pending: int, wanted: int) -> None:
+    made = Stepped(replace(WITH_STANDBY, warm_lambda=True))
+    fleet = (
+        *instances(count),
+        *instances(pending, state=InstanceState.PENDING, first=100),
+        *instances(2, SLEEPER, state=InstanceState.STOPPED, role=Role.STANDBY),
+    )
+    made.see(seen(0.0, fleet, wanted=plan(small=wanted)))
+    orders = made.see(replace(seen(60.0, fleet, wanted=plan()), restraint=PAUSE))
+    assert not [order for order in orders if isinstance(order, Launch | WarmLambda)]
+    assert len(drained(orders)) == count + pending
+    (ended,) = [order for order in orders if isinstance(order, Terminate)]
+    assert set(ended.instances) == {"s-0001", "s-0002"}
+
+
+@given(count=st.integers(1, 12))
+def test_a_floor_keeps_one_and_puts_standbys_to_sleep(count: int) -> None:
+    made = Stepped(WITH_STANDBY)
+    fleet = (*instances(count), *instances(1, SLEEPER, role=Role.STANDBY))
+    orders = made.see(replace(seen(60.0, fleet, wanted=plan(small=1)), restraint=FLOOR))
+    assert launched(orders) == {}
+    assert len(drained(orders)) == count - 1
+    assert [type(order) for order in orders if not hasattr(order, "count")].count(StopStandby) == 1
+
+
+def test_when_nothing_is_held_back_any_more_the_fleet_comes_back() -> None:
+    made = Stepped()
+    made.see(replace(seen(0.0, instances(3), wanted=plan()), restraint=PAUSE))
+    assert launched(made.see(seen(60.0, wanted=plan(small=3)))) == {SMALL.name: 3}
+
+
+@pytest.mark.parametrize(("restraint", "count"), [(FLOOR, 1), (PAUSE, 0)])
+def test_what_is_planned_while_something_is_held_back(restraint: Restraint, count: int) -> None:
+    history = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(1.0,))
+    watched = replace(seen(0.0), restraint=restraint)
+    request = plan_request(State(), watched, WATCHED, history=history, forecast=forecast(500.0))
+    made = plan_fleet(request, restrained(WATCHED, restraint))
+    assert sum(item.count for item in made.counts) == count
+    assert restrained(WATCHED, restraint).monitor is None
+    assert restrained(POLICY, Restraint.NONE) is POLICY
