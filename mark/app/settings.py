@@ -131,6 +131,11 @@ class PolicySettings(Part):
         "and 0 for hedged, whose plan prices launching them again.",
     )
     max_instances: PositiveInt = Field(5000, description="Instances at once at most, standbys included.")
+    launch_weight_usd_per_s: NotNegative = Field(
+        0.0,
+        description="What milp adds to the price of a launch for each second that it takes: HetSev's weight of "
+        "launch latency against cost.",
+    )
     admission_factor: Share | None = Field(
         None,
         description="Share of latency_ms that a predicted answer may take before Lambda is asked instead; left "

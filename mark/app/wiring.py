@@ -104,6 +104,7 @@ def chosen_tuning(settings: Settings) -> Tuning:
         admission_factor=asked.admission_factor,
         standby_max_count=asked.standby.max_count,
         max_instances=asked.max_instances,
+        launch_weight_usd_per_s=asked.launch_weight_usd_per_s,
     )
 
 

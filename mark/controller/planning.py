@@ -82,6 +82,7 @@ def plan_request(
         refused=tuple(sorted(refused)),
         bridge=_bridge(policy, seen.fleet),
         hazards=_hazards(known, policy, dict(running)),
+        launch_weight_usd_per_s=policy.launch_weight_usd_per_s,
     )
 
 

@@ -56,6 +56,7 @@ class ControllerPolicy:
     in for planned instances that are not ready yet. Lambda environments for `warm_share`
     of the ready capacity are kept warm. A launch that stays unseen for `request_timeout_s` is forgotten; a refused
     offering is left out for `unavailable_s`. `history_units` of load are shown to the planner.
+    `launch_weight_usd_per_s` is what a second of a launch weighs beside its price (milp).
     `quotas` are the account's: offerings of which no more may run are planned as if they had been refused.
     """
 
@@ -81,6 +82,7 @@ class ControllerPolicy:
     unavailable_s: float = 600.0
     max_instances: int = 5000
     history_units: int = KEEP_UNITS
+    launch_weight_usd_per_s: float = 0.0
     quotas: Quotas = ()
 
     def offering(self, name: str) -> Offering | None:

@@ -130,7 +130,7 @@ def cheapest_schedule(request: PlanRequest, policy: MilpPolicy = QUICK) -> Sched
     given = provisioning(
         usable_rps,
         np.array([item.usd_per_hour * unit_h for item in offerings]),
-        np.array([item.launch_usd for item in offerings]),
+        np.array([item.launch_usd + request.launch_weight_usd_per_s * item.boot_s for item in offerings]),
         running_of(request, offerings),
         np.array([item.name in request.refused for item in offerings]),
         rates=rates[tau:],

@@ -37,6 +37,7 @@ class Tuning:
     admission_factor: float | None = None
     standby_max_count: int | None = None
     max_instances: int | None = None
+    launch_weight_usd_per_s: float | None = None
 
 
 def tuned(bundle: PolicyBundle, tuning: Tuning, market: Market) -> PolicyBundle:
@@ -56,6 +57,7 @@ def tuned(bundle: PolicyBundle, tuning: Tuning, market: Market) -> PolicyBundle:
             lead_units=_or(tuning.lead_min, policy.lead_units),
             cooldown_s=policy.cooldown_s if tuning.cooldown_min is None else tuning.cooldown_min * 60.0,
             max_instances=_or(tuning.max_instances, policy.max_instances),
+            launch_weight_usd_per_s=_or(tuning.launch_weight_usd_per_s, policy.launch_weight_usd_per_s),
             standby=standby,
             monitor=monitor,
         ),
@@ -95,6 +97,7 @@ def _shown(bundle: PolicyBundle) -> Iterator[tuple[str, str]]:
     yield "lead_min", f"{policy.lead_units}"
     yield "cooldown_min", f"{policy.cooldown_s / 60:g}"
     yield "max_instances", f"{policy.max_instances:,}"
+    yield "launch_weight_usd_per_s", f"{policy.launch_weight_usd_per_s:g}"
     yield "admission_factor", f"{bundle.dispatch.admission_factor}"
     if standby is not None:
         yield "standby.max_count", f"{standby.max_count:,}"

@@ -144,6 +144,17 @@ def test_price_launch_lead_and_objective_move_the_plan() -> None:
     assert planned(rates, slo=tight) != base
 
 
+def test_the_weight_of_launch_latency_favours_what_comes_soon() -> None:
+    """HetSev's objective: cost plus a weight times the time that launches take."""
+    soon, slow = replace(SMALL, boot_s=10.0), replace(LARGE, boot_s=600.0)
+    wanted = request([90.0] * 60, (soon, slow), lead_units=0)
+    assert L in counts(plan_milp(wanted))
+    weighed = replace(wanted, launch_weight_usd_per_s=0.01)
+    assert set(counts(plan_milp(weighed))) == {S}
+    there = replace(weighed, running=((L, 1),))
+    assert counts(plan_milp(there))[L] == (1, 1)
+
+
 def test_a_refused_offering_is_kept_but_not_launched() -> None:
     wanted = request([70.0] * 60, (SMALL, LARGE))
     assert counts(plan_milp(replace(wanted, refused=(L,)))) == {S: (8, 0)}
