@@ -24,6 +24,7 @@ from mark.report.cost_report_replays import (
     keep_replayed_days,
     replayed_days,
 )
+from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.simulator.traces import Trace
 from mark.simulator.workload import Workload
@@ -91,23 +92,25 @@ def _replayed(
     day, start, end = span
     from_s, to_s = round(start - trace.start_at), round(end - trace.start_at)
     begin_s = max(0.0, from_s - RUN_IN_S)
+    whole = _experiment(settings, trace, begin_s, to_s)
+    before = _experiment(settings, trace, begin_s, from_s) if from_s > begin_s else None
+    warm_engine(whole, report)
     found: dict[str, ReplayedPolicy] = {}
     for policy in policies:
+        changed = overrides_for(policy, settings)
         try:
-            whole = _run(settings, trace, (begin_s, to_s), policy, report)
-            before = _run(settings, trace, (begin_s, from_s), policy, report) if from_s > begin_s else None
+            ran = whole.run(policy, overrides=changed, progress=report)
+            ran_in = before.run(policy, overrides=changed, progress=report) if before else None
         except MarkError as error:
             note(f"{day}: {policy} is left out: {error}")
             continue
-        found[policy] = _difference(whole, before, from_s - begin_s)
+        found[policy] = _difference(ran, ran_in, from_s - begin_s)
     return ReplayedDay(day=day, since=start, until=end, policies=found)
 
 
-def _run(settings: Settings, trace: Trace, span_s: tuple[float, float], policy: str, report: Report) -> RunResult:
-    workload = Workload(trace=trace, seed=settings.seed, start_s=span_s[0], duration_s=span_s[1] - span_s[0])
-    experiment = make_experiment(settings, workload=workload)
-    warm_engine(experiment, report)
-    return experiment.run(policy, overrides=overrides_for(policy, settings), progress=report)
+def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) -> Experiment:
+    workload = Workload(trace=trace, seed=settings.seed, start_s=from_s, duration_s=to_s - from_s)
+    return make_experiment(settings, workload=workload)
 
 
 def _difference(whole: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:

@@ -76,9 +76,9 @@ class DayAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What another policy would have cost on the same arrivals, by replay, over the days that were replayed.
+    """What another policy would have cost on the same arrivals, by replay of `replayed_s` seconds of them.
 
-    `measured_usd` is what the model itself cost over the same days; both carry an equal part of what all models
+    `measured_usd` is what the model itself cost in the same seconds; both carry an equal part of what all models
     share. `attained` is None where nothing came.
     """
 
@@ -86,7 +86,7 @@ class Baseline:
     usd: float
     measured_usd: float
     attained: float | None
-    days: int
+    replayed_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,7 +231,7 @@ def _baselines(
                 usd=sum(run.serving_usd + run.overhead_usd / models for run in runs),
                 measured_usd=measured_usd,
                 attained=1 - sum(run.missed for run in runs) / requests if requests else None,
-                days=len(told),
+                replayed_s=sum(item.until - item.since for item in told),
             )
         )
     return tuple(sorted(found, key=lambda item: (item.usd, item.policy)))

@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mark.report.cost_report import CostReport, ModelReport, spend_by_day
 from mark.report.mail_view import COMPONENTS
+from mark.report.mail_words import money_of, own_words
 from mark.report.svg import SERIES, drawing_rules
 from mark.report.wording import percent
 
@@ -66,7 +67,7 @@ def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
                 found.append((f"objective{theme.suffix}", _objective(asked, theme)))
             for number, model in enumerate(report.models):
                 if model.baselines:
-                    found.append((f"baselines-{number}{theme.suffix}", _baselines(model, theme)))
+                    found.append((f"baselines-{number}{theme.suffix}", _baselines(report, model, theme)))
     return tuple(found)
 
 
@@ -110,17 +111,18 @@ def _objective(models: Sequence[ModelReport], theme: _Theme) -> bytes:
     return _png(figure, theme, columns=2)
 
 
-def _baselines(model: ModelReport, theme: _Theme) -> bytes:
+def _baselines(report: CostReport, model: ModelReport, theme: _Theme) -> bytes:
     """A bar a policy, ours first; whose objective was missed is hatched."""
     own = model.answers.attained
-    bars = [(f"{model.policy} (measured)", model.baselines[0].measured_usd, own)]
+    money = money_of(report.cost)
+    bars = [(own_words(report, model), model.baselines[0].measured_usd, own)]
     bars += [(one.policy, one.usd, one.attained) for one in model.baselines]
     figure, axes = _figure(0.75 + 0.36 * len(bars), theme)
     for row, (_, usd, attained) in enumerate(bars):
         missed = attained is not None and attained < model.slo.target
         style: dict[str, Any] = {"hatch": "////" if missed else "", "edgecolor": theme.surface, "linewidth": 0}
         axes.barh(row, usd, height=0.62, color=theme.series[0] if row == 0 else theme.other, **style)
-        words = f"{usd:,.2f}{', missed the objective' if missed else ''}"
+        words = f"{money(usd)}{', missed the objective' if missed else ''}"
         inside = missed and usd > 0.55 * max(bar[1] for bar in bars)
         axes.annotate(
             words, (usd, row), (-5 if inside else 5, 0), textcoords="offset points", va="center",

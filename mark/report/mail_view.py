@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from mark.domain.costs import BillLine, CostUsd
 from mark.report.cost_report import CostReport, ModelReport, spend_by_day, spend_by_item
+from mark.report.mail_words import (
+    DAY_S,
+    Money,
+    burn_words,
+    instant_words,
+    money_of,
+    own_words,
+    period_words,
+    signed,
+    stretch_words,
+)
 from mark.report.wording import MISSING, duration_words, percent
 
 COMPONENTS = (
@@ -18,11 +28,6 @@ COMPONENTS = (
 )
 WORDS = (("total", "Total"), *COMPONENTS)
 """The sum first: a telephone shows the first columns of a table."""
-SMALL_USD = 1.0
-"""A period that cost less than this is told with four digits: cents would hide it."""
-DAY_S = 86400.0
-
-Money = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,27 +97,11 @@ def mail_view(report: CostReport) -> MailView:
     )
 
 
-def money_of(cost: CostUsd) -> Money:
-    """How money is written: to the cent, or with four digits where all of it is less than a dollar."""
-    digits = 2 if cost.total >= SMALL_USD or cost.total == 0 else 4
-    return lambda usd: f"{usd:,.{digits}f}"
-
-
-def period_words(report: CostReport) -> str:
-    """`14 Nov 2026 06:00 to 21 Nov 2026 06:00 UTC`."""
-    return f"{instant_words(report.since)} to {instant_words(report.until)} UTC"
-
-
-def instant_words(at: float) -> str:
-    """`14 Nov 2026 06:00`."""
-    return datetime.fromtimestamp(at, UTC).strftime("%-d %b %Y %H:%M")
-
-
 def _headline(report: CostReport, money: Money) -> str:
     if not report.has_data:
         return "Nothing was spent and nobody asked"
     verb = "Would have cost" if report.observed else "Cost"
-    words = f"{verb} {money(report.cost.total)} USD in {duration_words(report.until - report.since)}"
+    words = f"{verb} {money(report.cost.total)} USD in {stretch_words(report.until - report.since)}"
     missed = [model.name for model in report.models if (model.answers.burn(model.slo.target) or 0) > 1]
     if missed:
         return f"{words}, and {' and '.join(missed)} missed the objective"
@@ -130,7 +119,8 @@ def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
         tiles.append(
             Tile(label="Would have been saved", value=f"{money(saved)} USD", beside=beside, bad=saved < 0)
         )
-    tiles += [_objective_tile(model, alone=len(report.models) == 1) for model in report.models]
+    if not report.observed:
+        tiles += [_objective_tile(model, alone=len(report.models) == 1) for model in report.models]
     best = _nearest_baseline(report)
     if best is not None:
         policy, usd, own = best
@@ -159,17 +149,11 @@ def _objective_tile(model: ModelReport, *, alone: bool) -> Tile:
     )
 
 
-def burn_words(burn: float | None) -> str:
-    """`34 %`; how much of the allowed misses was used."""
-    if burn is None:
-        return "none"
-    return "all" if burn == float("inf") else f"{burn:,.0%}".replace("%", " %")
-
-
 def _nearest_baseline(report: CostReport) -> tuple[str, float, float] | None:
     """The cheapest baseline that kept every model's objective: its name, its cost and ours on the same days."""
     found = []
-    for policy in {baseline.policy for model in report.models for baseline in model.baselines}:
+    own_policies = {model.policy for model in report.models}
+    for policy in {one.policy for model in report.models for one in model.baselines} - own_policies:
         pairs = [(model, one) for model in report.models for one in model.baselines if one.policy == policy]
         kept = all(one.attained is None or one.attained >= model.slo.target for model, one in pairs)
         usd = sum(one.usd for _, one in pairs)
@@ -234,16 +218,16 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
             (
                 one.policy,
                 money(one.usd),
-                f"{one.usd - one.measured_usd:+,.2f}",
+                signed(one.usd - one.measured_usd, money),
                 MISSING if one.attained is None else percent(one.attained, digits=2),
             )
             for one in model.baselines
         ]
-        measured, days = model.baselines[0].measured_usd, model.baselines[0].days
-        own = (model.policy or "this service", money(measured), "", _attained(model))
+        measured, replayed_s = model.baselines[0].measured_usd, model.baselines[0].replayed_s
+        own = (own_words(report, model), money(measured), "", _attained(model))
         yield Section(
             title=f"{_of(report, model)}What others would have cost",
-            text=(f"Replayed on the arrivals of {days} {'day' if days == 1 else 'days'}.",),
+            text=(f"Replayed on the arrivals of {stretch_words(replayed_s)}.",),
             table=Table(columns=("Policy", "USD", "More than ours", "In time"), rows=(own, *rows)),
             plot=f"baselines-{report.models.index(model)}",
         )
@@ -345,7 +329,7 @@ def _decisions(report: CostReport) -> Iterable[Section | None]:
         if not model.decisions:
             continue
         bullets = tuple(
-            f"{instant_words(one.at)}: {one.what} ({one.usd_per_hour:+,.2f} USD an hour). {one.reason}"
+            f"{instant_words(one.at)}: {one.what} ({one.usd_per_hour:+,.2f} USD an hour): {one.reason}"
             for one in model.decisions
         )
         yield Section(title=f"{_of(report, model)}Largest decisions", bullets=bullets)
@@ -359,13 +343,13 @@ def _reconciliation(report: CostReport, money: Money) -> Section | None:
             f"{item.day:%a %-d %b}",
             money(item.ledger_usd),
             MISSING if item.aws_usd is None else money(item.aws_usd),
-            MISSING if item.difference_usd is None else f"{item.difference_usd:+,.2f}",
+            MISSING if item.difference_usd is None else signed(item.difference_usd, money),
         )
         for item in report.reconciliation
     ]
     known = [item for item in report.reconciliation if item.aws_usd is not None]
     own, aws = sum(item.ledger_usd for item in known), sum(item.aws_usd or 0.0 for item in known)
-    rows.append(("Days that AWS tells of", money(own), money(aws), f"{aws - own:+,.2f}"))
+    rows.append(("Days that AWS tells of", money(own), money(aws), signed(aws - own, money)))
     table = Table(columns=("Day", "Ledger", "Cost Explorer", "Difference"), rows=tuple(rows), summed=True)
     text = ("Cost Explorer lags by up to a day and knows discounts, taxes and traffic that the ledger does not.",)
     return Section(title="Ledger and Cost Explorer, USD", text=text, table=table)

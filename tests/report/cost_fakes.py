@@ -67,7 +67,7 @@ def model_report(name: str = "inception-v3", *, days: int = 7, seed: int = 1, mi
         answers=total,
         days=tuple(answered),
         baselines=tuple(
-            Baseline(policy=policy, usd=own * times, measured_usd=own, attained=attained, days=days)
+            Baseline(policy=policy, usd=own * times, measured_usd=own, attained=attained, replayed_s=days * DAY_S)
             for policy, times, attained in (
                 ("reactive", 1.31, 0.942),
                 ("sagemaker", 2.18, 0.987),

@@ -211,7 +211,7 @@ def test_replays_that_were_kept_stand_beside_the_ledger_of_their_days(store: Ser
     report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
     (baseline,) = report.models[0].baselines  # the other was not replayed on both
 
-    assert (baseline.policy, baseline.days) == ("reactive", 2)
+    assert (baseline.policy, baseline.replayed_s) == ("reactive", 2 * DAY_S)
     assert baseline.usd == 152.0
     assert baseline.attained == pytest.approx(0.99)
     days = {day_of(whole), day_of(whole + DAY_S)}

@@ -1,0 +1,211 @@
+"""`mark report` as a cron calls it: a store that the settings name, files, mails, and what cannot be."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.app import reporting
+from mark.app.reporting import parse_period
+from mark.controller.journal import Header, entry_line, header_line
+from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
+from mark.controller.state import Decision, Observation, State
+from mark.controller.tally_book import book_document, book_name, first_mark
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.clock import ClockAnchor
+from mark.domain.costs import Transition
+from mark.domain.demand import Demand, DemandUnit
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import FleetView, Role
+from mark.domain.objective import ModelSpec
+from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.report.cost_report_replays import replayed_days
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from tests.controller.builders import POLICY, SMALL
+from tests.planner.builders import SLO
+
+DAY_S = 86400.0
+BEGAN = 20_000 * DAY_S
+MINUTES = 24 * 60 + 20
+NOW = BEGAN + 60.0 * MINUTES + 1.0
+RPS = 3.0
+MODEL = "inception-v3"
+
+
+class FakeMail:
+    """SES that takes everything."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.mail = self
+
+    def send_email(self, **asked: Any) -> dict[str, str]:
+        self.sent.append(asked)
+        return {"MessageId": "m-1"}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ServiceStore]]:
+    """A service that has served three requests a second for a day and twenty minutes."""
+    with EmbeddedRedis(tmp_path_factory.mktemp("store")) as server:
+        link = connect(server.url)
+        made = ServiceStore(link, "vision")
+        served = ServedModel(
+            model=ModelSpec(name=MODEL, slo=SLO),
+            slo=SLO,
+            dispatch=DispatchPolicy(),
+            offerings=(SMALL,),
+            backend=BackendSpec(kind="emulated"),
+        )
+        made.put_spec(ServiceSpec(name="vision", models=(served,)))
+        made.put_clock(ClockAnchor(wall_at=0.0, service_at=NOW, speed=0.0))
+        made.put_status(book_name(MODEL), book_document([first_mark(BEGAN)]))
+        requests = round(60 * RPS * MINUTES)
+        traffic = ModelTraffic(model=MODEL, instance=requests, late=requests // 100)
+        made.report(GatewayReport(gateway="g", sequence=1, models=(traffic,)))
+        made.note(
+            Transition(
+                instance="i-1",
+                model=MODEL,
+                offering=SMALL.name,
+                role=Role.SERVING,
+                state="running",
+                at=BEGAN + 15.0,
+            )
+        )
+        _journal(made)
+        yield server.url, made
+        link.close()
+
+
+def _journal(store: ServiceStore) -> None:
+    lease = store.leases.take("test", 60.0)
+    assert lease is not None
+    hour = (RPS,) * 60
+    header = Header(
+        policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=hour, max_rps=hour)
+    )
+    journal = store.open_journal(MODEL, header_line(header), lease)
+    for minute in range(1, MINUTES + 1):
+        at = BEGAN + 60.0 * minute
+        unit = DemandUnit(start_at=at - 60.0, count=round(60 * RPS), mean_rps=RPS, max_rps=2 * RPS)
+        seen = Observation(now=at, fleet=FleetView(), demand=unit)
+        journal.write(entry_line(FleetView(), seen, Decision(state=State())))
+
+
+@pytest.fixture
+def config(store: tuple[str, ServiceStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
+    path = tmp_path / "mark.yaml"
+    path.write_text(
+        f"""
+service:
+  name: vision
+  store: {store[0]}
+  serve:
+    - {{model: inception-v3, offerings: {{types: [c5.large]}}, forecaster: last-value, policy_name: mark}}
+rollout:
+  report: {{sender: mark@example.org}}
+""",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_whole_days_are_replayed_once_and_kept(mark, store, config) -> None:
+    line = ("report", "--config", str(config), "--since", "30d", "--policy", "sagemaker,static-peak", "--json")
+    first = mark(*line)
+    assert first.status == 0, first.err
+    (model,) = json.loads(first.out)["models"]
+    assert {baseline["policy"] for baseline in model["baselines"]} == {"sagemaker", "static-peak"}
+    assert all(baseline["replayed_s"] == 60 * MINUTES for baseline in model["baselines"])
+    assert all(baseline["usd"] > 0 for baseline in model["baselines"])
+
+    (kept,) = replayed_days(store[1], MODEL)  # the twenty minutes are not over yet
+    assert kept.day == datetime.fromtimestamp(BEGAN, UTC).date()
+    assert kept.policies["sagemaker"].requests == round(DAY_S * RPS)
+    again = mark(*line)
+    assert json.loads(again.out)["models"][0]["baselines"] == model["baselines"]
+
+    handed = mark("report", "--config", str(config), "--since", "30d", "--policy", "none")
+    assert "Replayed on the arrivals of 24 h" in handed.out  # as a function would tell it, without replaying
+
+
+def test_a_file_a_document_and_a_mail_have_the_same_total(mark, config, monkeypatch) -> None:
+    ses = FakeMail()
+    monkeypatch.setattr(reporting, "service_aws", lambda _settings, _role: ses)
+    line = ("report", "--config", str(config), "--policy", "none")
+    document = json.loads(mark(*line, "--json").out)
+    total = f"{document['cost_usd']['total']:,.2f}"
+    answer = mark(*line, "--to", "report.html", "--email", "a@example.org", "--email", "b@example.org")
+
+    assert answer.status == 0, answer.err
+    assert "mailed to b@example.org" in answer.out
+    assert f"{total} USD" in Path("report.html").read_text()
+    (sent,) = ses.sent
+    assert sent["FromEmailAddress"] == "mark@example.org"
+    assert sent["Destination"] == {"ToAddresses": ["a@example.org", "b@example.org"]}
+    message = email.message_from_bytes(sent["Content"]["Raw"]["Data"], policy=email.policy.default)
+    assert f"{total} USD" in message["Subject"]
+
+
+def test_what_cost_explorer_refuses_is_a_note(mark, config, monkeypatch) -> None:
+    def refused(*_: object) -> None:
+        raise Misconfigured("GetCostAndUsage: AccessDenied")
+
+    monkeypatch.setattr(reporting, "service_aws", lambda _settings, _role: FakeMail())
+    monkeypatch.setattr(reporting, "daily_usd", refused)
+    answer = mark("report", "--config", str(config), "--policy", "none", "--reconcile")
+    assert answer.status == 0
+    assert "not reconciled with Cost Explorer: GetCostAndUsage: AccessDenied" in answer.err
+
+    day = datetime.fromtimestamp(BEGAN, UTC).date()
+    monkeypatch.setattr(reporting, "daily_usd", lambda *_: {day: 9.5})
+    answer = mark("report", "--config", str(config), "--policy", "none", "--reconcile")
+    assert "LEDGER AND COST EXPLORER" in answer.out
+    assert "9.50" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--since", "7"), "must be a number with m, h, d or w"),
+        (("--since", "0d"), "must be a number with m, h, d or w"),
+        (("--policy", "best"), "policy"),
+        (("--policy", "none", "--email", "nobody"), "no mail address"),
+        (("--policy", "none", "--to", "/proc/none/report.html"), "cannot write"),
+    ],
+)
+def test_wrong_flags_are_one_line(mark, config, monkeypatch, arguments, said) -> None:
+    monkeypatch.setattr(reporting, "service_aws", lambda _settings, _role: FakeMail())
+    answer = mark("report", "--config", str(config), *arguments)
+    assert answer.status == 2
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_without_a_service_or_a_sender_it_says_what_to_do(mark, config, tmp_path) -> None:
+    assert "service.store" in mark("report").err
+    text = config.read_text().partition("rollout:")[0]
+    config.write_text(text)
+    answer = mark("report", "--config", str(config), "--policy", "none", "--email", "a@example.org")
+    assert "rollout.report.sender" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90m", 5400.0), ("12h", 43200.0), ("7d", 604800.0), ("0.5w", 302400.0)]
+)
+def test_periods(text, seconds) -> None:
+    assert parse_period(text) == seconds
