@@ -57,12 +57,13 @@ class StackState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One resource of a change set. `replaced`: True, False or Conditional, empty where it does not apply."""
+    """One resource that changes. `replaced`: True, False or Conditional, as change sets say; `differs`: where."""
 
     action: str
     resource: str
     type: str
     replaced: str = ""
+    differs: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mark.app.rollout.synthesising import Synthesis
@@ -66,7 +66,9 @@ def with_change_sets(
         if made is None:  # what differs has no effect
             yield StackPlan(name=plan.name, act="keep", state=plan.state)
         else:
-            yield StackPlan(name=plan.name, act="update", changes=made.changes, state=plan.state, change_set=made)
+            differs = {change.resource: change.differs for change in plan.changes}
+            told = tuple(replace(change, differs=differs.get(change.resource, "")) for change in made.changes)
+            yield replace(plan, changes=told, change_set=made)
 
 
 def is_long(template: Mapping[str, Any]) -> bool:
@@ -83,7 +85,7 @@ def template_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Ite
                 continue
             action = "Add" if name not in old else "Remove" if name not in new else "Modify"
             told = kind or str((new.get(name) or old[name]).get("Type", ""))
-            yield Change(action=action, resource=name, type=told, replaced=_which(old.get(name), new.get(name)))
+            yield Change(action=action, resource=name, type=told, differs=_which(old.get(name), new.get(name)))
 
 
 def _which(old: Any, new: Any) -> str:

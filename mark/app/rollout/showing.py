@@ -22,7 +22,7 @@ SHOWN_NEW = 6
 def plan_table(plans: Sequence[StackPlan]) -> Table:
     """Each stack, and each resource that changes in one that stands."""
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("stack", "", "resource", "type", "replaced or differs in"):
+    for name in ("stack", "", "resource", "type", "differs in"):
         table.add_column(name, overflow="fold")
     for plan in plans:
         if plan.act in ("create", "create again"):
@@ -45,9 +45,8 @@ def _kinds(changes: Sequence[Change]) -> str:
 
 
 def _replaced(change: Change) -> str:
-    return {"True": "replaced", "False": "", "Conditional": "perhaps replaced"}.get(
-        change.replaced, change.replaced
-    )
+    told = (change.differs, {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.replaced, ""))
+    return "; ".join(word for word in told if word)
 
 
 def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, Any]]:
@@ -57,7 +56,13 @@ def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, Any]]:
             "stack": plan.name,
             "act": plan.act,
             "changes": [
-                {"action": c.action, "resource": c.resource, "type": c.type, "replaced": c.replaced}
+                {
+                    "action": c.action,
+                    "resource": c.resource,
+                    "type": c.type,
+                    "replaced": c.replaced,
+                    "differs": c.differs,
+                }
                 for c in plan.changes
             ],
         }

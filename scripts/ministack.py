@@ -1,0 +1,81 @@
+"""ministack: an emulated AWS that makes whole CloudFormation stacks, with rollback. One server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scripts.own_venvs import tool
+
+ACCOUNT = "123456789012"
+"""ministack takes an access key of twelve digits for the account."""
+START_S, STOP_S = 60.0, 5.0
+
+
+@contextmanager
+def running(folder: Path | None = None) -> Iterator[dict[str, str]]:
+    """A ministack of its own on a free port; the environment that makes boto3 speak to it."""
+    command = tool("ministack") / "ministack"
+    with tempfile.TemporaryDirectory(prefix="mark-ministack-") as scratch:
+        place = folder or Path(scratch)
+        port = _free_port()
+        given = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "TMPDIR": scratch, "LOG_LEVEL": "WARNING"}
+        with (place / "ministack.log").open("wb") as log:
+            server = subprocess.Popen(  # noqa: S603 - installed by own_venvs
+                [str(command)],
+                env={**os.environ, **given},
+                cwd=scratch,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            endpoint = f"http://127.0.0.1:{port}"
+            _wait(endpoint, server)
+            yield {
+                "AWS_ENDPOINT_URL": endpoint,
+                "AWS_ACCESS_KEY_ID": ACCOUNT,
+                "AWS_SECRET_ACCESS_KEY": "test",
+                "AWS_REGION": "us-east-1",
+                "AWS_DEFAULT_REGION": "us-east-1",
+            }
+        finally:
+            _stop(server)
+
+
+def _free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
+
+
+def _wait(endpoint: str, server: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2):  # noqa: S310 - our own server
+                return
+        except (urllib.error.URLError, OSError):
+            if server.poll() is not None or time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    """End it with its workers: it heeds no SIGTERM while a function of its lives."""
+    os.killpg(server.pid, signal.SIGTERM)
+    try:
+        server.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
