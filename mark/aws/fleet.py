@@ -105,7 +105,7 @@ class Ec2Cloud:
         members = self._membership.members()
         rows = self._rows.values()
         self._draining = {name for name in self._draining if self._still_drains(name)}
-        self._warned = {name: at for name, at in self._warned.items() if name in self._rows}
+        self._warned = {name: at for name, at in self._warned.items() if self._transitions.knows(name)}
         view = fleet_view(rows, members, draining=self._draining, warned=self._warned)
         self._end_overdue(view, now)
         return view
