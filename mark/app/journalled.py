@@ -21,6 +21,7 @@ from mark.app.settings import Settings, TraceSettings
 from mark.app.wiring import workload_on
 from mark.controller.journal import Header, read_journal
 from mark.controller.journal_facts import Segment, journal_demand
+from mark.controller.load_book import joined, latest, load_name, load_of, start_of
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.report.cost_report_reading import journal_of
@@ -34,6 +35,8 @@ from mark.telemetry.journal_file import journal_lines
 Ints = NDArray[np.int64]
 WINDOWS = round(UNIT_S / WINDOW_S)
 SECONDS = round(WINDOW_S)
+HISTORY_S = 3600.0
+"""What is left to policies to know before a replay begins, where nothing else is known before."""
 LEAST_UNITS = 2
 """Minutes that a replay needs at least."""
 
@@ -49,7 +52,14 @@ class Journalled:
     @property
     def start_at(self) -> float:
         """Where its first minute starts."""
-        return self.demand.end_at - len(self.demand) * self.demand.unit_s
+        return start_of(self.demand)
+
+    @property
+    def begin_at(self) -> float:
+        """From when on a replay makes sense: the load was seen, and there is some before it to forecast from."""
+        if self.seen_from > self.start_at:
+            return self.seen_from
+        return self.start_at + min(HISTORY_S, len(self.demand) * UNIT_S / 2)
 
 
 def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
@@ -66,9 +76,9 @@ def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
             f"{found.name} holds {len(found.demand)} minutes of load, too few to replay; try later"
         )
     if "start_s" not in given.trace.model_fields_set:
-        start_s = max(0.0, found.seen_from - found.start_at) // UNIT_S * UNIT_S
         last_s = (len(found.demand) - 1) * UNIT_S
-        trace = settings.trace.model_copy(update={"start_s": min(start_s, last_s)})
+        start_s = min(found.begin_at - found.start_at, last_s) // UNIT_S * UNIT_S
+        trace = settings.trace.model_copy(update={"start_s": start_s})
         settings = settings.model_copy(update={"trace": trace})
     return settings, workload_on(settings, demand_trace(found, settings.seed))
 
@@ -107,10 +117,13 @@ def _levelled(counts: Ints, most: int) -> Ints:
 
 
 def service_journal(store: ServiceStore, service: str, model: str) -> Journalled:
-    """The demand that a service's journal knows of a model. Misconfigured where it has none."""
+    """The demand that a service's journal knows of a model, and what was kept of before. Misconfigured without."""
     demand, seen_from = journal_demand(journal_of(store, model))
     if not len(demand):
         raise Misconfigured(f"the service {service} has no journal of {model} yet")
+    kept = load_of(store.status(load_name(model)))
+    if kept is not None and start_of(kept) < seen_from - UNIT_S:
+        demand, seen_from = joined(kept, latest(demand, kept.end_at)), start_of(kept)
     return Journalled(name=f"the journal of {service}, {model}", demand=demand, seen_from=seen_from)
 
 

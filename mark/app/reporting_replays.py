@@ -71,7 +71,7 @@ def _model_days(
     spans = [
         (day, start, min(end, journalled.demand.end_at))
         for day, start, end in days_between(period.since, period.until)
-        if start >= journalled.seen_from - UNIT_S
+        if start >= journalled.begin_at - UNIT_S
     ]
     days = []
     for day, start, end in spans:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.app.journalled import Journalled, demand_trace, merged
+from mark.app.journalled import Journalled, demand_trace, merged, service_journal
 from mark.app.settings import Settings, load_settings
+from mark.controller.load_book import load_document
 from mark.domain.demand import Demand
 
 
@@ -77,3 +78,27 @@ def test_what_cannot_be_replayed_is_one_line(mark, tmp_path, monkeypatch, argume
     assert answer.status == 2
     assert said in answer.err
     assert answer.err.count("\n") == 1
+
+
+class Kept:
+    """A store whose journal begins at minute 100 with a checkpoint, and whose kept load goes back to minute 0."""
+
+    def __init__(self, *, load: Demand | None) -> None:
+        self._load = load
+
+    def status(self, _name: str):
+        return None if self._load is None else load_document(self._load)
+
+
+def test_what_was_kept_of_before_the_journal_is_replayed_too(monkeypatch) -> None:
+    def minutes(first: int, last: int) -> Demand:
+        span = range(first, last)
+        return Demand(end_at=60.0 * last, mean_rps=tuple(n / 60 for n in span), max_rps=tuple(n / 5 for n in span))
+
+    monkeypatch.setattr("mark.app.journalled.journal_of", lambda *_: None)
+    monkeypatch.setattr("mark.app.journalled.journal_demand", lambda _segments: (minutes(100, 220), 6000.0))
+    bare = service_journal(Kept(load=None), "s", "m")
+    assert (bare.demand, bare.seen_from, bare.begin_at) == (minutes(100, 220), 6000.0, 6000.0 + 3600.0)
+    whole = service_journal(Kept(load=minutes(0, 200)), "s", "m")
+    assert (whole.demand, whole.seen_from) == (minutes(0, 220), 0.0)
+    assert whole.begin_at == 3600.0
