@@ -149,7 +149,7 @@ def _handlers(setup: ServiceSetup, events_url: str) -> tuple[FunctionSetup, Func
         code=setup.code,
         memory_mib=setup.handler_memory_mib,
         timeout_s=HANDLER_TIMEOUT_S,
-        environment={"EVENTS_QUEUE_URL": events_url},
+        environment={"EVENTS_QUEUE_URL": events_url, **_said("interruption")},
     )
     warm = FunctionSetup(
         name=name_of(setup.service, "warm"),
@@ -157,9 +157,14 @@ def _handlers(setup: ServiceSetup, events_url: str) -> tuple[FunctionSetup, Func
         code=setup.code,
         memory_mib=setup.handler_memory_mib,
         timeout_s=WARM_TIMEOUT_S,
-        environment={},
+        environment=_said("warm"),
     )
     return interruption, warm
+
+
+def _said(role: str) -> dict[str, str]:
+    """What has the SDK say who calls, as `session.py` does."""
+    return {"AWS_SDK_UA_APP_ID": f"mark-{role}"}
 
 
 def _make_template(aws: Aws, setup: ServiceSetup, role: Role) -> str:

@@ -32,7 +32,7 @@ class Control:
         hypervisor: Hypervisor,
         lambdas: LambdaPools,
         faults: Faults,
-        calls: Counter[str],
+        calls: Counter[tuple[str, str]],
         alarms: Alarms,
         ses: Ses,
     ) -> None:
@@ -129,7 +129,24 @@ class Control:
             ],
             "crashes": self._hypervisor.crashes,
             "lambda": self._lambdas.state(),
-            "calls": dict(self._calls),
+            "calls": _by_action(self._calls),
+            "callers": _by_role(self._calls),
             "queues": self._alarms.queues(),
             "alarms": self._alarms.state(),
         }
+
+
+def _by_action(calls: Counter[tuple[str, str]]) -> dict[str, int]:
+    """How often each action was called."""
+    found: Counter[str] = Counter()
+    for (_, action), count in calls.items():
+        found[action] += count
+    return dict(found)
+
+
+def _by_role(calls: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """The same by who called: roles of the service, nothing where the caller did not say."""
+    found: dict[str, dict[str, int]] = {}
+    for (role, action), count in sorted(calls.items()):
+        found.setdefault(role, {})[action] = count
+    return found

@@ -107,7 +107,7 @@ class EmulatedAws:
         config = self._config
         clock = ServiceClock(config.anchor)
         faults = Faults(clock.now)
-        calls: Counter[str] = Counter()
+        calls: Counter[tuple[str, str]] = Counter()
         pools = self._pools(clock)
         functions = LambdaApi(pools, config.lambdas, clock)
         events = Events(functions.send_event)

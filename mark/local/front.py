@@ -33,6 +33,8 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 SERVICE = re.compile(rb"Credential=[^/]+/\d+/[^/]+/([a-z0-9-]+)/aws4_request")
+ROLE = re.compile(rb"\bapp/mark-([a-z-]+)")
+"""Who calls, as clients of the service say it (`mark.aws.session`)."""
 INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
 """CloudWatch's calls, in CBOR."""
@@ -47,6 +49,7 @@ class Call:
     body: bytes
     service: str = ""
     action: str = ""
+    role: str = ""
     form: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -86,7 +89,7 @@ class Front:
     """An ASGI application: our own services first, everything else is moto's."""
 
     def __init__(
-        self, services: Services, *, imds: Imds, control: Control, faults: Faults, calls: Counter[str]
+        self, services: Services, *, imds: Imds, control: Control, faults: Faults, calls: Counter[tuple[str, str]]
     ) -> None:
         self._services = services
         self._imds = imds
@@ -115,7 +118,7 @@ class Front:
 
     async def _aws(self, call: Call, send: Send) -> None:
         _name(call)
-        self._calls[f"{call.service}:{call.action}"] += 1
+        self._calls[call.role, f"{call.service}:{call.action}"] += 1
         try:
             strict.check(call.service, call.action, call.path, call.body)
             if call.service == "scheduler":
@@ -191,6 +194,8 @@ def _name(call: Call) -> None:
             call.service = found[1].decode() if found else ""
         elif name == b"x-amz-target":
             target = value
+        elif name == b"user-agent" and (caller := ROLE.search(value)):
+            call.role = caller[1].decode()
     if call.service == "ec2":
         call.form = form_of(call.body)
         call.action = call.form.get("Action", "")

@@ -87,7 +87,7 @@ def test_what_ec2_says_comes_to_the_interruption_function(there: Aws) -> None:
     assert mapping["FunctionArn"].endswith("mark-shop-interruption")
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     function = there.lambda_.get_function_configuration(FunctionName="mark-shop-interruption")
-    assert function["Environment"]["Variables"] == {"EVENTS_QUEUE_URL": made.events_url}
+    assert function["Environment"]["Variables"]["EVENTS_QUEUE_URL"] == made.events_url
     attributes = there.sqs.get_queue_attributes(QueueUrl=made.raw_url, AttributeNames=["All"])["Attributes"]
     assert json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"].endswith("mark-shop-raw-dead")
     assert int(attributes["VisibilityTimeout"]) >= 6 * function["Timeout"]

@@ -11,16 +11,18 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mark.app.live.emulated import EmulatedControls
 from mark.controller.journal import Tick, read_journal
+from mark.domain.errors import RetryLater
 from mark.domain.orders import Launch
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from tests.live.granted import beyond_what_is_granted
 
 MARK = str(Path(sys.executable).with_name("mark"))
 UP_S, COMMAND_S, GONE_S = 120.0, 100.0, 5.0
@@ -135,8 +137,12 @@ class Rig:
         return {pid for pid in _numbers() if pid != os.getpid() and _touches(pid, str(self.home))}
 
     def down(self) -> Said:
-        """End the service by the command; nothing of it may be left."""
+        """End the service by the command; nothing of it may be left, and it called no more than is granted."""
         self.seen |= self.processes()
+        with suppress(OSError, RetryLater):  # it is down already, or its AWS was killed
+            callers = EmulatedControls(self.running["aws_endpoint"]).state()["callers"]
+            assert callers["controller"]
+            assert beyond_what_is_granted(callers) == []
         said = self.mark("down", "--name", self.name)
         self.assert_gone()
         return said

@@ -26,11 +26,10 @@ RESOURCES = "resources"
 """The status document that says where queues and templates are."""
 
 
-def aws_of(settings: Settings, running: Running) -> Aws:
-    """Clients for the AWS that the service rents from."""
-    return Aws(
-        AwsSettings(region=settings.service.aws.region, endpoint_url=running.aws_endpoint, credentials=ANYBODY)
-    )
+def aws_of(settings: Settings, running: Running, role: str) -> Aws:
+    """Clients for the AWS that the service rents from; `role`: who calls (`mark.aws.calls`)."""
+    region, endpoint = settings.service.aws.region, running.aws_endpoint
+    return Aws(AwsSettings(region=region, endpoint_url=endpoint, credentials=ANYBODY, role=role))
 
 
 def make_resources(aws: Aws, running: Running, models: Sequence[LiveModel]) -> ServiceResources:

@@ -47,7 +47,7 @@ class Leader:
     ) -> None:
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
-        self._aws = aws_of(settings, running)
+        self._aws = aws_of(settings, running, "controller")
         self._forecasters = _forecasters(models, settings)
         self._looked_at = -math.inf
 

@@ -130,7 +130,7 @@ class Supervisor:
         return controls
 
     def _make_resources(self, models: Sequence[LiveModel]) -> ServiceResources:
-        self._aws = aws_of(self._settings, self._running)
+        self._aws = aws_of(self._settings, self._running, "setup")
         return make_resources(self._aws, self._running, models)
 
     def _start_gateways(self) -> None:

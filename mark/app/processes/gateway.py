@@ -31,7 +31,7 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     link = connect_async(running.store)
     store = GatewayStore(link, running.name)
-    aws = aws_of(settings, running)
+    aws = aws_of(settings, running, "gateway")
     overflow = LambdaOverflow(aws, concurrency=_lambda_calls(settings))
     config = GatewayConfig(
         name=f"{name}-{secrets.token_hex(4)}",  # a new life counts its reports anew
