@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mark.controller.ledger import cost_words, fleet_usage, live_bill
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
@@ -22,8 +23,11 @@ ENDED_AT = 1_800_000_000.0
 SERVICE, MODEL = "shop", "m"
 
 
-def store_service(url: str, *, anchor: ClockAnchor) -> float:
-    """Write it down; what its instances cost (USD)."""
+BEGAN_AT = ENDED_AT - 7 * 3600
+
+
+def store_service(url: str, *, anchor: ClockAnchor) -> dict[str, float]:
+    """Write it down; what it cost by the ledger alone (USD), by the words of cost."""
     link = connect(url)
     store = ServiceStore(link, SERVICE)
     served = ServedModel(
@@ -49,9 +53,11 @@ def store_service(url: str, *, anchor: ClockAnchor) -> float:
                     at=at,
                 )
             )
-    store.put_status(f"model:{MODEL}", {"began_at": ENDED_AT - 7 * 3600})
+    store.put_status(f"model:{MODEL}", {"began_at": BEGAN_AT})
     store.report(
         GatewayReport(gateway="g", sequence=1, models=(ModelTraffic(model=MODEL, instance=1000, late=4),))
     )
+    usage, traffic = fleet_usage(store.transitions(MODEL), ENDED_AT), store.traffic(MODEL)
     link.close()
-    return sum(HOURS) * SPOT.usd_per_hour
+    bill = live_bill(usage, traffic, served, requests=1000, peak_rps=0.0, duration_s=ENDED_AT - BEGAN_AT)
+    return cost_words(bill)

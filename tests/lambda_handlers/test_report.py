@@ -41,7 +41,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def spent_usd(redis: EmbeddedRedis) -> float:
+def spent_usd(redis: EmbeddedRedis) -> dict[str, float]:
     anchor = ClockAnchor(wall_at=time.time() - 86400, service_at=ENDED_AT - 86400, speed=1.0)
     return store_service(redis.url, anchor=anchor)
 
@@ -99,7 +99,7 @@ def event() -> dict[str, Any]:
 
 
 def test_the_scheduled_report_arrives_with_the_ledgers_figures_once(
-    world: World, redis: EmbeddedRedis, spent_usd: float
+    world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
 ) -> None:
     world.mark("POST", "mail", {"verify": ["a.example", TO]})
     schedule(world, deploy(world, redis))
@@ -117,7 +117,8 @@ def test_the_scheduled_report_arrives_with_the_ledgers_figures_once(
     assert set(bodies) == {"text/plain", "text/html", "image/png"}
     for kind in ("text/plain", "text/html"):
         text = bodies[kind].get_content()
-        assert f"{spent_usd:.2f}" in text
+        for word in ("instances", "overhead", "total"):
+            assert f"{spent_usd[word]:.2f}" in text
         assert "99.6" in text
     assert bodies["image/png"].get_content().startswith(b"\x89PNG")
     named = set(re.findall(r'src="cid:([^"]+)"', bodies["text/html"].get_content()))
@@ -135,7 +136,7 @@ def test_the_scheduled_report_arrives_with_the_ledgers_figures_once(
 
 
 def test_a_report_that_cannot_be_sent_says_what_to_do_and_is_sent_later(
-    world: World, redis: EmbeddedRedis, spent_usd: float
+    world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
 ) -> None:
     deploy(world, redis, MARK_SERVICE=SERVICE)
     asked = event() | {"time": "2027-01-14T08:00:00Z"}
@@ -149,7 +150,7 @@ def test_a_report_that_cannot_be_sent_says_what_to_do_and_is_sent_later(
 
 
 def test_a_ledger_that_may_not_be_reconciled_is_mailed_all_the_same(
-    world: World, redis: EmbeddedRedis, spent_usd: float
+    world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
 ) -> None:
     """The emulated AWS has no Cost Explorer."""
     world.mark("POST", "mail", {"verify": [FROM, TO]})
@@ -175,7 +176,7 @@ def test_a_ledger_that_may_not_be_reconciled_is_mailed_all_the_same(
 )
 def test_what_cannot_be_is_one_line(
     redis: EmbeddedRedis,
-    spent_usd: float,
+    spent_usd: dict[str, float],
     monkeypatch: pytest.MonkeyPatch,
     change: dict[str, Any],
     variables: dict[str, str],
