@@ -43,6 +43,7 @@ WARM = (_FEEDS,)
 
 DOCTOR = (
     Call("ec2", "DescribeInstanceTypes", "whether types are what the catalogue says"),
+    Call("ec2", "DescribeInstances", "what the service has in the account"),
     Call("ec2", "DescribeSpotPriceHistory", "spot prices of now"),
     Call("ecr", "DescribeImages", "whether the service's image is there"),
     Call("lambda", "GetAccountSettings", "how many calls Lambda runs at once"),
@@ -52,7 +53,7 @@ DOCTOR = (
     Call("sesv2", "GetEmailIdentity", "whether the report's sender is verified"),
     Call("sts", "GetCallerIdentity", "whose credentials these are"),
 )
-"""What `mark doctor` asks."""
+"""What `mark doctor` and `mark status --aws` ask."""
 
 PROFILER = (
     Call("ec2", "DescribeInstances", "where the rented instance is, and whether it has ended"),

@@ -16,6 +16,7 @@ from mark.aws.checking import caller, has_image, is_verified, mail_account
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
 from mark.aws.quotas import lambda_concurrency, read_quotas
 from mark.aws.session import Aws
+from mark.aws.standing import standing
 from mark.catalog.load import load_prices
 from mark.controller.quotas import VcpuQuota
 from mark.domain.errors import Misconfigured, RetryLater
@@ -79,6 +80,7 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert is_verified(there, "a@example.org") is True
     assert is_verified(there, "b@example.org") is None
     assert mail_account(there).sandbox
+    assert standing(there, "shop") == ()
     assert called.by_role[""] - {("ecr", "CreateRepository")} == {
         (call.service, call.action) for call in ROLES["doctor"]
     }

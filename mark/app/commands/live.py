@@ -20,7 +20,7 @@ LOAD_EXAMPLES = (
     "mark load --rate 50 --duration 60",
     "mark load --trace load.csv.gz --speed 20 --duration 3600 --json",
 )
-STATUS_EXAMPLES = ("mark status", "mark status --watch", "mark status --json")
+STATUS_EXAMPLES = ("mark status", "mark status --watch", "mark status --json", "mark status --aws")
 INTERRUPT_EXAMPLES = ("mark interrupt --share 0.4",)
 CHAOS_EXAMPLES = (
     "mark chaos kill agent",
@@ -103,11 +103,20 @@ def load(
 def status(
     *,
     watch: Annotated[bool, typer.Option("--watch", help="Show it anew each second until Ctrl-C.")] = False,
+    aws: Annotated[
+        bool,
+        typer.Option("--aws", help="Ask AWS instead: which instances bear the service's tag, and their price."),
+    ] = False,
     name: Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
     """Show the fleet as planned, requested and observed, rates, objective, spend per hour and so far."""
+    if aws:
+        from mark.app.status_aws import show_standing
+
+        show_standing(given.settings_from(config, service__name=name), as_json=json)
+        return
     from mark.app.live.watching import show_status
 
     show_status(_service(config, name), watch=watch, as_json=json)

@@ -1,0 +1,57 @@
+"""What a service has in its account now, by its tags, whoever launched it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mark.aws.errors import translated
+from mark.aws.launching import LIVE, MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
+from mark.aws.session import Aws
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Standing:
+    """An instance. `model` is empty for one that belongs to no model, a gateway's, say."""
+
+    model: str
+    role: str
+    offering: str
+    instance_type: str
+    is_spot: bool
+    state: str
+    id: str
+
+
+def standing(aws: Aws, service: str) -> tuple[Standing, ...]:
+    """All instances that bear the service's tag and are not gone, by model and role."""
+    with translated():
+        pages = aws.ec2.get_paginator("describe_instances").paginate(
+            Filters=[
+                {"Name": f"tag:{SERVICE}", "Values": [service]},
+                {"Name": "instance-state-name", "Values": LIVE},
+            ]
+        )
+        found = [
+            _standing(instance)
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation.get("Instances", [])
+        ]
+    return tuple(sorted(found))
+
+
+def _standing(instance: InstanceTypeDef) -> Standing:
+    tags = {tag.get("Key", ""): tag.get("Value", "") for tag in instance.get("Tags", [])}
+    return Standing(
+        model=tags.get(MODEL, tags.get(PROFILE_OF, "")),
+        role=tags.get(ROLE, ""),
+        offering=tags.get(OFFERING, ""),
+        instance_type=instance["InstanceType"],
+        is_spot=instance.get("InstanceLifecycle") == "spot",
+        state=instance["State"]["Name"],
+        id=instance["InstanceId"],
+    )

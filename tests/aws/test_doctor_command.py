@@ -1,0 +1,141 @@
+"""`mark doctor` and `mark status --aws` as their user meets them: findings, what to do, exit statuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.app.cli import run
+from mark.catalog.load import load_prices
+from tests.local.conftest import World, config_for, fleet, template
+
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/agent:1"
+CONFIG = """
+model: inception-v3
+market: spot
+offerings: {{types: [c5.large, p2.xlarge]}}
+profiles: [assumed-lambda]
+policy: {{overflow_limits: {{concurrency: 2000}}}}
+service: {{name: shop, serve: [{{model: inception-v3, expected_rps: 500}}]}}
+rollout:
+  {rollout}
+"""
+Doctor = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    types = {item.name: item for item in load_prices().types}
+    quotas = {"L-34B43A08": 10.0, "L-7212CCBC": 0.0}
+    made = World(config_for(tmp_path_factory.mktemp("doctor"), types=types, quotas=quotas))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def account(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (
+        ("AWS_ENDPOINT_URL", world.url),
+        ("AWS_ACCESS_KEY_ID", "k"),
+        ("AWS_SECRET_ACCESS_KEY", "s"),
+        ("MARK_STATE", str(tmp_path / "state")),
+    ):
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def doctor(account: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    def ask(rollout: str = "owner: team", *flags: str) -> tuple[int, dict[str, dict[str, Any]]]:
+        config = tmp_path / "mark.yaml"
+        config.write_text(CONFIG.format(rollout=rollout))
+        status = run(["doctor", "--config", str(config), "--json", *flags])
+        document = json.loads(capsys.readouterr().out)
+        assert document["well"] == (status == 0)
+        return status, {finding["check"]: finding for finding in document["findings"]}
+
+    return ask
+
+
+def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
+    status, found = doctor(f"image: {IMAGE}\n  report: {{sender: a@example.org, to: [b@example.org]}}")
+    assert status == 1
+    states = {name: finding["state"] for name, finding in found.items()}
+    assert states == {
+        "credentials": "well",
+        "prices": "warn",
+        "vCPUs standard spot": "warn",
+        "vCPUs standard on-demand": "well",
+        "vCPUs p spot": "mend",
+        "vCPUs p on-demand": "well",
+        "Lambda": "mend",
+        "instance types": "mend",  # p2 has been retired
+        "image": "mend",
+        "model_image": "off",
+        "sender": "mend",
+        "SES": "mend",
+    }
+    assert "--quota-code L-7212CCBC" in found["vCPUs p spot"]["do"]
+    assert found["instance types"]["said"] == "not in us-east-1: p2.xlarge"
+    assert "policy.overflow_limits.concurrency to 1000" in found["Lambda"]["do"]
+    assert "create-email-identity --email-identity a@example.org" in found["sender"]["do"]
+    assert "b@example.org" in found["SES"]["said"]
+    assert all(finding["do"] for finding in found.values() if finding["state"] in {"warn", "mend", "unknown"})
+
+
+def test_what_was_mended_is_well(world: World, doctor: Doctor) -> None:
+    world.mark("POST", "mail", {"verify": ["example.org"], "sandbox": False})
+    _, found = doctor("report: {sender: a@example.org, to: [b@example.org]}")
+    assert (found["sender"]["state"], found["SES"]["state"]) == ("well", "well")
+
+
+def test_another_account_or_region_must_be_mended(doctor: Doctor) -> None:
+    status, found = doctor('account: "999999999999"')
+    assert (status, set(found)) == (1, {"credentials", "prices"})
+    assert "999999999999" in found["credentials"]["said"]
+
+
+def test_what_may_not_be_asked_is_unknown_and_mends_nothing(world: World, doctor: Doctor) -> None:
+    fault = {"kind": "error", "code": "AccessDeniedException", "status": 400, "action": "ListServiceQuotas"}
+    world.mark("POST", "faults", fault)
+    try:
+        _, found = doctor()
+    finally:
+        world.mark("DELETE", "faults")
+    assert found["vCPU quotas"]["state"] == "unknown"
+    assert "AccessDenied" in found["vCPU quotas"]["said"]
+    assert found["image"]["state"] == "off"
+
+
+def test_the_table_and_bad_input(account: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "mark.yaml"
+    config.write_text(CONFIG.format(rollout="owner: team"))
+    assert run(["doctor", "--config", str(config), "--prices", str(tmp_path / "p.json")]) == 1
+    told = capsys.readouterr().out
+    assert "must be mended" in told
+    assert load_prices(tmp_path / "p.json").region == "us-east-1"
+    assert run(["doctor", "--config", str(tmp_path / "none.yaml")]) == 2
+
+
+def test_status_asks_aws_for_what_bears_the_tag(
+    world: World, account: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = template(world)
+    tags = {"mark:service": "shop", "mark:model": "m", "mark:role": "serving", "mark:offering": "c5.large:spot"}
+    fleet(world, made, 2, market="spot", tags=tags)
+    fleet(world, made, 1, tags={"mark:service": "other"})
+    assert run(["status", "--aws", "--name", "shop", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    price = load_prices().instance_type("c5.large").spot_usd_per_hour
+    assert price is not None
+    assert document["usd_per_hour"] == pytest.approx(2 * price)
+    assert {(row["model"], row["role"], row["market"]) for row in document["instances"]} == {
+        ("m", "serving", "spot")
+    }
+    assert run(["status", "--aws", "--name", "shop"]) == 0
+    assert "2 instances" in capsys.readouterr().out
+    assert run(["status", "--aws", "--name", "none"]) == 0
+    assert "has no instance" in capsys.readouterr().out
