@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,7 +25,8 @@ from mark.report.wording import percent
 WIDTH_IN, DPI = 5.6, 200
 """560 CSS pixels at two dots a pixel."""
 DARK = "-dark"
-MOST_MARKS = 8
+FONT_SIZE = 11.0
+MOST_MARKS = 7
 """Days that are named on an axis; more would overlap."""
 TOP_BURN = 3.0
 """The axis of used error budgets ends here at most: beyond it a bar is only told to be higher."""
@@ -59,7 +61,7 @@ def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
     """(name, PNG) of what there is to draw: `spend`, `objective`, and `baselines-N` of the model number N."""
     found: list[tuple[str, bytes]] = []
     for theme in THEMES:
-        with drawing_rules("mail"):
+        with drawing_rules("mail"), mpl.rc_context({"font.size": FONT_SIZE}):
             if report.lines:
                 found.append((f"spend{theme.suffix}", _spend(report, theme)))
             asked = [model for model in report.models if model.days]
