@@ -62,7 +62,13 @@ def make_role(
             finding = _shown(stack.resolve(resource))
             if "*" in finding:
                 excuse(role, statement.why, nag=(f"AwsSolutions-IAM5[Resource::{finding}]",))
+        if "*" in statement.resources and any(_writes(action) for action in statement.actions):
+            excuse(role, statement.why, checkov=("CKV_AWS_111",))
     return role
+
+
+def _writes(action: str) -> bool:
+    return not action.partition(":")[2].startswith(("Describe", "Get", "List"))
 
 
 def _shown(resource: object) -> str:

@@ -10,6 +10,7 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.roles import allow, make_role, names_of, of_images, of_roles
 from infra.stack import ServiceStack, compact, excuse
+from infra.stacks.functions import LIVE
 from infra.stacks.network import Place
 from mark.aws.names import template_name
 from mark.domain.fleet import Role
@@ -31,7 +32,7 @@ class ControlStack(ServiceStack):
             cluster_settings=[{"name": "containerInsights", "value": "enabled"}],
         )
         task = self._task(place)
-        service = aws_ecs.CfnService(
+        aws_ecs.CfnService(
             self,
             "Controllers",
             cluster=cluster.ref,
@@ -55,12 +56,6 @@ class ControlStack(ServiceStack):
             propagate_tags="SERVICE",
             enable_ecs_managed_tags=True,
         )
-        if not blueprint.rollout.network.private:
-            excuse(
-                service,
-                "without a NAT gateway tasks reach AWS from their own address; their group lets nobody in",
-                checkov=("CKV_AWS_333",),
-            )
 
     def _task(self, place: Place) -> aws_ecs.CfnTaskDefinition:
         blueprint, control = self.blueprint, self.blueprint.rollout.control
@@ -137,7 +132,9 @@ class ControlStack(ServiceStack):
             "MARK_EVENTS_URL": self.told("events-url"),
             "MARK_TEMPLATES": compact(templates),
             "MARK_SUBNETS": subnets,
+            "MARK_MACHINE": blueprint.first_machine.name,
             "MARK_OWNER": blueprint.rollout.owner,
+            **({"MARK_QUALIFIER": LIVE} if blueprint.rollout.functions.provisioned else {}),
             "MARK_CACHE": "/tmp/mark",  # noqa: S108 - a volume of the task's own
             "AWS_REGION": Aws.REGION,
         }

@@ -113,7 +113,6 @@ class GatewaysStack(ServiceStack):
             nag=("AwsSolutions-ELB2",),
             checkov=("CKV_AWS_91",),
         )
-        excuse(balancer, "mark destroy must be able to remove it", checkov=("CKV_AWS_150",))
         return balancer
 
     def _targets(self, place: Place) -> aws_elasticloadbalancingv2.CfnTargetGroup:

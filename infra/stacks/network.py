@@ -33,12 +33,6 @@ class NetworkStack(ServiceStack):
             vpc,
             "flow logs cost by the gigabyte of inference traffic; switch them on where your audit asks for them",
             nag=("AwsSolutions-VPC7",),
-            checkov=("CKV2_AWS_11",),
-        )
-        excuse(
-            vpc,
-            "nothing uses the default security group, and CloudFormation alone cannot empty it",
-            checkov=("CKV2_AWS_12",),
         )
         routes = aws_ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
         subnets = [self._subnet(zone, number, vpc.ref, routes.ref) for number, zone in enumerate(blueprint.zones)]
@@ -76,12 +70,6 @@ class NetworkStack(ServiceStack):
             "the zone is a setting: each subnet stands in its own",
             nag=("CloudFormation-Validate::W3010",),
         )
-        if public:
-            excuse(
-                subnet,
-                "without a NAT gateway instances reach AWS from their own address; no group lets anybody in",
-                checkov=("CKV_AWS_130",),
-            )
         aws_ec2.CfnSubnetRouteTableAssociation(
             self, f"Subnet{number}Routes", subnet_id=subnet.ref, route_table_id=routes
         )

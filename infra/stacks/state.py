@@ -107,16 +107,11 @@ class StateStack(ServiceStack):
             "nobody but its clients' security groups reaches the port",
             nag=("AwsSolutions-AEC5",),
         )
-        excuse(
-            group,
-            "ElastiCache's own key encrypts it: what is stored are counts, leases and decisions, no request",
-            checkov=("CKV_AWS_191",),
-        )
         if not copies:
-            excuse(group, "rollout.store.replicas is 0", nag=("AwsSolutions-AEC4",), checkov=("CKV2_AWS_50",))
+            excuse(group, "rollout.store.replicas is 0", nag=("AwsSolutions-AEC4",))
         return group
 
 
 def _excuse_secret(secret: aws_secretsmanager.CfnSecret) -> None:
-    excuse(secret, NO_ROTATION, nag=("AwsSolutions-SMG4",), checkov=("CKV2_AWS_57",))
+    excuse(secret, NO_ROTATION, nag=("AwsSolutions-SMG4",))
     excuse(secret, OWN_KEY, checkov=("CKV_AWS_149",))

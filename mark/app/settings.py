@@ -213,6 +213,11 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base).expanduser() / "mark" if base else Path.home() / ".local" / "state" / "mark"
 
 
+def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """What the templates of a rollout tell the service's processes (mark/app/processes/cloud.py)."""
+    return environment
+
+
 def _read(config: Path) -> dict[str, Any]:
     try:
         tree = yaml.safe_load(config.read_text(encoding="utf-8"))

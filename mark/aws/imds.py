@@ -21,7 +21,7 @@ NOT_FOUND, UNAUTHORIZED = 404, 401
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this instance is: its id, its private address, its tags and its user data."""
+    """Who this instance is: its id, its private address, its tags, its user data (a JSON object)."""
 
     instance: str
     host: str
@@ -60,7 +60,7 @@ class Imds:
         if instance is None or host is None or listed is None or text is None:
             raise Misconfigured("the metadata service lacks tags or user data; launch from our template")
         tags = {key: self.get(f"meta-data/tags/instance/{key}") or "" for key in listed.split()}
-        return Identity(instance=instance, host=host, tags=tags, user_data=json.loads(text))
+        return Identity(instance=instance, host=host, tags=tags, user_data=_told(text))
 
     def taken_at(self) -> float | None:
         """When a spot notice says that this instance is taken away, epoch seconds; None without a notice."""
@@ -98,3 +98,12 @@ class Imds:
                 if attempt:
                     raise RetryLater(f"the metadata service does not answer: {error}") from error
         raise AssertionError("two attempts always end")
+
+
+def _told(text: str) -> dict[str, str]:
+    """User data that tells something; a start script tells nothing here."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}

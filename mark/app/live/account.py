@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
@@ -22,14 +23,17 @@ IMAGE = "ami-0123456789abcdef0"
 """Any image will do where instances are processes."""
 ANYBODY = Credentials(access_key_id="mark", secret_access_key="mark")  # noqa: S106 - the emulated AWS checks none
 FUNCTION_TIMEOUT_S = 60
+OWNED_BY = "mark"
+"""Who owns what stands on this machine."""
 RESOURCES = "resources"
 """The status document that says where queues and templates are."""
 
 
 def aws_of(settings: Settings, running: Running, role: str) -> Aws:
-    """Clients for the AWS that the service rents from; `role`: who calls (`mark.aws.calls`)."""
-    region, endpoint = settings.service.aws.region, running.aws_endpoint
-    return Aws(AwsSettings(region=region, endpoint_url=endpoint, credentials=ANYBODY, role=role))
+    """Clients for the AWS that the service rents from, boto3's own where none is named; `role`: who calls."""
+    region, endpoint = settings.service.aws.region, running.aws_endpoint or None
+    keys = ANYBODY if endpoint else None
+    return Aws(AwsSettings(region=region, endpoint_url=endpoint, credentials=keys, role=role))
 
 
 def make_resources(aws: Aws, running: Running, models: Sequence[LiveModel]) -> ServiceResources:
@@ -57,9 +61,15 @@ def resources_document(resources: ServiceResources) -> dict[str, object]:
     }
 
 
-def templates_of(document: dict[str, dict[str, str]]) -> dict[Role, str]:
-    """The launch template of each role."""
-    return {Role(role): name for role, name in document["templates"].items()}
+def launches_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a FleetSetup is told of launches: templates (also by machine), subnets, the owner."""
+    machines = {name.partition("/"): template for name, template in document.get("machines", {}).items()}
+    return {
+        "templates": {Role(role): name for role, name in document["templates"].items()},
+        "machines": {(Role(role), machine): template for (role, _, machine), template in machines.items()},
+        "subnets": tuple((zone, subnet) for zone, subnet in document.get("subnets", ())),
+        "owner": document.get("owner", OWNED_BY),
+    }
 
 
 def function_of(served: ServedModel) -> FunctionSetup:

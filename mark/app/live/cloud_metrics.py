@@ -6,9 +6,18 @@ Burn is the share of requests that missed the objective or were shed over the sh
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from mark.controller.service import ServedModel
+from mark.domain.errors import RetryLater
 from mark.domain.traffic import ModelTraffic
+from mark.store.service import ServiceStore
 
+EACH_S = 60.0
+NOT_BILLED = ("pending", "stopped", "gone")
 NAMESPACE = "MArk"
 BURN, SPEND, OVERFLOW, ACTING = "BurnRate", "UsdPerHour", "OverflowShare", "Acting"
 
@@ -33,3 +42,36 @@ def metric_line(
     }
     head = {"_aws": {"Timestamp": round(at * 1000), "CloudWatchMetrics": [described]}}
     return json.dumps({**head, "service": service, "model": now.model, **values}, separators=(",", ":"))
+
+
+def watch_metrics(
+    service: str, models: Sequence[ServedModel], store: ServiceStore, *, holder: str, stop: threading.Event
+) -> Iterator[str]:
+    """A line for each model each minute while `holder` acts, until `stop`."""
+    before: dict[str, ModelTraffic] = {}
+    while not stop.wait(EACH_S):
+        try:
+            acts = store.leases.held_by() == holder
+            now = {model.name: store.traffic(model.name) for model in models}
+            told = {model.name: store.status(f"model:{model.name}") for model in models}
+        except RetryLater:
+            continue  # the store is away: a minute without a line is what the alarm waits for
+        for model in models:
+            if acts and model.name in before:
+                yield metric_line(
+                    service,
+                    before[model.name],
+                    now[model.name],
+                    target=model.slo.target,
+                    usd_per_hour=spend(model, told[model.name]),
+                    at=time.time(),
+                )
+        before = now
+
+
+def spend(model: ServedModel, status: Mapping[str, Any] | None) -> float:
+    """USD an hour of the instances that a model's status document shows running; a stopped one costs its disk."""
+    observed = status["observed"] if status is not None else ()
+    running = (one["offering"] for one in observed if one["state"] not in NOT_BILLED)
+    prices = {offering.name: offering.usd_per_hour for offering in model.offerings}
+    return sum(prices.get(name, 0.0) for name in running)

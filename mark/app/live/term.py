@@ -12,8 +12,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
-from mark.app.live.account import RESOURCES, templates_of
+from mark.app.live.account import RESOURCES, launches_of
 from mark.app.live.clock import ServiceClock
 from mark.app.live.driver import ModelDriver
 from mark.app.live.folder import Running
@@ -41,7 +42,6 @@ from mark.controller.recovery import Recovered, recover
 from mark.controller.runner import KEEP_HISTORY, Controller
 from mark.domain.demand import Demand
 from mark.domain.errors import MarkError, RetryLater
-from mark.domain.fleet import Role
 from mark.domain.offering import Offering
 from mark.ports import Forecaster
 from mark.store.journal import StoreJournal
@@ -60,11 +60,11 @@ Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """What the models of a service share: events, guardrails, launch templates, what is held back."""
+    """What the models of a service share: events, guardrails, what launches start from, what is held back."""
 
     inbox: EventInbox
     guard: Guard
-    templates: Mapping[Role, str]
+    launches: Mapping[str, Any]
     restrain: Callable[[], Restraint]
 
 
@@ -147,7 +147,7 @@ class Term:
             restrain=watch.restraint,
             inbox=EventInbox(self._aws.sqs, resources["events_url"], wake=wake, poll_s=POLL_S),
             guard=Guard(_rails(self._settings, offerings), offerings),
-            templates=templates_of(resources),
+            launches=launches_of(resources),
         )
         runs: list[Callable[[], None]] = [lambda: watch.run(self._over)]
         for model in models:
@@ -235,7 +235,7 @@ class Term:
             model=model.name,
             run=run,
             offerings={offering.name: offering for offering in model.served.offerings},
-            templates=shared.templates,
+            **shared.launches,
         )
         return Ec2Cloud(
             setup,

@@ -40,16 +40,17 @@ def run(environment: Mapping[str, str]) -> int:
     log_json(identity.instance)
     booted_at = float(imds.get(BOOTED_AT) or 0.0)
     try:
-        return uvloop.run(_serve(identity, imds, booted_at))
+        return uvloop.run(_serve(identity, imds, booted_at, environment))
     finally:
         imds.close()
 
 
-async def _serve(identity: Identity, imds: Imds, booted_at: float) -> int:
+async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: Mapping[str, str]) -> int:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    link = connect_async(identity.user_data["store_url"])
-    store = AgentStore(link, identity.user_data["service"])
+    told = identity.user_data  # a rollout's instance has a start script there, which sets the environment
+    link = connect_async(environment.get("MARK_STORE_URL") or told["store_url"])
+    store = AgentStore(link, identity.tags["mark:service"])
     tags, alone = identity.tags, is_alone(identity.tags)
     served = (await store.spec()).served(tags[PROFILE_OF if alone else MODEL])
     served = lone_model(served) if alone else served

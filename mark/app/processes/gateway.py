@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 
 from mark.app.live.account import aws_of
-from mark.app.live.folder import RunFolder
+from mark.app.live.folder import RunFolder, Running
 from mark.app.live.safety import server_tls
 from mark.app.processes.lifeline import begin
 from mark.app.settings import Settings
@@ -26,7 +26,11 @@ MOST_THREADS = 500
 
 async def main(folder: RunFolder, name: str, port: int) -> None:
     """Serve until SIGTERM."""
-    settings, running = folder.settings(), folder.expected()
+    await serve(folder.settings(), folder.expected(), name, port)
+
+
+async def serve(settings: Settings, running: Running, name: str, port: int) -> None:
+    """Be a gateway of that service until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     link = connect_async(running.store)

@@ -1,0 +1,122 @@
+"""A process of the service in an AWS account: `python -m mark.app.processes.cloud agent|gateway|controller`.
+
+The rollout's templates say in its environment what the processes of one machine read from their folder:
+MARK_SETTINGS (JSON) and MARK_STORE_URL; for gateways MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES
+("role/machine" -> launch template), MARK_MACHINE (the first kind), MARK_SUBNETS ([[zone, subnet]]) and MARK_OWNER.
+MARK_QUALIFIER, where it is set, is the functions' alias that has provisioned environments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import uvloop
+
+from mark.app.live.account import RESOURCES
+from mark.app.live.cloud_metrics import watch_metrics
+from mark.app.live.folder import Running
+from mark.app.live.leading import Leader
+from mark.app.live.models import LiveModel, make_live_models, service_spec
+from mark.app.processes import agent, gateway
+from mark.app.settings import Settings, process_environment
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import Role
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+from mark.telemetry.structured_logs import log_json
+
+EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
+"""Where gateways listen: the load balancer's target."""
+
+
+def main(process: str, environment: Mapping[str, str]) -> int:
+    """Be that process until SIGTERM (an agent: until it is drained); the exit code."""
+    if process == "agent":
+        return agent.run(environment)
+    log_json(process)
+    settings, running = deployed(environment)
+    if process == "gateway":
+        uvloop.run(gateway.serve(settings, running, socket.gethostname(), PORT))
+    elif process == "controller":
+        _control(settings, running, environment)
+    else:
+        raise Misconfigured(f"unknown process {process!r}; known: agent, gateway, controller")
+    return 0
+
+
+def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
+    """The settings, and where the service's parts are. AWS is where boto3 finds it."""
+    settings = Settings.model_validate_json(told(environment, "MARK_SETTINGS"))
+    service = settings.service.model_copy(update={"host": EVERYWHERE})
+    running = Running(
+        name=service.name,
+        pid=os.getpid(),
+        store=told(environment, "MARK_STORE_URL"),
+        token=environment.get("MARK_TOKEN"),
+    )
+    return settings.model_copy(update={"service": service}), running
+
+
+def told(environment: Mapping[str, str], name: str) -> str:
+    """A variable that the templates set; Misconfigured where it is missing."""
+    value = environment.get(name)
+    if not value:
+        raise Misconfigured(f"the environment lacks {name}: start this process from the service's templates")
+    return value
+
+
+def resources(environment: Mapping[str, str], machine: str) -> dict[str, object]:
+    """What controllers read from the store: `launches_of` understands it. machine: the first kind."""
+    templates: dict[str, str] = json.loads(told(environment, "MARK_TEMPLATES"))
+    return {
+        "events_url": told(environment, "MARK_EVENTS_URL"),
+        "templates": {role.value: templates[f"{role.value}/{machine}"] for role in Role},
+        "machines": templates,
+        "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
+        "owner": told(environment, "MARK_OWNER"),
+    }
+
+
+def live_models(settings: Settings, qualifier: str) -> tuple[LiveModel, ...]:
+    """The models; their functions by the alias, where there is one."""
+    models = make_live_models(settings)
+    if not qualifier:
+        return models
+    return tuple(
+        replace(model, served=replace(model.served, function=f"{model.served.function}:{qualifier}"))
+        for model in models
+    )
+
+
+def _control(settings: Settings, running: Running, environment: Mapping[str, str]) -> None:
+    """Say what the service is, then act whenever the lease can be had."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    models = live_models(settings, environment.get("MARK_QUALIFIER", ""))
+    store = ServiceStore(connect(running.store), running.name)
+    store.put_spec(service_spec(settings, models))
+    store.put_status(RESOURCES, resources(environment, told(environment, "MARK_MACHINE")))
+    holder = f"{socket.gethostname()}.{os.getpid()}"
+    leader = Leader(settings, running, models, store=store, holder=holder)
+    measuring = threading.Thread(target=_measure, args=(running.name, models, store, holder, stop), daemon=True)
+    measuring.start()
+    leader.run(stop)
+
+
+def _measure(
+    service: str, models: Sequence[LiveModel], store: ServiceStore, holder: str, stop: threading.Event
+) -> None:
+    for line in watch_metrics(service, [model.served for model in models], store, holder=holder, stop=stop):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "", process_environment()))
