@@ -149,12 +149,13 @@ def test_a_report_that_cannot_be_sent_says_what_to_do_and_is_sent_later(
     assert call(world, asked) == {"message": sent(world)[0]["id"]}
 
 
-def test_a_ledger_that_may_not_be_reconciled_is_mailed_all_the_same(
+def test_a_store_named_by_a_secret_and_a_ledger_that_may_not_be_reconciled_are_mailed_all_the_same(
     world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
 ) -> None:
     """The emulated AWS has no Cost Explorer."""
     world.mark("POST", "mail", {"verify": [FROM, TO]})
-    deploy(world, redis, MARK_REPORT_RECONCILE="1")
+    secret = world.client("secretsmanager").create_secret(Name="store", SecretString=redis.url)["ARN"]
+    deploy(world, redis, MARK_STORE_URL="", MARK_STORE_SECRET=secret, MARK_REPORT_RECONCILE="1")
     assert call(world, event() | {"time": "2027-01-08T08:00:00Z"}) == {"message": sent(world)[0]["id"]}
     assert "not reconciled with Cost Explorer" in (world.config.folder / "lambda-report.log").read_text()
 
