@@ -71,6 +71,27 @@ REPORT = (
 )
 """What the report calls, as a handler and as a command."""
 
+DEPLOYER = (
+    Call("cloudformation", "CreateChangeSet", "what a rollout would change"),
+    Call("cloudformation", "DeleteChangeSet", "it was not wanted"),
+    Call("cloudformation", "DeleteStack", "removal"),
+    Call("cloudformation", "DescribeChangeSet", "what would change"),
+    Call("cloudformation", "DescribeStackEvents", "how it goes on"),
+    Call("cloudformation", "DescribeStacks", "which stacks there are"),
+    Call("cloudformation", "ExecuteChangeSet", "roll it out"),
+    Call("cloudformation", "GetTemplate", "what stands there now"),
+    Call("cloudformation", "ListStackResources", "what stays when stacks go"),
+    Call("ec2", "DescribeInstances", "removal: which instances the service has"),
+    Call("ec2", "TerminateInstances", "removal"),
+    Call("s3", "HeadObject", "whether a bundle is there"),
+    Call("s3", "PutObject", "bundles, and templates too long for a call"),
+    Call("ssm", "DeleteParameter", "the rollout is over"),
+    Call("ssm", "GetParameter", "whether another rollout is under way"),
+    Call("ssm", "PutParameter", "no other rollout meanwhile"),
+    Call("sts", "GetCallerIdentity", "whose credentials these are"),
+)
+"""What `mark deploy`, `diff` and `destroy` call; what the stacks hold, CloudFormation makes in their name."""
+
 SETTING_UP = (
     Call("ec2", "CreateLaunchTemplate", "how instances of each role start"),
     Call("ec2", "CreateLaunchTemplateVersion", "a template's content has changed"),
@@ -112,6 +133,7 @@ ROLES: Mapping[str, tuple[Call, ...]] = MappingProxyType(
     {
         "agent": (),
         "controller": CONTROLLER,
+        "deployer": DEPLOYER,
         "doctor": DOCTOR,
         "gateway": GATEWAY,
         "infer": (),

@@ -1,0 +1,212 @@
+"""Scopes of permissions: which resources, under which conditions, and why they are no narrower.
+
+What exists is told by `aws:ResourceTag`, what is being made by `aws:RequestTag`, what has a name by the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mark.aws.launching import OWNER, SERVICE
+from mark.aws.names import RULES, name_of
+
+Conditions = Mapping[str, Mapping[str, str | list[str]]]
+"""Operator -> condition key -> what it must be, as a policy document has it."""
+NO_RESOURCE = "AWS lets no resource be named for this action (service authorization reference)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Whose permissions: the service and its owner (tags), and where it stands. They may be tokens of CDK.
+
+    `bucket` (a name), `repository` (of the model's image, a name), `secret` (an ARN) and `sender` (an identity of
+    SES) are left out where the service has none.
+    """
+
+    service: str
+    region: str
+    account: str
+    partition: str = "aws"
+    owner: str = "mark"
+    bucket: str = ""
+    repository: str = ""
+    secret: str = ""
+    sender: str = ""
+
+    def arn(self, service: str, rest: str) -> str:
+        """The ARN of something of the account, in the region."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{rest}"
+
+    def ec2(self, *kinds: str) -> tuple[str, ...]:
+        """All resources of these kinds: EC2 gives them ids, tags say whose they are."""
+        return tuple(self.arn("ec2", f"{kind}/*") for kind in kinds)
+
+    def role(self, part: str) -> str:
+        """The ARN of a role of the service."""
+        return f"arn:{self.partition}:iam::{self.account}:role/{name_of(self.service, part)}"
+
+
+def _owned(names: Names) -> Conditions:
+    return {"StringEquals": _tags("aws:ResourceTag", names)}
+
+
+def _made_for(names: Names) -> Conditions:
+    return {"StringEquals": _tags("aws:RequestTag", names)}
+
+
+def _tagged_by(*actions: str) -> Callable[[Names], Conditions]:
+    """Tags are given while these actions make what is tagged, and never afterwards."""
+
+    def conditions(names: Names) -> Conditions:
+        return {"StringEquals": {**_tags("aws:RequestTag", names), "ec2:CreateAction": list(actions)}}
+
+    return conditions
+
+
+def _tags(key: str, names: Names) -> dict[str, str | list[str]]:
+    return {f"{key}/{SERVICE}": names.service, f"{key}/{OWNER}": names.owner}
+
+
+def _passed_to(service: str) -> Callable[[Names], Conditions]:
+    return lambda _: {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}}
+
+
+def _in_region(names: Names) -> Conditions:
+    return {"StringEquals": {"aws:RequestedRegion": names.region}}
+
+
+def _always(_: Names) -> Conditions:
+    return {}
+
+
+def _queues(*parts: str) -> Callable[[Names], tuple[str, ...]]:
+    return lambda names: tuple(names.arn("sqs", name_of(names.service, part)) for part in parts)
+
+
+def _functions(names: Names) -> tuple[str, ...]:
+    return (names.arn("lambda", f"function:{name_of(names.service, '')}*"),)
+
+
+def _used_by_launches(names: Names) -> tuple[str, ...]:
+    shared = (f"arn:{names.partition}:ec2:{names.region}::{kind}/*" for kind in ("image", "snapshot"))
+    return (*shared, *names.ec2("security-group", "subnet"))
+
+
+def _spot_role(names: Names) -> tuple[str, ...]:
+    path = "aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+    return (f"arn:{names.partition}:iam::{names.account}:role/{path}",)
+
+
+def _mappings_of_own(names: Names) -> Conditions:
+    return {"ArnLike": {"lambda:FunctionArn": list(_functions(names))}}
+
+
+def _everything(_: Names) -> tuple[str, ...]:
+    return ("*",)
+
+
+Scope = tuple[Callable[[Names], tuple[str, ...]], Callable[[Names], Conditions], str]
+SCOPES: Mapping[str, Scope] = MappingProxyType(
+    {
+        "Artifacts": (
+            lambda n: (f"arn:{n.partition}:s3:::{n.bucket}/artifacts/*",) if n.bucket else (),
+            _always,
+            "the model's bundle",
+        ),
+        "CostReads": (_everything, _always, NO_RESOURCE),
+        "Ec2Reads": (_everything, _in_region, NO_RESOURCE),
+        "EventsQueue": (_queues("events"), _always, "what happens to the service's instances"),
+        "FunctionsRole": (lambda n: (n.role("functions"),), _always, "the role of the service's functions"),
+        "HandFunctionsRole": (
+            lambda n: (n.role("functions"),),
+            _passed_to("lambda"),
+            "functions run as their role",
+        ),
+        "Image": (
+            lambda n: (n.arn("ecr", f"repository/{n.repository}"),) if n.repository else (),
+            _always,
+            "the model's image",
+        ),
+        "ImageLogin": (lambda n: ("*",) if n.repository else (), _in_region, NO_RESOURCE),
+        "InstanceRole": (lambda n: (n.role("agent"),), _passed_to("ec2"), "instances run as their role"),
+        "LambdaReads": (_everything, _in_region, NO_RESOURCE),
+        "LaunchFrom": (_used_by_launches, _always, "images and networks that a launch uses are not made by it"),
+        "LaunchTemplates": (lambda n: n.ec2("launch-template"), _owned, "instances start from own templates"),
+        "LaunchedAlong": (
+            lambda n: n.ec2("network-interface", "spot-instances-request"),
+            _always,
+            "made with an instance, which must be tagged; EC2 Fleet gives them no tags",
+        ),
+        "LaunchedTagged": (lambda n: n.ec2("fleet", "instance", "volume"), _made_for, "what is rented is tagged"),
+        "Logs": (
+            lambda n: (n.arn("logs", f"log-group:/aws/lambda/{name_of(n.service, '')}*:*"),),
+            _always,
+            "a function's own logs",
+        ),
+        "MailReads": (_everything, _in_region, NO_RESOURCE),
+        "Mappings": (
+            lambda n: (n.arn("lambda", "event-source-mapping:*"),),
+            _mappings_of_own,
+            "the raw queue's reader",
+        ),
+        "NamedFunctions": (_functions, _always, "tags are read to learn whose a function is"),
+        "NewFunctions": (_functions, _made_for, "functions are tagged when they are made"),
+        "NewTemplates": (lambda n: n.ec2("launch-template"), _made_for, "templates are tagged when they are made"),
+        "OwnFunctions": (_functions, _owned, "functions of the service"),
+        "OwnInstances": (lambda n: n.ec2("instance"), _owned, "instances of the service"),
+        "OwnTemplates": (lambda n: n.ec2("launch-template"), _owned, "templates of the service"),
+        "Objects": (
+            lambda n: tuple(f"arn:{n.partition}:s3:::{n.bucket}{part}" for part in ("", "/*")) if n.bucket else (),
+            _always,
+            "bundles and templates in the service's bucket",
+        ),
+        "PriceReads": (_everything, _always, NO_RESOURCE),
+        "Queues": (_queues("events", "raw", "raw-dead"), _always, "queues of the service"),
+        "QuotaReads": (_everything, _in_region, NO_RESOURCE),
+        "RawQueue": (_queues("raw"), _always, "Lambda reads it for the function"),
+        "Rules": (
+            lambda n: tuple(n.arn("events", f"rule/{name_of(n.service, rule)}") for rule in RULES),
+            _always,
+            "rules of the service",
+        ),
+        "Sender": (
+            lambda n: (n.arn("ses", f"identity/{n.sender}"),) if n.sender else (),
+            _always,
+            "who reports are from",
+        ),
+        "RolloutLock": (
+            lambda n: (n.arn("ssm", f"parameter/mark/{n.service}/rollout"),),
+            _always,
+            "one rollout at a time",
+        ),
+        "SpotRole": (
+            _spot_role,
+            lambda _: {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
+            "EC2 makes it when an account first asks for spot",
+        ),
+        "StackReads": (
+            _everything,
+            _in_region,
+            "AWS lists stacks with no resource named: which are the service's",
+        ),
+        "Stacks": (
+            lambda n: (n.arn("cloudformation", f"stack/{name_of(n.service, '')}*"),),
+            _always,
+            "stacks of the service",
+        ),
+        "StoreSecret": (lambda n: (n.secret,) if n.secret else (), _always, "the store's password"),
+        "TagLaunched": (
+            lambda n: n.ec2("fleet", "instance", "volume"),
+            _tagged_by("CreateFleet", "RunInstances"),
+            "tags are given by the launch alone",
+        ),
+        "TagTemplates": (
+            lambda n: n.ec2("launch-template"),
+            _tagged_by("CreateLaunchTemplate"),
+            "tags are given when a template is made",
+        ),
+    }
+)
+"""A scope -> its resources (none: the service has no such thing), its conditions, and why it is as it is."""
