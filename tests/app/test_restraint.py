@@ -1,0 +1,156 @@
+"""What is held back from a live service: reckoned from its ledger on a real store, and told to gateways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.app.cli import run
+from mark.app.live.clock import ServiceClock
+from mark.app.live.models import make_live_models, service_spec
+from mark.app.live.restraint import BUDGET, PAUSED, RestraintWatch
+from mark.app.setting_budget import BudgetSettings
+from mark.app.settings import Settings
+from mark.controller.budget import Restraint
+from mark.controller.service import ServedModel
+from mark.controller.tally_book import book_document, book_name, first_mark
+from mark.domain.clock import ClockAnchor
+from mark.domain.costs import Transition
+from mark.domain.fleet import Role
+from mark.store.connect import connect, connect_async
+from mark.store.data_plane import GatewayStore
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+
+DAY_S = 86400.0
+NOON = 20_000 * DAY_S + DAY_S / 2
+SETTINGS = Settings.model_validate(
+    {"service": {"serve": [{"model": "inception-v3", "market": "spot", "offerings": {"types": ["c5.large"]}}]}}
+)
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path_factory.mktemp("restraint")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def served() -> ServedModel:
+    (model,) = make_live_models(SETTINGS)
+    return model.served
+
+
+@pytest.fixture
+def store(redis: EmbeddedRedis, served: ServedModel, request: pytest.FixtureRequest) -> ServiceStore:
+    """A service whose one instance has run since noon; it is two hours later."""
+    made = ServiceStore(connect(redis.url), request.node.name)
+    made.put_spec(service_spec(SETTINGS, make_live_models(SETTINGS)))
+    at(made, NOON + 7200.0)
+    made.put_status(book_name(served.name), book_document([first_mark(NOON)]))
+    for state, when in (("pending", NOON - 10.0), ("running", NOON)):
+        told = {"instance": "i-1", "model": served.name, "offering": "c5.large:spot", "role": Role.SERVING}
+        made.note(Transition(**told, state=state, at=when))
+    return made
+
+
+def at(store: ServiceStore, service_at: float) -> None:
+    """The service's clock stands at that instant."""
+    store.put_clock(ClockAnchor(wall_at=0.0, service_at=service_at, speed=0.0))
+
+
+def watch(store: ServiceStore, served: ServedModel, woken: list[int], **asked: Any) -> RestraintWatch:
+    settings = BudgetSettings.model_validate(asked)
+    return RestraintWatch(settings, [served], store=store, clock=ServiceClock(store), wake=lambda: woken.append(1))
+
+
+def closed(redis: EmbeddedRedis, store: ServiceStore, name: str) -> bool:
+    async def ask() -> bool:
+        link = connect_async(redis.url)
+        try:
+            return await GatewayStore(link, name).overflow_closed()
+        finally:
+            await link.aclose()
+
+    return asyncio.run(ask())
+
+
+def test_two_hours_cost_what_the_bill_says(store: ServiceStore, served: ServedModel) -> None:
+    made = watch(store, served, [])
+    made.look()
+    told = store.status(BUDGET)
+    assert told is not None
+    assert told["day_usd"] == told["month_usd"] > 2 * served.offering("c5.large:spot").usd_per_hour
+    assert (told["held_back"], told["reasons"]) == ("none", [])
+
+
+def test_a_reached_budget_is_told_to_gateways_and_ends_with_the_day(
+    redis: EmbeddedRedis, store: ServiceStore, served: ServedModel, request: pytest.FixtureRequest
+) -> None:
+    woken: list[int] = []
+    assert not closed(redis, store, request.node.name)
+    made = watch(store, served, woken, daily_usd=0.01, when_reached="floor")
+    made.look()
+    assert made.restraint() is Restraint.FLOOR
+    assert closed(redis, store, request.node.name)
+    made.look()
+    assert woken == [1]
+
+    at(store, NOON + DAY_S / 2)  # midnight
+    again = watch(store, served, woken, daily_usd=0.01, when_reached="floor")
+    again.look()
+    assert again.restraint() is Restraint.NONE
+    assert not closed(redis, store, request.node.name)
+    told = store.status(BUDGET)
+    assert told is not None
+    assert 0 <= told["day_usd"] < 0.01 < told["month_usd"]
+
+
+def test_warning_holds_nothing_back(store: ServiceStore, served: ServedModel) -> None:
+    made = watch(store, served, [], monthly_usd=0.01)
+    made.look()
+    told = store.status(BUDGET)
+    assert told is not None
+    assert (told["held_back"], len(told["reasons"])) == ("none", 1)
+
+
+def test_a_pause_by_hand_comes_before_the_budget_and_goes(store: ServiceStore, served: ServedModel) -> None:
+    made = watch(store, served, [], daily_usd=0.01, when_reached="floor")
+    store.put_status(PAUSED, {"on": True, "at": NOON})
+    made.look()
+    assert made.restraint() is Restraint.PAUSE
+    store.put_status(PAUSED, {"on": False, "at": NOON})
+    made.look()
+    assert made.restraint() is Restraint.FLOOR
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("budget: {daily_usd: 10, monthly_usd: 5}", "no more than monthly_usd"),
+        ("budget: {when_reached: stop}", "when_reached"),
+        ("budget: {daily_usd: 0}", "daily_usd"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_refused(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
+    config = tmp_path / "mark.yaml"
+    config.write_text(text)
+    assert run(["pause", "--config", str(config)]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_nobody_is_paused_where_no_service_is_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
+    assert run(["pause", "--name", "nobody"]) == 2
+    assert "service.store" in capsys.readouterr().err
