@@ -169,4 +169,8 @@ def _excuse(function: aws_lambda.CfnFunction) -> None:
         "the account's concurrency is the limit, as plans assume; rollout.functions.reserved sets another",
         checkov=("CKV_AWS_115",),
     )
-    excuse(function, "python 3.11 is what the service is tested on", nag=("AwsSolutions-L1",))
+    excuse(
+        function,
+        "the libraries' wheels are those of python 3.12, and the code is tested on 3.11: nothing newer",
+        nag=("AwsSolutions-L1",),
+    )
