@@ -38,7 +38,9 @@ def _service_line(document: Mapping[str, Any]) -> Text:
     speed = words.speed_words(document)
     if speed:
         line.append(f"  {speed}", style="bold")
-    return line.append(f"  controller {words.controller_words(document)}")
+    line.append(f"  controller {words.controller_words(document)}")
+    spent = words.spent_words(document)
+    return line.append(f"\nspent {spent}") if spent else line
 
 
 def _model_line(model: Mapping[str, Any]) -> Text:

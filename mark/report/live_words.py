@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mark.report.wording import MISSING, duration_words, percent, ratio
+from mark.report.wording import MISSING, duration_words, percent, ratio, usd
 
 SILENT_AFTER_S = 180.0
 """Three ticks of service time: the fleet is then no longer steered."""
@@ -211,7 +211,7 @@ def controller_words(document: Mapping[str, Any]) -> str:
 
 
 def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
-    """The store away, the controller gone or silent, spot instances being taken away: worst first."""
+    """The store away, the controller gone or silent, a budget reached, spot instances leaving: worst first."""
     if not (document.get("store") or {}).get("reachable", True):
         return (
             Banner(
@@ -220,7 +220,7 @@ def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
                 bad=True,
             ),
         )
-    found = [banner for banner in (_controller_banner(document),) if banner]
+    found = [banner for banner in (_controller_banner(document), _budget_banner(document)) if banner]
     for model in document["models"]:
         leaving = [row for row in model["fleet"]["observed"] if row.get("gone_in_s") is not None]
         if leaving:
@@ -231,6 +231,31 @@ def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
             text = f"{model['name']}: {what} being taken away, {when}."
             found.append(Banner(text=text, bad=False))
     return tuple(found)
+
+
+def spent_words(document: Mapping[str, Any]) -> str:
+    """`1.20 of 50.00 USD today, 12.00 this month`; empty where no budget is set or nothing is reckoned yet."""
+    told = document.get("budget") or {}
+    limits = {name: finite(told.get(f"{name}_usd")) for name in ("daily", "monthly")}
+    if not any(limits.values()):
+        return ""
+    parts = []
+    for spent, limit, when in (("day_usd", "daily", "today"), ("month_usd", "monthly", "this month")):
+        most = limits[limit]
+        of = f" of {usd(most)}" if most is not None else ""
+        parts.append(f"{usd(float(told[spent]))}{of} USD {when}")
+    return ", ".join(parts)
+
+
+def _budget_banner(document: Mapping[str, Any]) -> Banner | None:
+    told = document.get("budget") or {}
+    if not told.get("reasons"):
+        return None
+    held = {"floor": " One instance a model stays, and Lambda is not called.", "pause": " Nothing is rented."}
+    why = "; ".join(told["reasons"])
+    return Banner(
+        text=f"{why[:1].upper()}{why[1:]}.{held.get(told['held_back'], '')}", bad=told["held_back"] != "none"
+    )
 
 
 def _controller_banner(document: Mapping[str, Any]) -> Banner | None:

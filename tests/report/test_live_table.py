@@ -53,3 +53,34 @@ def test_markup_in_names_is_text() -> None:
 def test_a_store_that_is_away_is_said_first() -> None:
     away = {"service": "mark", "now": 0.0, "speed": 1.0, "models": [], "store": {"reachable": False}}
     assert printed(away).splitlines()[1].startswith("! The store does not answer")
+
+
+@pytest.mark.parametrize(
+    ("held_back", "said"),
+    [("none", ""), ("floor", "One instance a model stays"), ("pause", "Nothing is rented")],
+)
+def test_a_budget_that_is_reached_is_said_first(held_back: str, said: str) -> None:
+    told = {
+        "day_usd": 51.25,
+        "month_usd": 310.0,
+        "daily_usd": 50.0,
+        "monthly_usd": None,
+        "when_reached": "warn",
+        "held_back": held_back,
+        "reasons": ["51.25 USD spent this day, the budget is 50"],
+    }
+    text = " ".join(printed({**document(busy_model()), "budget": told}).split())
+    assert "spent 51.25 of 50.00 USD today, 310.00 USD this month" in text
+    assert f"! 51.25 USD spent this day, the budget is 50. {said}".strip() in text
+
+
+def test_without_a_budget_nothing_is_said_of_it() -> None:
+    told = {
+        "day_usd": 1.0,
+        "month_usd": 1.0,
+        "daily_usd": None,
+        "monthly_usd": None,
+        "held_back": "none",
+        "reasons": [],
+    }
+    assert printed({**document(busy_model()), "budget": told}) == printed(document(busy_model()))
