@@ -78,8 +78,8 @@ class Alarms:
         self._clock.at(now + MINUTE_S, self._tick)
 
     def _tick(self, at: float) -> None:
-        self.look(at)
         self._next(max(at, self._clock.now()))
+        self.look(at)
 
     def _judge(self, alarm: Any) -> tuple[str, str]:
         """An alarm's state and why: so many of the last periods must break the threshold."""

@@ -81,10 +81,12 @@ class ServiceClock:
 
     def _fire(self) -> None:
         horizon = self.now() + TOLERANCE_S * max(1.0, self.anchor.speed)
-        while self._timers and self._timers[0].at <= horizon:
-            timer = heapq.heappop(self._timers)
-            timer.action(timer.at)
-        self._arm()
+        try:
+            while self._timers and self._timers[0].at <= horizon:
+                timer = heapq.heappop(self._timers)
+                timer.action(timer.at)
+        finally:
+            self._arm()  # one that fails does not stop the clock
 
 
 def iso(at: float) -> str:

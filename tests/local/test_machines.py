@@ -185,3 +185,24 @@ def test_a_wake_is_billed_from_its_start() -> None:
         assert machine.ready_at > 1550.0
     finally:
         lab.machines.close()
+
+
+def test_a_timer_that_fails_does_not_stop_the_clock() -> None:
+    fired: list[float] = []
+    said: list[object] = []
+
+    def fail(at: float) -> None:
+        raise ValueError(at)
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context["exception"]))
+        clock = ServiceClock(ClockAnchor(speed=1000.0))
+        clock.at(1.0, fail)
+        clock.at(2.0, fired.append)
+        clock.start()
+        await asyncio.sleep(0.01)
+        clock.stop()
+
+    asyncio.run(run())
+    assert fired == [2.0]
+    assert [type(error) for error in said] == [ValueError]
