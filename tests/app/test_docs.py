@@ -15,7 +15,20 @@ from scripts.docs import FOLDER, cli_page, commands, example_lines, settings_pag
 
 COMMANDS = dict(commands())
 LIVE = {
-    f"mark {name}" for name in ("up", "load", "status", "report", "feed", "interrupt", "chaos", "down", "profile")
+    f"mark {name}"
+    for name in (
+        "up",
+        "load",
+        "status",
+        "report",
+        "feed",
+        "interrupt",
+        "chaos",
+        "pause",
+        "down",
+        "profile",
+        "doctor",
+    )
 }
 NEED_A_SERVICE = {"mark demo --out demo"}
 MAKERS = ("mark trace generate", "mark simulate")
