@@ -16,6 +16,7 @@ from mark.app.live.safety import bearer_token, server_tls
 from mark.app.live.supervisor import FAILURE, START_S
 from mark.app.live.watching import watch_service
 from mark.app.plugins import build_forecaster, make_model
+from mark.app.setting_service import Mode
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
 from mark.domain.errors import Misconfigured
@@ -116,9 +117,13 @@ def _say(running: Running, *, as_json: bool) -> None:
         show_json(up_document(running))
         return
     names = ", ".join(model["name"] for model in running.models)
-    show(f"The service {running.name} is up and serves {names}.")
+    observes = RunFolder.of(running.name).settings().service.mode is Mode.OBSERVE
+    show(f"The service {running.name} is up and {'observes' if observes else 'serves'} {names}.")
     show(f"gateway      {running.gateway}", f"status page  {running.status_page}")
     if running.token:
         show(f"token        {running.token}")
     first = running.models[0]["name"]
+    if observes:
+        show(f"try          tail -n 0 -F access.log | mark feed --model {first}; mark report; mark down")
+        return
     show(f"try          mark load --model {first} --rate 20 --duration 30; mark status; mark down")
