@@ -7,7 +7,7 @@ begins is not charged for booting then. Whole days that are over are kept in the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
+from dataclasses import replace
 
 from mark.app.journalled import Journalled, demand_trace, service_journal
 from mark.app.live.models import settings_of_model
@@ -76,36 +76,44 @@ def _model_days(
     days = []
     for day, start, end in spans:
         known = kept.get(day)
-        if known is not None and known.covers((start, end)) and set(policies) <= set(known.policies):
+        if known is None or not known.covers((start, end)):
+            known = ReplayedDay(day=day, since=start, until=end, policies={})
+        lacking = known.lacks(policies) if end - start >= LEAST_S else ()
+        if lacking:
+            known = _replayed(settings, trace, known, lacking, report)
+            if end - start >= DAY_S - UNIT_S:  # kept at once: Ctrl-C loses no day
+                kept[day] = known
+                keep_replayed_days(store, model, [*kept.values()])
+        if known.policies:
             days.append(known)
-        elif end - start >= LEAST_S:
-            days.append(_replayed(settings, trace, (day, start, end), policies, report))
-    whole = [item for item in days if item.until - item.since >= DAY_S - UNIT_S]
-    keep_replayed_days(store, model, [*(kept | {item.day: item for item in whole}).values()])
     return days
 
 
 def _replayed(
-    settings: Settings, trace: Trace, span: tuple[date, float, float], policies: Sequence[str], report: Report
+    settings: Settings, trace: Trace, day: ReplayedDay, policies: Sequence[str], report: Report
 ) -> ReplayedDay:
-    """One stretch under each policy that can run it."""
-    day, start, end = span
-    from_s, to_s = round(start - trace.start_at), round(end - trace.start_at)
+    """The same stretch with these policies beside those that it has."""
+    from_s, to_s = round(day.since - trace.start_at), round(day.until - trace.start_at)
     begin_s = max(0.0, from_s - RUN_IN_S)
     whole = _experiment(settings, trace, begin_s, to_s)
     before = _experiment(settings, trace, begin_s, from_s) if from_s > begin_s else None
     warm_engine(whole, report)
-    found: dict[str, ReplayedPolicy] = {}
+    found, unable = dict(day.policies), list(day.unable)
+
+    def told(label: str, share: float) -> None:
+        report(f"{day.day}: {label}", share)
+
     for policy in policies:
         changed = overrides_for(policy, settings)
         try:
-            ran = whole.run(policy, overrides=changed, progress=report)
-            ran_in = before.run(policy, overrides=changed, progress=report) if before else None
+            ran = whole.run(policy, overrides=changed, progress=told)
+            ran_in = before.run(policy, overrides=changed) if before else None
         except MarkError as error:
-            note(f"{day}: {policy} is left out: {error}")
+            note(f"{day.day}: {policy} is left out: {error}")
+            unable.append(policy)
             continue
         found[policy] = _difference(ran, ran_in, from_s - begin_s)
-    return ReplayedDay(day=day, since=start, until=end, policies=found)
+    return replace(day, policies=found, unable=tuple(unable))
 
 
 def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) -> Experiment:

@@ -29,12 +29,17 @@ class ReplayedPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedDay:
-    """One day of UTC, or the part `[since, until)` of it that was replayed."""
+    """One day of UTC, or the part `[since, until)` of it that was replayed. `unable`: policies that cannot run."""
 
     day: date
     since: float
     until: float
     policies: Mapping[str, ReplayedPolicy]
+    unable: tuple[str, ...] = ()
+
+    def lacks(self, policies: Sequence[str]) -> tuple[str, ...]:
+        """Those that have not been tried on it yet."""
+        return tuple(name for name in policies if name not in self.policies and name not in self.unable)
 
     def covers(self, span: tuple[float, float] | None) -> bool:
         """Whether it is that part of the day."""

@@ -136,8 +136,14 @@ def test_whole_days_are_replayed_once_and_kept(mark, store, config) -> None:
     (kept,) = replayed_days(store[1], MODEL)  # the twenty minutes are not over yet
     assert kept.day == datetime.fromtimestamp(BEGAN, UTC).date()
     assert kept.policies["sagemaker"].requests == round(DAY_S * RPS)
-    again = mark(*line)
-    assert json.loads(again.out)["models"][0]["baselines"] == model["baselines"]
+    more = mark(*line[:-2], "static-peak,lambda-only", "--json")
+    (again,) = json.loads(more.out)["models"]
+    known = {baseline["policy"]: baseline for baseline in again["baselines"]}
+    same = next(baseline for baseline in model["baselines"] if baseline["policy"] == "static-peak")
+    assert known["static-peak"] == same
+    (kept,) = replayed_days(store[1], MODEL)
+    assert set(kept.policies) | set(kept.unable) == {"sagemaker", "static-peak", "lambda-only"}
+    assert kept.lacks(("sagemaker", "lambda-only", "reactive")) == ("reactive",)
 
     handed = mark("report", "--config", str(config), "--since", "30d", "--policy", "none")
     assert "Replayed on the arrivals of 24 h" in handed.out  # as a function would tell it, without replaying
