@@ -1,0 +1,62 @@
+"""Advice is given where there is something to do, with its numbers, and not else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mark.domain.costs import BillLine
+from mark.report.cost_report import Baseline, Capacity, DayLine
+from mark.report.cost_report_advice import advice_of
+from tests.report.cost_fakes import model_report
+
+FINE = replace(model_report(), capacity=Capacity(hours=100.0, utilisation=0.6), never_chosen=())
+
+
+def said(*models: object) -> str:
+    return " | ".join(advice_of(models))  # type: ignore[arg-type]
+
+
+def test_a_service_that_is_well_gets_none() -> None:
+    assert advice_of((FINE,)) == ()
+    assert advice_of(()) == ()
+
+
+def test_a_missed_objective_comes_first_and_names_its_worst_day() -> None:
+    missed = replace(model_report(seed=3, missed=True), capacity=Capacity(hours=10.0, idle_hours=9.0, idle_usd=3.21))
+    first, second, *_ = advice_of((missed,))
+    worst = max(missed.days, key=lambda item: item.answers.late / item.answers.finished)
+    assert first.startswith("The objective was missed")
+    assert f"{worst.day:%-d %b}" in first
+    assert "9 of 10 hours" in second
+    assert "3.21 USD" in second
+
+
+@pytest.mark.parametrize(
+    ("usd", "attained", "told"), [(90.0, 0.985, True), (90.0, 0.97, False), (110.0, 0.99, False)]
+)
+def test_a_baseline_is_named_when_it_keeps_the_objective_for_less(
+    usd: float, attained: float, *, told: bool
+) -> None:
+    other = Baseline(policy="reactive", usd=usd, measured_usd=100.0, attained=attained, replayed_s=86400.0)
+    words = said(replace(FINE, baselines=(other,)))
+    assert ("10.00 less" in words) == told
+
+
+def test_lambda_is_named_where_it_is_most_of_the_cost() -> None:
+    line = BillLine(component="lambda", item="duration", quantity=1.0, unit="GiB-s", usd=1000.0)
+    assert "Lambda took 9" in said(replace(FINE, lines=(*FINE.lines, DayLine(day=FINE.lines[0].day, line=line))))
+
+
+def test_offerings_that_were_never_chosen_are_counted_beyond_three() -> None:
+    unused = tuple((f"type{number}", "dear" if number == 1 else "") for number in range(1, 6))
+    words = said(replace(FINE, never_chosen=unused))
+    assert "type1 (dear); type2; type3; and 2 more." in words
+
+
+def test_of_several_models_the_dearest_promise_is_named() -> None:
+    cheap = replace(FINE, name="digits", lines=FINE.lines[:3])
+    words = said(FINE, cheap)
+    rate = 1e6 * FINE.cost.total / FINE.answers.finished
+    assert f"The objective of {FINE.name} (98 % in 600 ms) costs most: {rate:,.2f} USD a million" in words
