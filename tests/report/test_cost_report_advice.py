@@ -24,7 +24,9 @@ def test_a_service_that_is_well_gets_none() -> None:
 
 
 def test_a_missed_objective_comes_first_and_names_its_worst_day() -> None:
-    missed = replace(model_report(seed=3, missed=True), capacity=Capacity(hours=10.0, idle_hours=9.0, idle_usd=3.21))
+    missed = replace(
+        model_report(seed=3, missed=True), capacity=Capacity(hours=10.0, idle_hours=9.0, idle_usd=3.21)
+    )
     first, second, *_ = advice_of((missed,))
     worst = max(missed.days, key=lambda item: item.answers.late / item.answers.finished)
     assert first.startswith("The objective was missed")
