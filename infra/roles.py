@@ -78,7 +78,7 @@ def _shown(resource: object) -> str:
             return f"<{resource['Ref']}>"
         if "Fn::Join" in resource:
             return str(resource["Fn::Join"][0]).join(_shown(part) for part in resource["Fn::Join"][1])
-        return ""
+        return str(resource.get("Fn::ImportValue", ""))
     return str(resource)
 
 

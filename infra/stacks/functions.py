@@ -28,6 +28,8 @@ NETWORK_ACTIONS = (
 )
 NETWORK_WHY = f"Lambda joins the function to the network with them (Lambda developer guide): {NO_RESOURCE}"
 BATCH = 10
+CALLER = "AWS_SDK_UA_APP_ID"
+"""Tells AWS which role calls, as `mark.aws.setting_up` does: the trail then says who called what."""
 LIVE = "live"
 """The alias that keeps environments provisioned."""
 
@@ -140,7 +142,7 @@ class FunctionsStack(ServiceStack):
             role=taken.attr_arn,
             timeout=timeout_s,
             memory_size=memory_mib,
-            environment={"variables": dict(environment or {})} if environment else None,
+            environment={"variables": {CALLER: f"mark-{role}", **(environment or {})}},
             reserved_concurrent_executions=self.blueprint.rollout.functions.reserved if role == "infer" else None,
             **{keys[key]: value for key, value in code.items()},
         )

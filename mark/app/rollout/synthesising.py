@@ -137,5 +137,18 @@ def _run_app(source: Path, target: Path) -> None:
     said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     if done.returncode == NEEDED and said:
         raise Misconfigured(said[-1])
-    told = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    raise Misconfigured(f"the CDK app failed: {(said or told or ['it said nothing'])[-1]}")
+    found = _violations(target / "validation-report.json")
+    raise Misconfigured(f"the CDK app failed: {'; '.join(found) or (said or ['it said nothing'])[-1]}")
+
+
+def _violations(report: Path) -> list[str]:
+    """What cdk-nag objects to: rule and construct."""
+    if not report.is_file():
+        return []
+    return [
+        f"{rule['ruleName']} at {construct['constructPath']}"
+        for plugin in json.loads(report.read_text(encoding="utf-8"))["pluginReports"]
+        for rule in plugin.get("violations", [])
+        if rule.get("severity") == "error"
+        for construct in rule["violatingConstructs"]
+    ]

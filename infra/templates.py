@@ -1,0 +1,100 @@
+"""Launch templates and the roles of instances: metadata by session alone, encrypted disks, everything tagged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import CfnParameter, Fn, aws_ec2, aws_iam
+
+from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
+from infra.stack import ServiceStack
+from infra.user_data import Start, start_script
+from mark.app.setting_rollout import MachineSettings
+
+LATEST_IMAGE = {
+    "amd64": "/aws/service/ecs/optimized-ami/amazon-linux-2023/recommended/image_id",
+    "arm64": "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
+    "amd64-nvidia": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
+    "arm64-nvidia": "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/gpu/recommended/image_id",
+}
+"""Where AWS publishes its newest image with Docker, by kind of machine (ECS developer guide)."""
+METADATA = {
+    "httpEndpoint": "enabled",
+    "httpTokens": "required",
+    "httpPutResponseHopLimit": 1,
+    "instanceMetadataTags": "enabled",
+}
+
+
+def image_of(stack: ServiceStack, machine: MachineSettings) -> str:
+    """The machine image: the settings', or AWS's newest one when the stack is deployed."""
+    if machine.ami:
+        return machine.ami
+    parameter = CfnParameter(
+        stack,
+        "Image" + words(machine.name),
+        type="AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>",
+        default=LATEST_IMAGE[machine.name],
+        description="Where AWS publishes its newest image for containers",
+    )
+    return parameter.value_as_string
+
+
+def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
+    """The instance profile `mark-SERVICE-agent` or `-gateway`, with what that process and its start may do."""
+    blueprint, rollout = stack.blueprint, stack.blueprint.rollout
+    is_agent = role == "agent"
+    bucket = stack.told("bucket") if is_agent and rollout.bundle else ""
+    names = names_of(stack, secret=secret_arn(stack, STORE), bucket=bucket)
+    images = [blueprint.image, *([rollout.model_image] if is_agent and rollout.model_image else [])]
+    may = [*of_roles(names, *(("agent",) if is_agent else ("gateway", "agent"))), *of_images(names, images)]
+    if not is_agent:
+        token, reads = secret_arn(stack, TOKEN), ("secretsmanager:GetSecretValue",)
+        may.append(allow("TokenSecret", reads, (token,), why="what clients must send"))
+    name = blueprint.name(role)
+    taken = make_role(stack, f"{role.capitalize()}Role", service="ec2", may=may, name=name)
+    return aws_iam.CfnInstanceProfile(
+        stack, f"{role.capitalize()}Profile", instance_profile_name=name, roles=[taken.ref]
+    )
+
+
+def make_template(  # noqa: PLR0913 - one template, said in full
+    stack: ServiceStack,
+    name: str,
+    *,
+    machine: MachineSettings,
+    image: str,
+    profile: aws_iam.CfnInstanceProfile,
+    group: str,
+    start: Start,
+    tagged: tuple[str, ...],
+    more: dict[str, Any],
+) -> aws_ec2.CfnLaunchTemplate:
+    """A launch template of that name. `tagged`: kinds of resources that it tags when it launches."""
+    data = {
+        "imageId": image,
+        "userData": Fn.base64(start_script(start)),
+        "metadataOptions": METADATA,
+        "iamInstanceProfile": {"name": profile.ref},
+        "securityGroupIds": [group],
+        "blockDeviceMappings": [
+            {
+                "deviceName": "/dev/xvda",
+                "ebs": {"volumeSize": machine.disk_gib, "volumeType": "gp3", "encrypted": True},
+            }
+        ],
+        "tagSpecifications": [{"resourceType": kind, "tags": stack.tags_list()} for kind in tagged],
+        **more,
+    }
+    return aws_ec2.CfnLaunchTemplate(
+        stack,
+        "Template" + words(name),
+        launch_template_name=name,
+        launch_template_data=data,
+        tag_specifications=[{"resourceType": "launch-template", "tags": stack.tags_list()}],
+    )
+
+
+def words(name: str) -> str:
+    """`amd64-nvidia` -> `Amd64Nvidia`."""
+    return "".join(part.capitalize() for part in name.split("-"))

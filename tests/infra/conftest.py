@@ -1,0 +1,79 @@
+"""The service's templates, synthesised once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.app import what_is_missing
+from mark.app.rollout.synthesising import Synthesis, synthesise
+from mark.app.settings import Settings
+
+REGION, ACCOUNT = "us-east-1", "123456789012"
+Template = Mapping[str, Any]
+
+
+def settings(folder: Path, **rollout: Any) -> Settings:
+    """A service with all that a rollout can have."""
+    for name in ("infer", "interruption", "report", "warm"):
+        (folder / f"{name}.zip").write_bytes(f"the code of {name}".encode())
+    given = {
+        "owner": "team@example.com",
+        "image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/mark:1",
+        "model_image": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/model:1",
+        "bundle": "artifacts/model.tar.gz",
+        "certificate": f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0000",
+        "machines": [{}, {"architecture": "arm64"}, {"accelerator": "nvidia"}],
+        "functions": {"bundles": str(folder), "provisioned": 2},
+        "report": {"sender": "mark@example.com", "to": ["team@example.com"]},
+        "alarms": {"to": ["team@example.com"], "max_usd_per_hour": 5},
+    }
+    service = {"name": "shop", "serve": [{"model": "inception-v3"}]}
+    return Settings.model_validate({"service": service, "rollout": given | rollout})
+
+
+@pytest.fixture(scope="session")
+def synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    lacking = what_is_missing()
+    if lacking:
+        pytest.skip(lacking)
+    return synthesise(settings(tmp_path_factory.mktemp("bundles")))
+
+
+@pytest.fixture(scope="session")
+def templates(synthesis: Synthesis) -> dict[str, Template]:
+    """By part: archive, network, launch, ..."""
+    return {name.removeprefix("mark-shop-"): template for name, template in synthesis.templates.items()}
+
+
+def of_type(template: Template, kind: str) -> dict[str, dict[str, Any]]:
+    """The properties of a template's resources of a type, by logical name."""
+    found = template["Resources"].items()
+    return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
+
+
+KNOWN = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT}
+
+
+def plain(value: Any) -> Any:
+    """A value with CloudFormation's functions resolved as far as a test needs: names of what is referred to."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    [function, *_] = value or [""]
+    return (
+        FUNCTIONS[function](value[function]) if function in FUNCTIONS else {k: plain(v) for k, v in value.items()}
+    )
+
+
+FUNCTIONS = {
+    "Fn::Join": lambda value: value[0].join(str(plain(part)) for part in value[1]),
+    "Ref": lambda value: KNOWN.get(value, f"<{value}>"),
+    "Fn::GetAtt": lambda value: f"<{'.'.join(value)}>",
+    "Fn::ImportValue": lambda value: f"<{value}>",
+    "Fn::Base64": plain,
+}

@@ -1,0 +1,60 @@
+"""What is wrong with a rollout is one line that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from infra.app import what_is_missing
+from mark.app.rollout.synthesising import synthesise
+from mark.app.settings import Settings
+from mark.domain.errors import Misconfigured
+from tests.infra.conftest import settings
+
+
+def test_an_image_and_a_certificate_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"rollout\.image is missing"):
+        synthesise(Settings())
+    with pytest.raises(Misconfigured, match=r"rollout\.certificate is missing"):
+        synthesise(settings(tmp_path, certificate=None))
+
+
+def test_a_mail_needs_somebody_to_read_it(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"rollout\.report\.to"):
+        synthesise(settings(tmp_path, report={"sender": "a@example.com"}))
+
+
+def test_a_private_network_has_no_public_gateway(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="internet-facing"):
+        synthesise(settings(tmp_path, network={"private": True}, gateway={"scheme": "internet-facing"}))
+
+
+def test_a_bundle_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
+    asked = settings(tmp_path)
+    (tmp_path / "warm.zip").unlink()
+    with pytest.raises(Misconfigured, match=r"no bundle .*warm\.zip: `python -m scripts\.build_lambda` makes it"):
+        synthesise(asked)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "said"),
+    [
+        ({"network": {"zones": ["us-east-1a"]}}, "two at least"),
+        ({"network": {"vpc": "vpc-1"}}, "one for each zone"),
+        ({"machines": [{}, {}]}, "each kind once"),
+        ({"image": "mark:1"}, "image"),
+        ({"owner": "a\nb"}, "owner"),
+        ({"report": {"schedule": "daily"}}, "schedule"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(rollout: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Settings.model_validate({"rollout": rollout})
+
+
+def test_a_machine_without_node_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    lacking = what_is_missing()
+    assert "Node.js" in lacking or "mark-serving[infra]" in lacking

@@ -1,0 +1,85 @@
+"""What the templates tell the service's processes, and what these make of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mark.app.live.account import launches_of
+from mark.app.live.cloud_metrics import metric_line, spend
+from mark.app.processes.cloud import deployed, live_models, main, resources
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import Role
+from mark.domain.traffic import ModelTraffic
+from tests.infra.conftest import Template, of_type, plain
+from tests.planner.builders import offering
+
+
+@pytest.fixture
+def environment(templates: dict[str, Template]) -> dict[str, str]:
+    """As ECS gives it to a controller."""
+    [task] = of_type(templates["control"], "AWS::ECS::TaskDefinition").values()
+    told = {item["Name"]: plain(item["Value"]) for item in task["ContainerDefinitions"][0]["Environment"]}
+    return {**told, "MARK_STORE_URL": "rediss://:secret@store:6379"}
+
+
+def test_controllers_understand_what_the_templates_say(environment: dict[str, str]) -> None:
+    settings, running = deployed(environment)
+    assert (running.name, running.aws_endpoint, running.store) == ("shop", "", "rediss://:secret@store:6379")
+    told = launches_of(resources(environment, environment["MARK_MACHINE"]))
+
+    assert told["templates"] == {Role.SERVING: "mark-shop-serving", Role.STANDBY: "mark-shop-standby"}
+    assert told["machines"][Role.STANDBY, "arm64"] == "mark-shop-standby-arm64"
+    assert told["machines"][Role.SERVING, "amd64"] == "mark-shop-serving"
+    assert told["owner"] == "team@example.com"
+    assert [zone for zone, _ in told["subnets"]] == ["us-east-1a", "us-east-1b"]
+    [model] = live_models(settings, environment["MARK_QUALIFIER"])
+    assert model.served.function == "mark-shop-inception-v3:live"
+
+
+def test_what_is_missing_is_named(environment: dict[str, str]) -> None:
+    del environment["MARK_STORE_URL"]
+    with pytest.raises(Misconfigured, match="MARK_STORE_URL"):
+        deployed(environment)
+    with pytest.raises(Misconfigured, match="unknown process"):
+        main("gate", {**environment, "MARK_STORE_URL": "redis://x"})
+
+
+def traffic(**counts: int) -> ModelTraffic:
+    return ModelTraffic(model="m", **counts)
+
+
+def test_a_minute_becomes_one_line_of_metrics() -> None:
+    before = traffic(instance=100, late=5, shed=1)
+    now = traffic(instance=180, lambda_=16, late=7, shed=5)
+    told = json.loads(metric_line("shop", before, now, target=0.98, usd_per_hour=1.5, at=1000.0))
+
+    assert told["BurnRate"] == pytest.approx((2 + 4) / 100 / 0.02)
+    assert told["OverflowShare"] == pytest.approx(16 / 96)
+    assert (told["UsdPerHour"], told["Acting"], told["service"], told["model"]) == (1.5, 1.0, "shop", "m")
+    [described] = told["_aws"]["CloudWatchMetrics"]
+    assert {metric["Name"] for metric in described["Metrics"]} == {
+        "Acting",
+        "BurnRate",
+        "OverflowShare",
+        "UsdPerHour",
+    }
+
+
+def test_a_quiet_minute_says_that_a_controller_acts() -> None:
+    told = json.loads(metric_line("shop", traffic(), traffic(), target=1.0, usd_per_hour=0.0, at=1.0))
+    assert "BurnRate" not in told
+    assert told["Acting"] == 1.0
+
+
+def test_spend_is_of_what_runs() -> None:
+    rented = offering("c5.large", usd_per_hour=0.1)
+    served: Any = SimpleNamespace(offerings=(rented,))
+    states: Sequence[str] = ("ready", "draining", "stopped", "pending")
+    status = {"observed": [{"offering": rented.name, "state": state} for state in states]}
+    assert spend(served, status) == pytest.approx(0.2)
+    assert spend(served, None) == 0.0

@@ -1,0 +1,73 @@
+"""What takes minutes or an environment of its own: checkov, other settings, and the rehearsal on ministack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.app import what_is_missing
+from mark.app.rollout.synthesising import Synthesis, synthesise
+from scripts.own_venvs import tool
+from scripts.rehearse_rollout import rehearse
+from tests.infra.conftest import of_type, settings
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(what_is_missing()), reason=what_is_missing() or "all is there"),
+]
+
+
+def checkov(name: str, template: Any, folder: Path) -> dict[str, Any]:
+    """Its results on one template."""
+    file = folder / f"{name}.template.json"
+    file.write_text(json.dumps(template))
+    done = subprocess.run(  # noqa: S603 - installed by own_venvs
+        [str(tool("checkov") / "checkov"), "-f", str(file), "--framework", "cloudformation"]
+        + ["--skip-download", "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)["results"]
+    return found
+
+
+def test_checkov_finds_nothing_and_no_suppression_is_stale(synthesis: Synthesis, tmp_path: Path) -> None:
+    for name, template in synthesis.templates.items():
+        found = checkov(name, template, tmp_path)
+        assert [(one["check_id"], one["resource"]) for one in found["failed_checks"]] == []
+        skipped = {(one["resource"].rpartition(".")[2], one["check_id"]) for one in found["skipped_checks"]}
+        declared = {
+            (resource, skip["id"])
+            for resource, body in template["Resources"].items()
+            for skip in body.get("Metadata", {}).get("checkov", {}).get("skip", ())
+        }
+        assert declared == skipped, name
+
+
+def test_a_network_that_is_there_is_used(tmp_path: Path) -> None:
+    network = {"vpc": "vpc-1", "zones": ["us-east-1a", "us-east-1c"], "subnets": ["subnet-1", "subnet-2"]}
+    made = synthesise(settings(tmp_path, network=network, report={}, functions={"bundles": str(tmp_path)}))
+    assert "mark-shop-network" not in made.templates
+    assert "mark-shop-reports" not in made.templates
+    [group] = of_type(made.templates["mark-shop-gateways"], "AWS::AutoScaling::AutoScalingGroup").values()
+    assert group["VPCZoneIdentifier"] == ["subnet-1", "subnet-2"]
+
+
+def test_a_private_network_has_endpoints_and_no_way_out(tmp_path: Path) -> None:
+    made = synthesise(settings(tmp_path, network={"private": True}))
+    network = made.templates["mark-shop-network"]
+    assert of_type(network, "AWS::EC2::InternetGateway") == {}
+    assert of_type(network, "AWS::EC2::Route") == {}
+    assert len(of_type(network, "AWS::EC2::VPCEndpoint")) == 9
+    assert not any(subnet["MapPublicIpOnLaunch"] for subnet in of_type(network, "AWS::EC2::Subnet").values())
+    [service] = of_type(made.templates["mark-shop-control"], "AWS::ECS::Service").values()
+    assert service["NetworkConfiguration"]["AwsvpcConfiguration"]["AssignPublicIp"] == "DISABLED"
+
+
+def test_a_rollout_is_rehearsed_from_nothing_to_nothing() -> None:
+    rehearse()

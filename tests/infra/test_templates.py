@@ -1,0 +1,256 @@
+"""What every template must hold to: names, tags, encryption, nobody let in, nothing left unexplained."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.app.rollout.synthesising import Synthesis
+from mark.aws.permissions import Names, statements
+from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain
+
+UNTAGGED = {
+    "AWS::ApplicationAutoScaling::ScalableTarget",
+    "AWS::CloudWatch::Dashboard",
+    "AWS::EC2::LaunchTemplate",  # by TagSpecifications, below
+    "AWS::EC2::Route",
+    "AWS::EC2::SubnetRouteTableAssociation",
+    "AWS::EC2::VPCEndpoint",
+    "AWS::EC2::VPCGatewayAttachment",
+    "AWS::ElasticLoadBalancingV2::Listener",
+    "AWS::IAM::InstanceProfile",
+    "AWS::Lambda::Alias",
+    "AWS::Lambda::Version",
+    "AWS::S3::BucketPolicy",
+    "AWS::SNS::TopicPolicy",
+    "AWS::SQS::QueuePolicy",
+    "AWS::Scheduler::Schedule",
+}
+"""Types that take no tags, or did not yet when CloudFormation's schema was written down."""
+TAGS = {"mark:service": "shop", "mark:owner": "team@example.com"}
+
+
+def resources(templates: dict[str, Template]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for part, template in templates.items():
+        for name, resource in template["Resources"].items():
+            yield f"{part}/{name}", resource
+
+
+def test_stacks_come_in_an_order_in_which_each_finds_what_it_takes(templates: dict[str, Template]) -> None:
+    assert list(templates) == [
+        "archive",
+        "network",
+        "launch",
+        "state",
+        "events",
+        "functions",
+        "gateways",
+        "control",
+        "reports",
+        "watch",
+    ]
+    told: set[str] = set()
+    for template in templates.values():
+        taken = set(json.dumps(template).split('{"Fn::ImportValue": "')[1:])
+        assert {part.split('"')[0] for part in taken} <= told
+        told |= {out["Export"]["Name"] for out in template.get("Outputs", {}).values()}
+
+
+def test_cfn_lint_finds_no_error(synthesis: Synthesis, tmp_path: Path) -> None:
+    for name, template in synthesis.templates.items():
+        (tmp_path / f"{name}.template.json").write_text(json.dumps(template))
+    files = sorted(str(path) for path in tmp_path.iterdir())
+    lint = Path(sys.executable).parent / "cfn-lint"
+    done = subprocess.run(  # noqa: S603 - our own tool
+        [str(lint), "--format", "parseable", "--ignore-checks", "W3010", "--", *files],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # W3010: the zones are settings
+    assert done.stdout == ""
+    assert done.returncode == 0, done.stderr
+
+
+def test_templates_are_short_enough_for_a_call(synthesis: Synthesis) -> None:
+    for name, template in synthesis.templates.items():
+        assert len(json.dumps(template, separators=(",", ":"))) < 51_200, name
+
+
+def test_every_suppression_has_a_reason(templates: dict[str, Template]) -> None:
+    found = [
+        (name, skip)
+        for name, resource in resources(templates)
+        for skip in resource.get("Metadata", {}).get("checkov", {}).get("skip", [])
+    ]
+    assert len(found) > 10
+    for name, skip in found:
+        assert len(skip["comment"].split()) >= 4, name
+
+
+def test_everything_is_tagged_with_owner_and_service(templates: dict[str, Template]) -> None:
+    for name, resource in resources(templates):
+        tags = resource.get("Properties", {}).get("Tags")
+        if resource["Type"] in UNTAGGED and not tags:
+            continue
+        assert tags, f"{name} has no tags"
+        told = tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
+        assert TAGS.items() <= told.items(), name
+    for template in templates.values():
+        for data in of_type(template, "AWS::EC2::LaunchTemplate").values():
+            own, launched = data["TagSpecifications"], data["LaunchTemplateData"]["TagSpecifications"]
+            for specification in (*own, *launched):
+                assert {tag["Key"]: tag["Value"] for tag in specification["Tags"]} == TAGS
+
+
+def test_no_nat_gateway_and_no_custom_resource(templates: dict[str, Template]) -> None:
+    for name, resource in resources(templates):
+        assert "Nat" not in resource["Type"], name
+        assert not resource["Type"].startswith(("Custom::", "AWS::CloudFormation::Custom")), name
+
+
+def test_nobody_is_let_in_from_everywhere(templates: dict[str, Template]) -> None:
+    groups = [group for part in templates.values() for group in of_type(part, "AWS::EC2::SecurityGroup").values()]
+    assert len(groups) == 7
+    for group in groups:
+        for rule in group.get("SecurityGroupIngress", ()):
+            assert rule.get("CidrIp") in (None, "10.77.0.0/16"), group["GroupDescription"]
+    controllers = of_type(templates["launch"], "AWS::EC2::SecurityGroup")["ControllersGroup"]
+    assert "SecurityGroupIngress" not in controllers
+
+
+def test_instances_ask_for_metadata_by_session_alone(templates: dict[str, Template]) -> None:
+    found = {
+        **of_type(templates["launch"], "AWS::EC2::LaunchTemplate"),
+        **of_type(templates["gateways"], "AWS::EC2::LaunchTemplate"),
+    }
+    assert sorted(one["LaunchTemplateName"] for one in found.values()) == [
+        "mark-shop-gateway",
+        "mark-shop-serving",
+        "mark-shop-serving-amd64-nvidia",
+        "mark-shop-serving-arm64",
+        "mark-shop-standby",
+        "mark-shop-standby-amd64-nvidia",
+        "mark-shop-standby-arm64",
+    ]
+    for one in found.values():
+        data = one["LaunchTemplateData"]
+        assert data["MetadataOptions"]["HttpTokens"] == "required"
+        assert data["MetadataOptions"]["HttpPutResponseHopLimit"] == 1
+        assert all(disk["Ebs"]["Encrypted"] for disk in data["BlockDeviceMappings"])
+
+
+def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> None:
+    """As far as a shell can tell without running them; and they hold no password."""
+    for name, one in of_type(templates["launch"], "AWS::EC2::LaunchTemplate").items():
+        script = plain(one["LaunchTemplateData"]["UserData"])
+        assert script.startswith("#!/bin/bash\n")
+        assert len(script) < 16_384, "EC2 takes no more"
+        file = tmp_path / name
+        file.write_text(script)
+        done = subprocess.run(["bash", "-n", str(file)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        assert done.returncode == 0, done.stderr
+        assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store" in script
+        assert ("--gpus all" in script) == name.endswith("Nvidia")
+        assert "mark.app.processes.cloud agent" in script
+
+
+def test_the_store_has_tls_and_a_password_that_no_template_holds(templates: dict[str, Template]) -> None:
+    [group] = of_type(templates["state"], "AWS::ElastiCache::ReplicationGroup").values()
+    assert group["TransitEncryptionEnabled"] is True
+    assert group["AtRestEncryptionEnabled"] is True
+    assert group["AutomaticFailoverEnabled"] is True
+    assert plain(group["AuthToken"]) == "{{resolve:secretsmanager:<Password>:SecretString}}"
+    url = of_type(templates["state"], "AWS::SecretsManager::Secret")["Url"]
+    assert plain(url["SecretString"]).startswith("rediss://:{{resolve:secretsmanager:<Password>")
+
+
+def test_clients_speak_tls(templates: dict[str, Template]) -> None:
+    [listener] = of_type(templates["gateways"], "AWS::ElasticLoadBalancingV2::Listener").values()
+    assert (listener["Protocol"], listener["Port"]) == ("TLS", 443)
+    assert listener["Certificates"] == [{"CertificateArn": f"arn:aws:acm:{REGION}:{ACCOUNT}:certificate/0000"}]
+
+
+def test_what_stays_is_the_bucket_and_the_logs(templates: dict[str, Template]) -> None:
+    for name, resource in resources(templates):
+        kept = resource.get("DeletionPolicy") == "Retain"
+        assert kept == name.startswith("archive/"), name
+    groups = of_type(templates["archive"], "AWS::Logs::LogGroup").values()
+    assert {
+        "/mark/shop/controller",
+        "/aws/lambda/mark-shop-inception-v3",
+        "/aws/lambda/mark-shop-report",
+    } <= {group["LogGroupName"] for group in groups}
+
+
+@pytest.mark.parametrize(
+    ("part", "resource", "role"),
+    [
+        ("control", "ControllerRole", "controller"),
+        ("functions", "InterruptionRole", "interruption"),
+        ("functions", "WarmRole", "warm"),
+        ("functions", "Infer0Role", "infer"),
+    ],
+)
+def test_roles_may_do_what_their_calls_need(
+    templates: dict[str, Template], part: str, resource: str, role: str
+) -> None:
+    [policy] = of_type(templates[part], "AWS::IAM::Role")[resource]["Policies"]
+    names = Names(service="shop", owner="team@example.com", region=REGION, account=ACCOUNT)
+    granted = plain(policy["PolicyDocument"]["Statement"])
+    wanted = [statement.document() for statement in statements(role, names)]
+    assert [_listed(one) for one in granted] == [_listed(one) for one in wanted]
+
+
+def _listed(statement: dict[str, Any]) -> dict[str, Any]:
+    """CDK writes a list of one as that one."""
+    lists = {key: statement[key] for key in ("Action", "Resource")}
+    return {**statement, **{key: [value] if isinstance(value, str) else value for key, value in lists.items()}}
+
+
+def test_whatever_may_do_something_to_everything_says_why(templates: dict[str, Template]) -> None:
+    """Stars stand where AWS lets no resource be named; cdk-nag holds each to a reason."""
+    stars = {
+        f"{part}/{name}/{statement['Sid']}"
+        for part, template in templates.items()
+        for name, role in of_type(template, "AWS::IAM::Role").items()
+        for policy in role.get("Policies", ())
+        for statement in plain(policy["PolicyDocument"]["Statement"])
+        if "*" in _listed(statement)["Resource"]
+    }
+    known = {"CostReads", "Ec2Reads", "ImageLogin", "Network", "QuotaReads"}
+    assert {star.rpartition("/")[2] for star in stars} <= known, stars
+
+
+def test_controllers_are_told_what_they_launch_from(templates: dict[str, Template]) -> None:
+    [task] = of_type(templates["control"], "AWS::ECS::TaskDefinition").values()
+    [container] = task["ContainerDefinitions"]
+    told = {item["Name"]: plain(item["Value"]) for item in container["Environment"]}
+    assert json.loads(told["MARK_TEMPLATES"])["standby/arm64"] == "mark-shop-standby-arm64"
+    assert json.loads(told["MARK_SUBNETS"]) == [
+        ["us-east-1a", "<mark-shop-subnet-0>"],
+        ["us-east-1b", "<mark-shop-subnet-1>"],
+    ]
+    assert told["MARK_QUALIFIER"] == "live"
+    assert json.loads(told["MARK_SETTINGS"])["service"]["name"] == "shop"
+    assert [secret["Name"] for secret in container["Secrets"]] == ["MARK_STORE_URL"]
+
+
+def test_alarms_watch_what_matters(templates: dict[str, Template]) -> None:
+    alarms = {
+        (one["Namespace"], one["MetricName"]): one
+        for one in of_type(templates["watch"], "AWS::CloudWatch::Alarm").values()
+    }
+    dead = alarms["AWS/SQS", "ApproximateNumberOfMessagesVisible"]
+    assert dead["Dimensions"] == [{"Name": "QueueName", "Value": "mark-shop-raw-dead"}]
+    assert dead["Threshold"] == 0
+    assert alarms["MArk", "Acting"]["TreatMissingData"] == "breaching"
+    assert alarms["MArk", "UsdPerHour"]["Threshold"] == 5
+    assert {"BurnRate", "OverflowShare"} <= {metric for _, metric in alarms}
+    assert all(one["AlarmActions"] == [{"Ref": "Alarms"}] for one in alarms.values())
