@@ -1,0 +1,68 @@
+"""Hours are written down once, whoever acts, and what came while nobody acted is not lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mark.app.live.tallying import HourBook
+from mark.controller.load_book import load_name, load_of, start_of
+from mark.controller.tally_book import book_marks, book_name
+from mark.domain.demand import Demand
+from mark.domain.traffic import ModelTraffic
+
+BEGAN = 500_000 * 3600.0 + 600.0
+
+
+class Store:
+    """Documents, and what gateways counted so far."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, dict[str, Any]] = {}
+        self.written: list[str] = []
+        self.counted = 0
+
+    def status(self, name: str) -> dict[str, Any] | None:
+        return self.documents.get(name)
+
+    def put_status(self, name: str, document: dict[str, Any]) -> None:
+        self.documents[name] = document
+        self.written.append(name)
+
+    def traffic(self, model: str) -> ModelTraffic:
+        return ModelTraffic(model=model, instance=self.counted)
+
+
+def history(minutes: int) -> Demand:
+    """An hour that was assumed, then a request a second."""
+    rates = (9.0,) * 60 + (1.0,) * minutes
+    return Demand(end_at=BEGAN + 60.0 * minutes, mean_rps=rates, max_rps=rates)
+
+
+def live(store: Store, book: HourBook, first: int, last: int) -> None:
+    """Ticks at the ends of these minutes."""
+    for minute in range(first, last + 1):
+        store.counted = 60 * minute
+        book.keep(history(minute), BEGAN + 60.0 * minute + 0.3)
+
+
+def test_an_hour_is_written_once_and_the_next_controller_goes_on() -> None:
+    store = Store()
+    live(store, HourBook(store, "m", began_at=BEGAN), 0, 100)  # type: ignore[arg-type]
+    assert store.written.count(book_name("m")) == 2  # its beginning, and the hour that ended 50 minutes later
+    live(store, HourBook(store, "m", began_at=BEGAN), 240, 250)  # type: ignore[arg-type]  # nobody acted meanwhile
+
+    marks = book_marks(store.status(book_name("m")))
+    assert [round((mark.at - BEGAN) / 60) for mark in marks] == [0, 50, 240]
+    assert [mark.totals.instance for mark in marks] == [0, 3000, 14_400]
+    assert [round(mark.totals.requests) for mark in marks] == [0, 3000, 14_400]
+    assert marks[-1].peak_rps == 1.0  # what was assumed is not counted
+
+
+def test_the_load_is_kept_from_the_beginning_on_without_what_was_assumed() -> None:
+    store = Store()
+    live(store, HourBook(store, "m", began_at=BEGAN), 0, 120)  # type: ignore[arg-type]
+    load = load_of(store.status(load_name("m")))
+    assert load is not None
+    assert start_of(load) == BEGAN
+    assert set(load.mean_rps) == {1.0}
+    assert len(load) == 110  # to the hour that ended last
