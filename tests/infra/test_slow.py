@@ -15,6 +15,7 @@ from scripts.own_venvs import tool
 from scripts.rehearse_rollout import rehearse
 from tests.infra.conftest import of_type, settings
 
+CHECKOV = ("--framework", "cloudformation", "--skip-download", "-o", "json")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(what_is_missing()), reason=what_is_missing() or "all is there"),
@@ -26,8 +27,7 @@ def checkov(name: str, template: Any, folder: Path) -> dict[str, Any]:
     file = folder / f"{name}.template.json"
     file.write_text(json.dumps(template))
     done = subprocess.run(  # noqa: S603 - installed by own_venvs
-        [str(tool("checkov") / "checkov"), "-f", str(file), "--framework", "cloudformation"]
-        + ["--skip-download", "-o", "json"],
+        [str(tool("checkov") / "checkov"), "-f", str(file), *CHECKOV],
         capture_output=True,
         text=True,
         check=False,
