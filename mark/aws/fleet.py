@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, assert_never
 
-from mark.aws.errors import code_of, translated
+from mark.aws.errors import FAMILIES, code_of, translated
 from mark.aws.guard import Guard
 from mark.aws.inbox import Arrived, EventInbox
 from mark.aws.launching import (
@@ -50,6 +50,7 @@ from mark.protocols.events import RebalanceAdvised, StateChanged
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import CreateFleetResultTypeDef
 
 _log = logging.getLogger(__name__)
 
@@ -290,6 +291,10 @@ class Ec2Cloud:
         lacking = shortfall(order, reply, now)
         if lacking is not None:
             self._facts.append(lacking)
+        for said in _mistakes(reply):
+            _log.error(
+                "launch %s of %s cannot succeed as things are set up: %s", order.token, order.offering, said
+            )
 
     def _drain(self, names: Sequence[str]) -> None:
         """Ask the agents to leave; end at once those that have never served.
@@ -352,6 +357,12 @@ class Ec2Cloud:
 
 WRONG_STATE = frozenset({"IncorrectInstanceState", "IncorrectState"})
 """One of the instances cannot stop, or start, right now; the controller looks again at its next tick."""
+
+
+def _mistakes(reply: CreateFleetResultTypeDef) -> tuple[str, ...]:
+    """What no waiting mends (a permission, a template), each once: EC2 Fleet tells it with HTTP 200."""
+    told = {(error.get("ErrorCode", ""), error.get("ErrorMessage", "")) for error in reply.get("Errors", [])}
+    return tuple(f"{code}: {message}" for code, message in sorted(told) if FAMILIES.get(code) is Misconfigured)
 
 
 def _lane(order: Order) -> bool:

@@ -94,6 +94,21 @@ def test_the_same_order_after_a_crash_launches_nothing_twice(there: Scene) -> No
     next_one.cloud.close()
 
 
+@pytest.mark.parametrize(
+    ("code", "lasts"), [("UnauthorizedOperation", True), ("InsufficientInstanceCapacity", False)]
+)
+def test_what_no_waiting_mends_is_an_error_in_the_log(
+    there: Scene, code: str, lasts: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fall_short(there.aws, 1, code)
+    there.cloud.submit(launch(2))
+    [refused] = there.cloud.facts()
+    assert isinstance(refused, LaunchRefused)
+    assert (refused.code, refused.count) == (code, 1)
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert any(code in line for line in told) == lasts
+
+
 def test_the_same_token_of_another_run_or_model_is_another_launch(there: Scene) -> None:
     there.cloud.submit(launch(1))
     later = scene(again=there, run="r2")
