@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+SCRATCH = "/scratch"
+"""Where a process may write: the rest of its container cannot be changed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
@@ -27,12 +30,14 @@ class Start:
 
 def start_script(start: Start) -> str:
     """The user data: a script that runs once, at the first boot; the units run at every boot."""
+    told = {**start.environment, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
     parts = [
         _HEAD,
+        _file("/etc/mark/environment", "".join(f"{name}={value}\n" for name, value in sorted(told.items()))),
         _file("/usr/local/bin/mark-prepare", _prepare(start), mode="700"),
         *([_file("/etc/systemd/system/mark-model.service", _model_unit(start))] if start.model_image else []),
         _file("/etc/systemd/system/mark.service", _unit(start)),
-        "systemctl daemon-reload\nsystemctl enable --now mark.service\n",
+        "systemctl daemon-reload\nsystemctl enable --now --no-block mark.service\n",
     ]
     return "\n".join(parts)
 
@@ -40,6 +45,7 @@ def start_script(start: Start) -> str:
 _HEAD = """#!/bin/bash
 set -euo pipefail
 systemctl disable --now --no-block ecs.service || true  # the machine image's own container agent
+install -d -m 700 /etc/mark
 """
 
 
@@ -74,10 +80,9 @@ def _prepare(start: Start) -> str:
 def _unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu and not start.model_image else ""
     model = "-v /opt/mark/model:/model:ro -e PYTHONPATH=/model " if start.bundle else ""
-    given = "".join(f"-e '{name}={value}' " for name, value in sorted(start.environment.items()))
     run = (
-        f"docker run --rm --name mark --network host --read-only --tmpfs /tmp --env-file /run/mark/environment "
-        f"-e MARK_CACHE=/tmp/mark {given}{gpus}{model}{start.image} "
+        f"docker run --rm --name mark --network host --read-only --tmpfs {SCRATCH}:mode=1777 "
+        f"--env-file /etc/mark/environment --env-file /run/mark/environment {gpus}{model}{start.image} "
         f"python -m mark.app.processes.cloud {start.process}"
     )
     needs = " mark-model.service" if start.model_image else ""
@@ -93,6 +98,8 @@ Wants=network-online.target
 StartLimitIntervalSec=0
 
 [Service]
+Environment=HOME=/root
+ExecStartPre=-/usr/bin/docker rm -f mark
 ExecStartPre=/usr/local/bin/mark-prepare
 ExecStart=/usr/bin/{run}
 {off}Restart=on-failure
@@ -112,6 +119,8 @@ After=docker.service
 Requires=docker.service
 
 [Service]
+Environment=HOME=/root
+ExecStartPre=-/usr/bin/docker rm -f mark-model
 ExecStartPre=/usr/local/bin/mark-prepare
 ExecStart=/usr/bin/docker run --rm --name mark-model --network host {gpus}{model}{start.model_image}
 Restart=always

@@ -12,6 +12,7 @@ from infra.roles import allow, make_role, names_of, of_images, of_roles
 from infra.stack import ServiceStack, compact, excuse
 from infra.stacks.functions import LIVE
 from infra.stacks.network import Place
+from infra.user_data import SCRATCH
 from mark.aws.names import template_name
 from mark.domain.fleet import Role
 
@@ -135,7 +136,8 @@ class ControlStack(ServiceStack):
             "MARK_MACHINE": blueprint.first_machine.name,
             "MARK_OWNER": blueprint.rollout.owner,
             **({"MARK_QUALIFIER": LIVE} if blueprint.rollout.functions.provisioned else {}),
-            "MARK_CACHE": "/tmp/mark",  # noqa: S108 - a volume of the task's own
+            "MARK_CACHE": f"{SCRATCH}/mark",
+            "TMPDIR": SCRATCH,
             "AWS_REGION": Aws.REGION,
         }
         return {
@@ -144,7 +146,7 @@ class ControlStack(ServiceStack):
             "command": ["python", "-m", "mark.app.processes.cloud", "controller"],
             "essential": True,
             "readonlyRootFilesystem": True,
-            "mountPoints": [{"sourceVolume": "scratch", "containerPath": "/tmp", "readOnly": False}],  # noqa: S108
+            "mountPoints": [{"sourceVolume": "scratch", "containerPath": SCRATCH, "readOnly": False}],
             "environment": [{"name": name, "value": value} for name, value in sorted(environment.items())],
             "secrets": [{"name": "MARK_STORE_URL", "valueFrom": self.told("store-secret")}],
             "stopTimeout": STOP_S,

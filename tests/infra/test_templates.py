@@ -159,6 +159,7 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store" in script
         assert ("--gpus all" in script) == name.endswith("Nvidia")
         assert "mark.app.processes.cloud agent" in script
+        assert "\nMARK_SERVICE=shop\n" in script
 
 
 def test_the_store_has_tls_and_a_password_that_no_template_holds(templates: dict[str, Template]) -> None:
