@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
+from mark.app.live.http import answers
 from mark.app.live.models import LiveModel, make_live_models
 from mark.app.live.profiling import others_of, request_for, write_profiles
 from mark.app.processes.lone import LARGEST
@@ -42,11 +42,10 @@ HTTP_PORT = 8000
 """The agent's."""
 READY_S, POLL_S = 900.0, 1.0
 """How long an instance has to boot and to load the model."""
-CONNECT_S = 0.5
 LONGEST_S = 3600.0
 """No instance is rented for longer, whatever the limit allows."""
 ANSWERS_S = 60.0
-"""How long the agent has to say that its model is ready, once its port is open."""
+"""How long the agent, which was ready, may take to say so again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,18 +182,19 @@ class _Rounds:
             await backend.close()
 
     def _reachable(self, name: str, price: Price, until: float) -> str:
-        """The agent's URL, once its port is open from here."""
+        """The agent's URL, once its model is ready and it can be reached from here."""
         until = min(until, time.time() + READY_S)
         while time.time() < until:
             for item in look_at(self._aws, self._run):
                 for host in item.hosts if item.id == name and item.state == "running" else ():
-                    if _is_open(host):
-                        return f"http://{host}:{HTTP_PORT}"
+                    url = f"http://{host}:{HTTP_PORT}"
+                    if answers(f"{url}/v2/models/{self._model.name}/ready", None):
+                        return url
             self._watch(price, 0.0, "booting")
             time.sleep(POLL_S)
         raise RetryLater(
-            f"nobody answers on port {HTTP_PORT} of {name}: run this where the instances' network is, and look at "
-            "its system log"
+            f"no model is ready on port {HTTP_PORT} of {name}: run this where the instances' network is, and look "
+            "at its system log"
         )
 
     def _watch(self, price: Price, share: float, doing: str = "measuring") -> None:
@@ -251,14 +251,6 @@ def _price(name: str, model: LiveModel, prices: PriceSnapshot) -> Price:
         raise Misconfigured(f"{model.name} does not run on Lambda: leave lambda out of --on")
     busy = overflow.memory_gib * overflow.usd_per_gib_s + LAMBDA_CALLS_PER_S * overflow.usd_per_request
     return Price(name=name, usd_per_hour=busy * SECONDS_PER_HOUR, boots=False)
-
-
-def _is_open(host: str) -> bool:
-    try:
-        with socket.create_connection((host, HTTP_PORT), timeout=CONNECT_S):
-            return True
-    except OSError:
-        return False
 
 
 @contextmanager
