@@ -7,9 +7,6 @@ for about half an hour (MArk section 4.5), which is what a standby needs and a f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
 from mark.catalog.load import PriceSnapshot, ProfileSet
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
@@ -28,8 +25,6 @@ LAMBDA_PROFILED_GIB = 3.0
 LAMBDA_PAYLOAD_MIB = 6.0
 """Request or answer of a synchronous invocation (Lambda quotas: 6 MB)."""
 SECONDS_PER_HOUR = 3600.0
-SURGE_SHARE = 0.1
-"""Share of the time that a standby is awake, where its type is chosen."""
 
 
 def make_offerings(
@@ -174,13 +169,3 @@ def _offer(
         boot_s=ready_s,
         launch_usd=price / SECONDS_PER_HOUR * max(0.0, ready_s - times.pending_s),
     )
-
-
-def cheapest_bridge(offerings: Sequence[Offering], surge_rps: float) -> Offering:
-    """The offering that carries surges of `surge_rps` for least: its rent while awake, its disk all the time."""
-
-    def usd_per_rps(item: Offering) -> tuple[float, str]:
-        rent = SURGE_SHARE * item.usd_per_hour + disk_usd(ROOT_DISK_GIB, SECONDS_PER_HOUR)
-        return rent / min(item.capacity_rps, surge_rps), item.name
-
-    return min(offerings, key=usd_per_rps)

@@ -110,6 +110,11 @@ class Offering:
         return self.profile.latency_s(self.batch.max_batch)
 
     @property
+    def usd_per_request(self) -> float:
+        """Rent of a request on an instance that is always busy, USD."""
+        return self.usd_per_hour / 3600.0 / self.capacity_rps
+
+    @property
     def hazard_per_hour(self) -> float:
         """Interruptions per instance and hour; 0 on demand."""
         return self.instance_type.spot_hazard_per_hour if self.market is Market.SPOT else 0.0

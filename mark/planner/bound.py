@@ -85,7 +85,7 @@ def bound_usd(given: BoundInput) -> float:
         [
             Supply(
                 name=item.name,
-                usd_per_s=item.usd_per_hour / 3600.0 / item.capacity_rps,
+                usd_per_s=item.usd_per_request,
                 start_usd=item.launch_usd / item.capacity_rps,
             )
             for item in given.offerings

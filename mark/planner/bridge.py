@@ -20,7 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mark.domain.demand import Demand
-from mark.domain.plan import Bridge
+from mark.domain.plan import Bridge, PlanRequest
 from mark.planner.rates import RateTable
 
 NOTICE_S = 10.0
@@ -58,15 +58,20 @@ class Unplanned:
         return np.minimum(self.alone * lambda_usd + self.beside_usd, self.served * lambda_usd)
 
 
-def unplanned(history: Demand, bridge: Bridge, table: RateTable) -> Unplanned:
-    """A standby is woken for what fills it: an excess that is smaller stays with Lambda, however long it lasts."""
+def unplanned(request: PlanRequest, table: RateTable) -> Unplanned:
+    """A standby is woken for what fills it: an excess that is smaller stays with Lambda, however long it lasts.
+
+    It is never counted cheaper than what could be rented: a standby of a burstable type stands in, and has no
+    credits to be the fleet.
+    """
+    history, bridge = request.history, request.bridge
     served = np.diff(table.carried, axis=1) * table.unit_s
     item = bridge.standby
     if item is None:
         return Unplanned(served, served, np.zeros_like(served))
     lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
     by_lambda = np.minimum(lasts_s, bridge.wake_s + NOTICE_S) / lasts_s
-    standby_usd = item.usd_per_hour / 3600.0 / item.capacity_rps
+    standby_usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
     cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
     bridged = np.zeros_like(served)
     bridged[:, : max(0, served.shape[1] - cells)] = served[:, cells:]

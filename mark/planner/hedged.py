@@ -119,7 +119,7 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
     offerings = tuple(sorted(request.offerings, key=lambda item: item.name))
     unit_h = table.unit_s / 3600.0
     saved = np.zeros_like(table.carried)
-    left = unplanned(request.history, request.bridge, table)
+    left = unplanned(request, table)
     if offerings:
         np.cumsum(left.usd(request.bridge.lambda_usd), axis=1, out=saved[:, 1:])
     hazards = dict(request.hazards)
@@ -172,7 +172,7 @@ def _loss_usd(item: Offering, request: PlanRequest) -> float:
     usd = request.bridge.lambda_usd
     standby = request.bridge.standby
     if standby is not None:
-        usd = min(usd, standby.usd_per_hour / 3600.0 / standby.capacity_rps)
+        usd = min(usd, standby.usd_per_request)
     return item.launch_usd + (item.boot_s * item.capacity_rps * usd if math.isfinite(usd) else 0.0)
 
 

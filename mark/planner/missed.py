@@ -48,10 +48,10 @@ def priced(request: PlanRequest, table: RateTable) -> Bridge:
     """The request's bridge; where Lambda is not in time, with the price of a missed request in its place."""
     if math.isfinite(request.bridge.lambda_usd) or not request.offerings:
         return request.bridge
-    rent_usd = min(item.usd_per_hour / 3600.0 / item.capacity_rps for item in request.offerings)
+    rent_usd = min(item.usd_per_request for item in request.offerings)
     lead = min(request.lead_units, len(table.carried) - 1)
     to_come = replace(table, carried=table.carried[lead:])
-    left = unplanned(request.history, request.bridge, to_come)
+    left = unplanned(request, to_come)
     rent = rent_usd * table.levels[1] * table.unit_s
     is_sure = request.bridge.relieves and untold(request) is None
     share = PLANNED_SHARE if is_sure else WARY_SHARE

@@ -16,7 +16,8 @@ import numpy as np
 
 from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
 from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
-from mark.catalog.offerings import cheapest_bridge, make_offerings, standby_offering
+from mark.catalog.offerings import make_offerings, standby_offering
+from mark.catalog.standbys import Surges, cheapest_bridge, within_credits
 from mark.controller.bundles import WEEK_UNITS, Ingredients, PolicyBundle, make_bundle
 from mark.controller.journal import Header
 from mark.controller.planning import tail
@@ -250,11 +251,11 @@ class Experiment:
         spec = self.spec
         if spec.standby_share <= 0:
             return None
-        history = np.array(self.setup(seed=0).history.mean_rps[-WEEK_UNITS:])
-        surge_rps = float(np.diff(np.quantile(history, (0.5, 0.99)))[0]) if history.size else 1.0
-        offering = cheapest_bridge(self.on_demand, max(surge_rps, 1.0))
+        surges = Surges.of(tail(self.setup(seed=0).history, WEEK_UNITS))
         if spec.standby_type is not None:
-            offering = self._standby_offering(spec.standby_type)
+            offering = within_credits(self._standby_offering(spec.standby_type), surges)
+        else:
+            offering = cheapest_bridge((*self.on_demand, *self._burstable()), surges)
         return StandbyPolicy(
             offering=offering,
             surges=True,
@@ -264,22 +265,26 @@ class Experiment:
 
     def _cheapest_standby(self) -> str:
         """The cheapest per request of the burstable types that can serve, or of all where none can."""
+        choice = self._burstable() or self.on_demand
+        return min(choice, key=lambda o: (o.usd_per_hour / o.capacity_rps, o.name)).instance_type.name
+
+    def _burstable(self) -> tuple[Offering, ...]:
+        """The burstable types that can serve."""
         spec = self.spec
         profiled = set(self._profiles.instance_types)
-        burstable = tuple(item.name for item in self.prices.types if item.credits and item.name in profiled)
-        able: tuple[Offering, ...] = ()
-        if burstable:
-            able, _ = make_offerings(
-                spec.model,
-                slo=spec.slo,
-                prices=self.prices,
-                profiles=self._profiles,
-                market=Market.ON_DEMAND,
-                types=burstable,
-                times=spec.times,
-            )
-        choice = able or self.on_demand
-        return min(choice, key=lambda o: (o.usd_per_hour / o.capacity_rps, o.name)).instance_type.name
+        names = tuple(item.name for item in self.prices.types if item.credits and item.name in profiled)
+        if not names:
+            return ()
+        able, _ = make_offerings(
+            spec.model,
+            slo=spec.slo,
+            prices=self.prices,
+            profiles=self._profiles,
+            market=Market.ON_DEMAND,
+            types=names,
+            times=spec.times,
+        )
+        return able
 
 
 class _Unwritten:

@@ -185,12 +185,15 @@ def test_the_bridge_costs_lambda_at_first_and_the_standby_later() -> None:
     standby = 0.8 / 3600 / 50
 
     assert excursions_s(np.array(rates), levels, 60.0).tolist() == [1800.0, 600.0, 600.0, 600.0, 600.0]
-    left = unplanned(history, bridge, table)
+    request = replace(asked(spread(1.0, 1.0, 1.0), LARGE, bridge=bridge), history=history)
+    left = unplanned(request, table)
     assert left.served.tolist() == [[1200.0, 600.0, 600.0, 300.0]]
     after_600 = (20e-6 * 85 + standby * (515 + 75)) / 600  # in the third cell, half of it fills a standby
     assert left.usd(20e-6)[0, 1:] == pytest.approx([600 * after_600, 300 * (after_600 + 20e-6), 300 * 20e-6])
     assert left.alone[0, 1:] == pytest.approx([600 * 85 / 600, 300 * 85 / 600 + 300, 300])
-    alone = unplanned(history, Bridge(lambda_usd=20e-6), table)
+    cheap = replace(request, bridge=replace(bridge, standby=replace(LARGE, usd_per_hour=0.1)))
+    assert unplanned(cheap, table).beside_usd.tolist() == left.beside_usd.tolist(), "not below what is rented"
+    alone = unplanned(replace(request, bridge=Bridge(lambda_usd=20e-6)), table)
     assert alone.usd(20e-6).tolist() == (alone.served * 20e-6).tolist()
 
 
