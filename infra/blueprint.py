@@ -32,8 +32,9 @@ class InferSpec:
 class Blueprint:
     """All that the stacks say.
 
-    `zones` are those of `rollout.network`, or the region's first two. `bundles`: handler -> key in the service's
-    bucket. `processes`: the settings as gateways and controllers read them, JSON.
+    `models` are all that are served, `infer` the functions of those that overflow. `zones` are the settings', or
+    the region's first two. `bundles`: handler -> key in the service's bucket. `processes`: the settings as gateways
+    and controllers read them, JSON.
     """
 
     service: str
@@ -42,6 +43,7 @@ class Blueprint:
     gateways: int
     controllers: int
     rollout: RolloutSettings
+    models: tuple[str, ...]
     infer: tuple[InferSpec, ...]
     bundles: Mapping[str, str]
     processes: str
@@ -86,6 +88,7 @@ def read_blueprint(text: str) -> Blueprint:
         **{
             **raw,
             "zones": tuple(raw["zones"]),
+            "models": tuple(raw["models"]),
             "rollout": RolloutSettings.model_validate(raw["rollout"]),
             "infer": tuple(InferSpec(**one) for one in raw["infer"]),
         }

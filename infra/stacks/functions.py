@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from aws_cdk import aws_lambda
@@ -10,7 +12,7 @@ from constructs import Construct
 
 from infra.blueprint import Blueprint, InferSpec
 from infra.roles import allow, make_role, names_of, of_roles
-from infra.stack import ServiceStack, excuse
+from infra.stack import ServiceStack, compact, excuse
 from infra.stacks.network import Place
 from mark.aws.functions import RUNTIME
 from mark.aws.permissions import NO_RESOURCE, Statement
@@ -62,7 +64,10 @@ class FunctionsStack(ServiceStack):
         )
         warm = self.blueprint.rollout.functions.provisioned
         if warm:
-            version = aws_lambda.CfnVersion(self, f"{id_}Version", function_name=function.ref)
+            told = compact([image or self.blueprint.bundles["infer"], asdict(spec)])
+            state = hashlib.sha256(told.encode()).hexdigest()[:8]
+            # a version is a copy of what the function was: one with another name has to be made when that changes
+            version = aws_lambda.CfnVersion(self, f"{id_}Version{state}", function_name=function.ref)
             aws_lambda.CfnAlias(
                 self,
                 f"{id_}Live",

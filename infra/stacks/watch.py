@@ -27,9 +27,8 @@ class WatchStack(ServiceStack):
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "watch", blueprint=blueprint, about="alarms and dashboard")
         self._topic = self._make_topic()
-        models = [infer.model for infer in blueprint.infer] or ["*"]
         alarms = blueprint.rollout.alarms
-        for number, model in enumerate(models):
+        for number, model in enumerate(blueprint.models):
             self._of_model(number, model, BURN, "misses its objective", FAST_BURN, BURN_MIN)
             self._of_model(number, model, OVERFLOW, "overflows to Lambda", alarms.max_overflow_share, OVERFLOW_MIN)
             if alarms.max_usd_per_hour is not None:
@@ -55,7 +54,7 @@ class WatchStack(ServiceStack):
             missing="notBreaching",
         )
         aws_cloudwatch.CfnDashboard(
-            self, "Dashboard", dashboard_name=blueprint.name("service"), dashboard_body=self._dashboard(models)
+            self, "Dashboard", dashboard_name=blueprint.name("service"), dashboard_body=self._dashboard()
         )
 
     def _make_topic(self) -> aws_sns.CfnTopic:
@@ -137,7 +136,7 @@ class WatchStack(ServiceStack):
             ok_actions=[self._topic.ref],
         )
 
-    def _dashboard(self, models: list[str]) -> str:
+    def _dashboard(self) -> str:
         titles = {
             BURN: "Budget burn (1 lasts exactly)",
             SPEND: "USD per hour",
@@ -146,7 +145,8 @@ class WatchStack(ServiceStack):
         }
         widgets: list[dict[str, Any]] = []
         for number, (metric, title) in enumerate(titles.items()):
-            lines = [[NAMESPACE, metric, "service", self.blueprint.service, "model", model] for model in models]
+            own = (NAMESPACE, metric, "service", self.blueprint.service, "model")
+            lines = [[*own, model] for model in self.blueprint.models]
             widgets.append(
                 {
                     "type": "metric",

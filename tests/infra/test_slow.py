@@ -49,6 +49,11 @@ def test_checkov_finds_nothing_and_no_suppression_is_stale(synthesis: Synthesis,
         assert declared == skipped, name
 
 
+def test_the_same_settings_give_the_same_templates(synthesis: Synthesis, tmp_path: Path) -> None:
+    again = synthesise(settings(tmp_path))
+    assert again.templates == synthesis.templates
+
+
 def test_a_network_that_is_there_is_used(tmp_path: Path) -> None:
     network = {"vpc": "vpc-1", "zones": ["us-east-1a", "us-east-1c"], "subnets": ["subnet-1", "subnet-2"]}
     made = synthesise(settings(tmp_path, network=network, report={}, functions={"bundles": str(tmp_path)}))

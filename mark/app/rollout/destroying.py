@@ -8,6 +8,7 @@ more when nothing is left that could launch one. The archive (bucket and logs) s
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import typer
 
@@ -46,8 +47,7 @@ def destroy(settings: Settings, *, yes: bool) -> None:
     with open_account(settings) as account, lock(account, service):
         settle(account.stacks, service)
         stays = name_of(service, STAYS)
-        found = [s for s in account.stacks.named(name_of(service, "")) if s.tags.get(SERVICE) == service]
-        going = sorted((s for s in found if s.name != stays), key=lambda state: _place(state, service))
+        going = in_order(account.stacks.named(name_of(service, "")), service)
         if not going:
             _end(account, service, EventLog(0))
             show(f"nothing of {service} stands in account {account.id}, region {account.region}")
@@ -60,11 +60,19 @@ def destroy(settings: Settings, *, yes: bool) -> None:
         ):
             show("nothing was changed")
             return
-        _remove(account, going, service)
+        remove_stacks(account, going, service)
         show(f"the service {service} is gone from account {account.id}, region {account.region}")
 
 
-def _remove(account: Account, going: list[StackState], service: str) -> None:
+def in_order(found: Sequence[StackState], service: str) -> list[StackState]:
+    """The stacks of the service that go, in the order in which they do."""
+    stays = name_of(service, STAYS)
+    going = (state for state in found if state.name != stays and state.tags.get(SERVICE) == service)
+    return sorted(going, key=lambda state: _place(state, service))
+
+
+def remove_stacks(account: Account, going: Sequence[StackState], service: str) -> None:
+    """Remove these stacks, and the service's instances as soon as nothing launches any."""
     log = EventLog(len(going))
     launching = tuple(name_of(service, part) for part in LAUNCHING)
     ended = False

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Synthesis:
 def synthesise(settings: Settings) -> Synthesis:
     """All templates of the service. Misconfigured where a setting, a bundle or a tool is missing."""
     _check(settings)
-    models = [model for model in make_live_models(settings) if model.served.overflow is not None]
+    models = make_live_models(settings)
     bundles = _bundles(settings, models)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
@@ -78,9 +78,13 @@ def _check(settings: Settings) -> None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
 
 
-def _bundles(settings: Settings, models: list[LiveModel]) -> tuple[Bundle, ...]:
+def _overflowing(models: Sequence[LiveModel]) -> list[LiveModel]:
+    return [model for model in models if model.served.overflow is not None]
+
+
+def _bundles(settings: Settings, models: Sequence[LiveModel]) -> tuple[Bundle, ...]:
     functions, mails = settings.rollout.functions, settings.rollout.report.sender is not None
-    infer = ("infer",) if models and functions.infer_image is None else ()
+    infer = ("infer",) if _overflowing(models) and functions.infer_image is None else ()
     names = (*infer, *HANDLERS, *(("report",) if mails else ()))
     found = []
     for name in names:
@@ -93,10 +97,10 @@ def _bundles(settings: Settings, models: list[LiveModel]) -> tuple[Bundle, ...]:
     return tuple(found)
 
 
-def _blueprint(settings: Settings, models: list[LiveModel], bundles: tuple[Bundle, ...]) -> dict[str, Any]:
+def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[Bundle, ...]) -> dict[str, Any]:
     """infra/blueprint.py says what it holds."""
     service, region = settings.service, settings.service.aws.region
-    infer = [(model.name, function_of(model.served)) for model in models]
+    infer = [(model.name, function_of(model.served)) for model in _overflowing(models)]
     return {
         "service": service.name,
         "region": region,
@@ -104,6 +108,7 @@ def _blueprint(settings: Settings, models: list[LiveModel], bundles: tuple[Bundl
         "gateways": service.gateways,
         "controllers": service.controllers,
         "rollout": settings.rollout.model_dump(mode="json"),
+        "models": [model.name for model in models],
         "infer": [
             {
                 "model": name,

@@ -1,0 +1,109 @@
+"""What a deploy makes of CloudFormation's answers, without one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mark.app.rollout import destroying
+from mark.app.rollout.deploying import finish, settle
+from mark.aws.stacks import StackEvent, StackState
+from mark.domain.errors import Misconfigured
+
+NAME = "mark-shop-events"
+
+
+def state(name: str, status: str) -> StackState:
+    return StackState(name=name, id=name, status=status, tags={"mark:service": "shop"})
+
+
+class Answers:
+    """Stacks by name; removing one is remembered."""
+
+    def __init__(self, *states: StackState) -> None:
+        self.there = {one.name: one for one in states}
+        self.done: list[str] = []
+
+    def state(self, name: str) -> StackState | None:
+        return self.there.get(name)
+
+    def named(self, prefix: str) -> tuple[StackState, ...]:
+        return tuple(one for name, one in sorted(self.there.items()) if name.startswith(prefix))
+
+    def follow(self, name: str) -> tuple[StackEvent, ...]:
+        self.done.append(f"wait {name}")
+        return ()
+
+    def remove(self, one: StackState) -> tuple[StackEvent, ...]:
+        self.done.append(one.name.removeprefix("mark-shop-"))
+        del self.there[one.name]
+        return ()
+
+
+def failed(reason: str) -> StackEvent:
+    return StackEvent(
+        id="1", at=1.0, resource="Raw", type="AWS::SQS::Queue", status="UPDATE_FAILED", reason=reason
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("UPDATE_ROLLBACK_COMPLETE", "it is as it was before"),
+        ("ROLLBACK_COMPLETE", "deploying again replaces it"),
+        ("UPDATE_ROLLBACK_FAILED", "it is UPDATE_ROLLBACK_FAILED"),
+    ],
+)
+def test_a_failure_is_named_with_what_it_left(status: str, said: str) -> None:
+    there: Any = Answers(state(NAME, status))
+    with pytest.raises(Misconfigured, match=rf"{NAME} failed at Raw \(AWS::SQS::Queue\): too long\. .*{said}"):
+        finish(there, NAME, [failed("too long")])
+
+
+def test_what_went_well_says_nothing() -> None:
+    there: Any = Answers(state(NAME, "UPDATE_COMPLETE"))
+    finish(there, NAME, [])
+    finish(there, "mark-shop-gone", [], gone=True)
+    with pytest.raises(Misconfigured, match="its events say why"):
+        finish(there, NAME, [], gone=True)
+
+
+def test_what_a_killed_rollout_left_under_way_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    there: Any = Answers(
+        state("mark-shop-a", "UPDATE_IN_PROGRESS"),
+        state("mark-shop-b", "REVIEW_IN_PROGRESS"),
+        state("mark-shop-c", "CREATE_COMPLETE"),
+    )
+    settle(there, "shop")
+    assert there.done == ["wait mark-shop-a"]
+    assert "left by an earlier rollout" in capsys.readouterr().err
+
+
+def test_what_launches_goes_before_instances_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = ("archive", "control", "events", "future", "gateways", "launch", "network")
+    there: Any = Answers(*(state(f"mark-shop-{part}", "CREATE_COMPLETE") for part in parts))
+    account: Any = SimpleNamespace(aws=None, stacks=there)
+    left = iter([("i-1",), (), (), ()])
+
+    def end(aws: object, service: str) -> tuple[str, ...]:
+        there.done.append("end instances")
+        return next(left)
+
+    monkeypatch.setattr(destroying, "end_instances", end)
+    monkeypatch.setattr(destroying, "POLL_S", 0.0)
+    destroying.remove_stacks(account, destroying.in_order(there.named("mark-shop-"), "shop"), "shop")
+    assert there.done == [
+        "control",
+        "gateways",
+        "end instances",
+        "end instances",
+        "future",
+        "events",
+        "launch",
+        "end instances",
+        "network",
+        "end instances",
+    ]
+    assert list(there.there) == ["mark-shop-archive"]
