@@ -33,8 +33,8 @@ class Blueprint:
     """All that the stacks say.
 
     `models` are all that are served, `infer` the functions of those that overflow. `zones` are the settings', or
-    the region's first two. `bundles`: handler -> key in the service's bucket. `processes`: the settings as gateways
-    and controllers read them, JSON.
+    the region's first two. `bundles`: handler -> key in the service's bucket. `processes`: the settings as those
+    in the account read them, JSON.
     """
 
     service: str
