@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mark.app.live.account import launches_of
-from mark.app.live.cloud_metrics import metric_line, spend
+from mark.app.live.cloud_metrics import metric_line, spend, watch_metrics
 from mark.app.processes.cloud import deployed, live_models, main, resources
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.traffic import ModelTraffic
 from tests.infra.conftest import Template, of_type, plain
@@ -83,3 +83,45 @@ def test_spend_is_of_what_runs() -> None:
     status = {"observed": [{"offering": rented.name, "state": state} for state in states]}
     assert spend(served, status) == pytest.approx(0.2)
     assert spend(served, None) == 0.0
+
+
+class Minutes:
+    """A stop event that is set after some minutes, which pass at once."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def wait(self, seconds: float) -> bool:
+        assert seconds == 60.0
+        self.left -= 1
+        return self.left == 0
+
+
+class Store:
+    """A store whose holder and traffic change by the minute; None: it is away."""
+
+    def __init__(self, *minutes: tuple[str, int] | None) -> None:
+        self.minutes = list(minutes)
+        self.leases = self
+
+    def held_by(self) -> str:
+        now = self.minutes.pop(0)
+        if now is None:
+            raise RetryLater("away")
+        holder, self.count = now
+        return holder
+
+    def traffic(self, model: str) -> ModelTraffic:
+        return traffic(instance=self.count, late=self.count // 10)
+
+    def status(self, name: str) -> None:
+        return None
+
+
+def test_who_acts_writes_a_line_each_minute() -> None:
+    served: Any = SimpleNamespace(name="m", offerings=(), slo=SimpleNamespace(target=0.9))
+    store: Any = Store(("me", 0), ("me", 100), None, ("me", 300), ("other", 400))
+    stop: Any = Minutes(5)
+    lines = [json.loads(line) for line in watch_metrics("shop", [served], store, holder="me", stop=stop)]
+    assert [line["BurnRate"] for line in lines] == [pytest.approx(1.0), pytest.approx(1.0)]
+    assert stop.left == 0

@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mark.controller.service import ServedModel
@@ -49,15 +50,12 @@ def watch_metrics(
 ) -> Iterator[str]:
     """A line for each model each minute while `holder` acts, until `stop`."""
     before: dict[str, ModelTraffic] = {}
-    while not stop.wait(EACH_S):
-        try:
+    while True:
+        with suppress(RetryLater):  # the store is away: minutes without a line are what the alarm waits for
             acts = store.leases.held_by() == holder
             now = {model.name: store.traffic(model.name) for model in models}
             told = {model.name: store.status(f"model:{model.name}") for model in models}
-        except RetryLater:
-            continue  # the store is away: a minute without a line is what the alarm waits for
-        for model in models:
-            if acts and model.name in before:
+            for model in models if acts and before else ():
                 yield metric_line(
                     service,
                     before[model.name],
@@ -66,7 +64,9 @@ def watch_metrics(
                     usd_per_hour=spend(model, told[model.name]),
                     at=time.time(),
                 )
-        before = now
+            before = now
+        if stop.wait(EACH_S):
+            return
 
 
 def spend(model: ServedModel, status: Mapping[str, Any] | None) -> float:

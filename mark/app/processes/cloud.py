@@ -26,12 +26,14 @@ from mark.app.live.leading import Leader
 from mark.app.live.models import LiveModel, make_live_models, service_spec
 from mark.app.processes import agent, gateway
 from mark.app.settings import Settings, process_environment
+from mark.app.terminal import fail
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from mark.telemetry.structured_logs import log_json
 
+WRONG = 2
 EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
 """Where gateways listen: the load balancer's target."""
 
@@ -119,4 +121,8 @@ def _measure(
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "", process_environment()))
+    try:
+        sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "", process_environment()))
+    except Misconfigured as wrong:
+        fail(str(wrong))
+        sys.exit(WRONG)
