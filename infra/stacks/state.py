@@ -17,6 +17,8 @@ from infra.stacks.network import Place
 CLIENTS = ("agents", "controllers", "gateways")
 ENGINES = {"valkey": "8.0", "redis": "7.1"}
 PASSWORD_LENGTH = 64
+LONGEST_ID = 40
+"""Of a replication group."""
 NO_ROTATION = "a new one has to reach every process at once: rotate it by replacing this secret with `mark deploy`"
 OWN_KEY = "the account's own key of Secrets Manager encrypts it; only roles of the service may read it"
 
@@ -86,7 +88,7 @@ class StateStack(ServiceStack):
         group = aws_elasticache.CfnReplicationGroup(
             self,
             "Store",
-            replication_group_id=self.blueprint.name(STORE)[:40],
+            replication_group_id=self.blueprint.name(STORE)[:LONGEST_ID].rstrip("-"),
             replication_group_description=f"MArk {self.blueprint.service}: store",
             engine=store.engine,
             engine_version=ENGINES[store.engine],

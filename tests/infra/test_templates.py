@@ -229,6 +229,20 @@ def test_whatever_may_do_something_to_everything_says_why(templates: dict[str, T
     assert {star.rpartition("/")[2] for star in stars} <= known, stars
 
 
+def test_roles_are_taken_by_one_service_each(templates: dict[str, Template]) -> None:
+    taken = {
+        name: plain(role["AssumeRolePolicyDocument"]["Statement"])
+        for template in templates.values()
+        for name, role in of_type(template, "AWS::IAM::Role").items()
+    }
+    assert len(taken) == 9
+    for name, [statement] in taken.items():
+        service = statement["Principal"]["Service"]
+        assert statement["Action"] == "sts:AssumeRole"
+        told = service in ("ecs-tasks.amazonaws.com", "scheduler.amazonaws.com")
+        assert (statement.get("Condition") == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}) == told, name
+
+
 def test_controllers_are_told_what_they_launch_from(templates: dict[str, Template]) -> None:
     [task] = of_type(templates["control"], "AWS::ECS::TaskDefinition").values()
     [container] = task["ContainerDefinitions"]
