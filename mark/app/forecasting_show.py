@@ -13,7 +13,7 @@ from mark.app.terminal import note, progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
 from mark.controller.runner import check_forecast
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, failure_words
 from mark.report.forecasts_page import write_forecast
 from mark.report.forecasts_table import forecast_table
 from mark.report.wording import duration_words
@@ -52,8 +52,8 @@ def _forecast(built: Built, history: Demand) -> tuple[Forecast, float]:
     try:
         forecast = built.forecaster.forecast(history, HORIZON)
         check_forecast(forecast, history, HORIZON)
-    except Exception as error:  # a user's forecaster may fail in any way; the cause is chained
-        raise Misconfigured(f"{built.name} failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # a user's forecaster may fail in any way; the cause is chained
+        raise Misconfigured(f"{built.name} failed: {failure_words(error)}") from error
     return forecast, time.perf_counter() - began
 
 

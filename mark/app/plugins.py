@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from mark.domain.errors import MarkError, Misconfigured, unknown
+from mark.domain.errors import MarkError, Misconfigured, failure_words, unknown
 from mark.ports import Forecaster, ForecasterFactory, ForecasterSetup, PythonModel
 
 FORECASTERS = "mark.forecasters"
@@ -42,7 +42,7 @@ def load_forecaster(name: str) -> ForecasterFactory:
         found = _resolve(name)
     except MarkError:
         raise
-    except Exception as error:  # foreign code may raise anything when it is imported; the cause is chained
+    except (Exception, SystemExit) as error:  # foreign code may raise anything; the cause is chained
         raise _refusal(name, error) from error
     if not callable(found):
         raise Misconfigured(f"forecaster {name!r} is no class or function but a {type(found).__name__}")
@@ -59,7 +59,7 @@ def build_forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
         forecaster = factory(setup)
     except MarkError:
         raise
-    except Exception as error:  # as above
+    except (Exception, SystemExit) as error:  # as above
         raise _refusal(name, error) from error
     if not callable(getattr(forecaster, "forecast", None)):
         raise Misconfigured(
@@ -77,7 +77,7 @@ def load_model(name: str) -> Callable[[], PythonModel]:
         found = _located(name, "model")
     except MarkError:
         raise
-    except Exception as error:  # as above
+    except (Exception, SystemExit) as error:  # as above
         raise _refusal(name, error, "model") from error
     if not callable(found):
         raise Misconfigured(f"model {name!r} is no class or function but a {type(found).__name__}")
@@ -89,7 +89,7 @@ def make_model(name: str) -> PythonModel:
     factory = load_model(name)
     try:
         return factory()
-    except Exception as error:  # as above
+    except (Exception, SystemExit) as error:  # as above
         raise _refusal(name, error, "model") from error
 
 
@@ -150,11 +150,10 @@ def _file_module(path: Path, kind: str) -> ModuleType:
     return module
 
 
-def _refusal(name: str, error: Exception, kind: str = "forecaster") -> Misconfigured:
+def _refusal(name: str, error: BaseException, kind: str = "forecaster") -> Misconfigured:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package in INSTALLED_BY:
             return Misconfigured(f"{name} needs {package}: pip install '{INSTALLED_BY[package]}'")
         return Misconfigured(f"{name} needs the module {error.name}, which is not installed")
-    text = " ".join(str(error).split()) or "no message"
-    return Misconfigured(f"{kind} {name!r} does not load: {type(error).__name__}: {text}")
+    return Misconfigured(f"{kind} {name!r} does not load: {failure_words(error)}")

@@ -22,7 +22,7 @@ from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.controller.surges import is_surging
 from mark.domain.demand import Demand, Forecast
-from mark.domain.errors import PlanInfeasible
+from mark.domain.errors import PlanInfeasible, failure_words
 from mark.domain.fleet import FleetView
 from mark.domain.orders import ForecastFailed, LaunchRefused, PlanFailed
 from mark.ports import Clock, Cloud, DataPlane, Forecaster
@@ -189,9 +189,9 @@ class Controller:
         try:
             forecast = self._forecaster.forecast(self._history, self.policy.horizon)
             check_forecast(forecast, self._history, self.policy.horizon)
-        except Exception as error:  # noqa: BLE001 - a user's forecaster may fail in any way; planning goes on without
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail in any way; planning goes on without
             name = str(getattr(self._forecaster, "name", type(self._forecaster).__name__))
-            fact = ForecastFailed(forecaster=name, error=f"{type(error).__name__}: {error}", at=now)
+            fact = ForecastFailed(forecaster=name, error=failure_words(error), at=now)
             return self._fallback.forecast(self._history, self.policy.horizon), (fact,)
         return forecast, ()
 

@@ -36,3 +36,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> Misconfigured:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
     return Misconfigured(f"unknown {kind} {name!r}; {hint}")
+
+
+def failure_words(error: BaseException) -> str:
+    """What foreign code raised, in one line: `ValueError: too short`, or that it called exit."""
+    if isinstance(error, SystemExit):
+        return f"it called exit({'' if error.code is None else error.code})"
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

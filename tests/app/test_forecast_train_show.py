@@ -25,6 +25,10 @@ class Counts:
 class Broken(Counts):
     def forecast(self, history, horizon):
         raise ValueError("no idea")
+
+class Exits(Counts):
+    def forecast(self, history, horizon):
+        raise SystemExit(3)
 """
 TRAIN = ["forecast", "train", "--trace", "ramp.csv.gz", "--predictor", "mine.py:Counts"]
 SHOW = ["forecast", "show", "--trace", "ramp.csv.gz", "--predictor"]
@@ -64,6 +68,13 @@ def test_it_learns_from_what_it_is_told_to(ramp, given, units):
 
     assert (found["predictor"], found["trace"], found["history_s"]) == ("mine.py:Counts", "ramp", 60 * units)
     assert found["card"] == {"family": "counts", "units": units, "loss": None, "by": {"a|b": 1.5}}
+
+
+def test_a_forecaster_that_exits_is_named(ramp):
+    answer = ramp(*SHOW, "mine.py:Exits")
+
+    assert answer.status == 2
+    assert "mine.py:Exits failed: it called exit(3)" in answer.err
 
 
 def test_a_replay_finds_what_was_learned(ramp):

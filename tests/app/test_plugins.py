@@ -44,6 +44,11 @@ def test_a_function_is_a_factory_too(tmp_path):
     assert build_forecaster(f"{path}:make", SETUP).forecast(HISTORY, 2).mean_rps == ((30.0,), (30.0,))
 
 
+@pytest.mark.parametrize("text", ["import sys\nsys.exit(3)\n", "import sys\ndef Mine(setup): sys.exit(3)\n"])
+def test_a_file_that_exits_is_refused(tmp_path, text):
+    assert refusal(plugin(tmp_path, text) + ":Mine").endswith("does not load: it called exit(3)")
+
+
 def test_files_of_the_same_name_are_two_modules(tmp_path):
     text = "class Mine:\n    here = {!r}\n    def __init__(self, setup): ...\n"
     folders = [tmp_path / "a", tmp_path / "b"]

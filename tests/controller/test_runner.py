@@ -27,7 +27,7 @@ class World:
     fleet: tuple[Instance, ...] = ()
     happened: list[Fact] = field(default_factory=list)
     rate: float = 30.0
-    error: Exception | None = None
+    error: BaseException | None = None
     log: list[object] = field(default_factory=list)
     ended: DemandUnit | None = None
 
@@ -133,6 +133,20 @@ def test_a_forecaster_that_raises_is_a_fact(error: Exception) -> None:
     (fact,) = world.seen[0].facts
     assert isinstance(fact, ForecastFailed)
     assert type(error).__name__ in fact.error
+    assert world.seen[0].plan is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(SystemExit(3), "it called exit(3)"), (SystemExit(), "it called exit()"),
+     (ValueError("kaboom\nsecond  line"), "ValueError: kaboom second line"), (ValueError(), "ValueError")],
+)  # fmt: skip
+def test_what_a_forecaster_raised_is_one_line_even_an_exit(error: BaseException, said: str) -> None:
+    world = World(error=error)
+    controller(world).tick()
+    (fact,) = world.seen[0].facts
+    assert isinstance(fact, ForecastFailed)
+    assert fact.error == said
     assert world.seen[0].plan is not None
 
 

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import cast
 
 from mark.domain.demand import Demand, Forecast
+from mark.domain.errors import failure_words
 from mark.ports import Forecaster
 
 DEADLINE_S = 2.0
@@ -85,7 +86,7 @@ class PunctualForecaster:
             except Exception as error:  # noqa: BLE001 - a user's forecaster may fail in any way; the asker is told
                 call.error = error
             except SystemExit as error:  # it would end this thread, and every later call would be late
-                call.error = RuntimeError(f"it called exit({error.code})")
+                call.error = RuntimeError(failure_words(error))
             if self._took is not None:
                 self._took(time.perf_counter() - began)
             call.done.set()
