@@ -15,9 +15,8 @@ LATEST_IMAGE = {
     "amd64": "/aws/service/ecs/optimized-ami/amazon-linux-2023/recommended/image_id",
     "arm64": "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
     "amd64-nvidia": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
-    "arm64-nvidia": "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/gpu/recommended/image_id",
 }
-"""Where AWS publishes its newest image with Docker, by kind of machine (ECS developer guide)."""
+"""Where AWS publishes its newest image with Docker (ECS developer guide); there is none for arm64-nvidia."""
 METADATA = {
     "httpEndpoint": "enabled",
     "httpTokens": "required",

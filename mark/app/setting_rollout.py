@@ -54,6 +54,12 @@ class MachineSettings(Part):
     )
     disk_gib: PositiveInt = Field(30, description="Size of the disk.")
 
+    @model_validator(mode="after")
+    def _image_known(self) -> Self:
+        if self.ami is None and self.name == "arm64-nvidia":
+            raise ValueError("ami: AWS publishes no image for containers on arm64 with nvidia; name one")
+        return self
+
     @property
     def name(self) -> str:
         """`amd64`, `arm64`, `amd64-nvidia`: as the launch templates are told apart."""

@@ -44,6 +44,7 @@ def test_a_bundle_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
         ({"network": {"zones": ["us-east-1a"]}}, "two at least"),
         ({"network": {"vpc": "vpc-1"}}, "one for each zone"),
         ({"machines": [{}, {}]}, "each kind once"),
+        ({"machines": [{"architecture": "arm64", "accelerator": "nvidia"}]}, "name one"),
         ({"image": "mark:1"}, "image"),
         ({"owner": "a\nb"}, "owner"),
         ({"report": {"schedule": "daily"}}, "schedule"),
