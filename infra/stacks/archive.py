@@ -61,6 +61,11 @@ class ArchiveStack(ServiceStack):
             nag=("AwsSolutions-S1",),
             checkov=("CKV_AWS_18",),
         )
+        self._policy(bucket)
+        self.publish("bucket", bucket.ref)
+
+    def _policy(self, bucket: aws_s3.CfnBucket) -> None:
+        """Nobody reads or writes in the clear."""
         policy = aws_s3.CfnBucketPolicy(
             self,
             "BucketPolicy",
@@ -77,7 +82,6 @@ class ArchiveStack(ServiceStack):
             ),
         )
         _keep(policy)
-        self.publish("bucket", bucket.ref)
 
     def _log(self, id_: str, name: str) -> None:
         group = aws_logs.CfnLogGroup(

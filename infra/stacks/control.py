@@ -111,7 +111,8 @@ class ControlStack(ServiceStack):
     def _log(self) -> str:
         return f"/mark/{self.blueprint.service}/controller"
 
-    def _container(self, place: Place) -> dict[str, Any]:
+    def _told(self, place: Place) -> dict[str, str]:
+        """What mark/app/processes/cloud.py reads."""
         blueprint = self.blueprint
         templates = {
             f"{role.value}/{machine.name}": template_name(
@@ -127,7 +128,7 @@ class ControlStack(ServiceStack):
             )
             + "]"
         )
-        environment = {
+        return {
             "MARK_SERVICE": blueprint.service,
             "MARK_SETTINGS": blueprint.processes,
             "MARK_EVENTS_URL": self.told("events-url"),
@@ -140,6 +141,9 @@ class ControlStack(ServiceStack):
             "TMPDIR": SCRATCH,
             "AWS_REGION": Aws.REGION,
         }
+
+    def _container(self, place: Place) -> dict[str, Any]:
+        environment, blueprint = self._told(place), self.blueprint
         return {
             "name": "controller",
             "image": blueprint.image,

@@ -50,9 +50,9 @@ class StateStack(ServiceStack):
         _excuse_secret(secret)
         return secret
 
-    def _replication_group(self, password: str) -> aws_elasticache.CfnReplicationGroup:
-        place, store = Place(self), self.blueprint.rollout.store
-        reach = aws_ec2.CfnSecurityGroup(
+    def _reach(self, place: Place) -> aws_ec2.CfnSecurityGroup:
+        """Processes of the service reach the store, nobody else does."""
+        return aws_ec2.CfnSecurityGroup(
             self,
             "StoreGroup",
             group_description=f"MArk {self.blueprint.service}: store, from its processes alone",
@@ -77,6 +77,10 @@ class StateStack(ServiceStack):
                 }
             ],
         )
+
+    def _replication_group(self, password: str) -> aws_elasticache.CfnReplicationGroup:
+        place, store = Place(self), self.blueprint.rollout.store
+        reach = self._reach(place)
         subnets = aws_elasticache.CfnSubnetGroup(
             self,
             "Subnets",
