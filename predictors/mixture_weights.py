@@ -1,7 +1,7 @@
 """How much each expert of a mixture counts: exponential weights of the losses that are known.
 
-Weights are learned apart for each quantile level and each band of leads. An expert that was silent, or had learned
-from the very units it would be judged by, is taken to have been as good as the best of the others meanwhile.
+Weights are learned apart for each quantile level and each band of leads. An expert that was silent, or is not
+judged by units that it learned from (`Judged`), is taken to have been as good as the best of the others meanwhile.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class FaultSettings(Part):
 
 
 class MonitorSettings(Part):
-    """The SLO monitor of all but hedged: after a window that missed the objective it launches at once."""
+    """The SLO monitor, which hedged has only where Lambda is not in time: after a window that missed the objective it launches at once."""
 
     requests: PositiveInt = Field(1000, description="A window ends after so many requests, or after `seconds`.")
     seconds: Positive = Field(60.0, description="A window ends after so many seconds, or after `requests`.")
@@ -128,7 +128,7 @@ class PolicySettings(Part):
     cooldown_min: NotNegative | None = Field(
         None,
         description="Minutes that a smaller plan must last before instances are drained; left out, 6 for mark "
-        "and 0 for hedged, whose plan prices launching them again.",
+        "and 0 for hedged, whose plan prices launching them again (6 without Lambda).",
     )
     max_instances: PositiveInt = Field(5000, description="Instances at once at most, standbys included.")
     launch_weight_usd_per_s: NotNegative = Field(

@@ -1,4 +1,4 @@
-"""Which type stands by for surges: the cheapest that carries them, burstable types within their credits.
+"""Which type stands by for surges: the cheapest that carries them; a burstable type counts within its credits.
 
 A stopped T2 has lost its balance; the credits that come with a start are all it has, and an account is given them
 for a hundred starts a day (EC2 user guide). Beyond them it runs at its baseline. A pool that wakes often therefore
@@ -51,7 +51,7 @@ def cheapest_bridge(offerings: Sequence[Offering], surges: Surges) -> Offering:
         rent = SURGE_SHARE * item.usd_per_hour + disk_usd(ROOT_DISK_GIB, 3600.0)
         return rent / min(item.capacity_rps, surges.rps), item.name
 
-    return min((within_credits(item, surges) for item in offerings), key=usd_per_rps)
+    return min(offerings, key=usd_per_rps)
 
 
 def within_credits(item: Offering, surges: Surges) -> Offering:

@@ -89,4 +89,4 @@ def _settled(pool: Pool, size: int, now: float, policy: BreakerPolicy) -> Pool:
         return replace(pool, notices=recent)
     again = pool.is_returning(now)
     open_s = min(policy.longest_s, 2.0 * pool.open_s) if again else policy.open_s
-    return replace(pool, notices=(), opened_at=now, open_s=open_s)
+    return replace(pool, notices=recent, opened_at=now, open_s=open_s)

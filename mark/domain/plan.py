@@ -93,8 +93,8 @@ class PlanRequest:
     gives the ready serving instances at the end of each of the last units, oldest first: what an autoscaler
     divides its metric by. `recent_rps` are the rates of the last windows of 5 s, at most twelve, oldest first.
     `refused` names offerings of which no more can be launched now: only those that run count. `hazards` are
-    interruptions per instance-hour as seen lately, where that is known better than by the catalogue. A second that
-    a launch takes weighs `launch_weight_usd_per_s` to a planner that weighs it.
+    interruptions per instance-hour as seen lately, where that is known better than by the catalogue. Each second
+    of a launch counts `launch_weight_usd_per_s` in a planner that weighs it (milp).
     """
 
     now: float

@@ -200,7 +200,7 @@ def _linger(
     """
     stay = np.zeros_like(left)
     part = np.empty(saved.shape[0])
-    for i in np.argsort(rent / capacity):
+    for i in np.argsort(rent / capacity, kind="mergesort"):  # equal ones by name
         while stay[i] < left[i]:
             _between(saved, step, reached, reached + capacity[i], part)
             if part[: max(1, lead[i])].sum() <= rent[i] * max(1, lead[i]):

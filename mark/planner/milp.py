@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -70,8 +70,8 @@ class MilpPolicy:
 class Schedule:
     """Fleets for all units from the lead on. counts: shape (units, offerings by name).
 
-    `usd` is their rent and launches; no schedule is cheaper by more than the share `gap` of it. `nodes` were
-    searched, None where the solver does not say.
+    `usd` is their rent and launches; no schedule is cheaper by more than the share `gap` of it, launch latency as
+    it is weighed included. `nodes` were searched, None where the solver does not say.
     """
 
     counts: Ints
@@ -135,7 +135,14 @@ def cheapest_schedule(request: PlanRequest, policy: MilpPolicy = QUICK) -> Sched
         np.array([item.name in request.refused for item in offerings]),
         rates=rates[tau:],
     )
-    return _search(given, policy)
+    found = _search(given, policy)
+    if not request.launch_weight_usd_per_s:
+        return found
+    started = np.maximum(0, np.diff(found.counts, axis=0, prepend=running_of(request, offerings)[None])).sum(
+        axis=0
+    )
+    weighed_s = float(started @ np.array([item.boot_s for item in offerings]))
+    return replace(found, usd=found.usd - request.launch_weight_usd_per_s * weighed_s)
 
 
 def _search(given: Provisioning, policy: MilpPolicy) -> Schedule:

@@ -18,7 +18,8 @@ def spread(
 ) -> dict[str, int]:
     """The fleet with what one spot pool carries too much of moved to the cheapest other one (or on demand).
 
-    counts: instances by offering. No capacity is lost; where it would cost too much the fleet stays as it is.
+    counts: instances by offering. No capacity is lost; where it would cost too much, or no pool would carry less of
+    the whole, the fleet stays as it is.
     """
     rps = {name: count * offerings[name].capacity_rps for name, count in counts.items()}
     largest = max(rps, key=lambda name: (rps[name], name), default=None)
@@ -39,4 +40,11 @@ def spread(
     if premium > MOST_PREMIUM * sum(count * offerings[name].usd_per_hour for name, count in counts.items()):
         return dict(counts)
     found = {**counts, largest: counts[largest] - moved, other: counts.get(other, 0) + needed}
+    if _largest_share(found, offerings) >= rps[largest] / sum(rps.values()):
+        return dict(counts)
     return {name: count for name, count in found.items() if count}
+
+
+def _largest_share(counts: Mapping[str, int], offerings: Mapping[str, Offering]) -> float:
+    rps = [count * offerings[name].capacity_rps for name, count in counts.items()]
+    return max(rps) / sum(rps)

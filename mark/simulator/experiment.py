@@ -247,7 +247,10 @@ class Experiment:
         )
 
     def _surge_standby(self) -> StandbyPolicy | None:
-        """The type that carries a surge for least, asleep between surges; None where standbys are switched off."""
+        """The type that carries a surge for least, asleep between surges; None where standbys are switched off.
+
+        Burstable types take part where they are named: their credits are for few starts a day, surges are many.
+        """
         spec = self.spec
         if spec.standby_share <= 0:
             return None
@@ -255,7 +258,7 @@ class Experiment:
         if spec.standby_type is not None:
             offering = within_credits(self._standby_offering(spec.standby_type), surges)
         else:
-            offering = cheapest_bridge((*self.on_demand, *self._burstable()), surges)
+            offering = cheapest_bridge(self.on_demand, surges)
         return StandbyPolicy(
             offering=offering,
             surges=True,

@@ -124,6 +124,7 @@ class _Recorder:
         self._lead = lead_units
         self.forecast = np.full(minutes, np.nan)
         self.failures: dict[str, int] = {}
+        self.forecasts = self.stood_in = 0
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         self._journal.append(before, seen, decision)
@@ -131,8 +132,10 @@ class _Recorder:
             if fact.kind in ("forecast-failed", "plan-failed"):
                 text = f"{fact.kind}: {fact.error}"
                 self.failures[text] = self.failures.get(text, 0) + 1
+                self.stood_in += fact.kind == "forecast-failed"
         if seen.forecast is None:
             return
+        self.forecasts += 1
         lead = min(self._lead, len(seen.forecast) - 1)
         minute = round((seen.forecast.start_at - self._start_s) / UNIT_S) + lead
         if 0 <= minute < self.forecast.size:
@@ -273,6 +276,8 @@ class _Run:
                 forecast_max_rps=self._recorder.forecast,
             ),
             notes=self._notes(),
+            forecasts=self._recorder.forecasts,
+            stood_in=self._recorder.stood_in,
         )
 
     def _notes(self) -> tuple[str, ...]:

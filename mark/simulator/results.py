@@ -80,7 +80,8 @@ class RunResult:
     """One policy on one workload. `throttled` counts the calls that Lambda refused, retries counted each.
 
     `speed` is how many times as fast the trace was moved through: counts are of requests that were sent, costs
-    and rates of the `speed` requests that each of them stands for.
+    and rates of the `speed` requests that each of them stands for. `stood_in` counts those of the `forecasts` that
+    are the last value because the forecaster failed.
     """
 
     policy: str
@@ -109,6 +110,8 @@ class RunResult:
     minutes: MinuteSeries
     notes: tuple[str, ...] = ()
     speed: float = 1.0
+    forecasts: int = 0
+    stood_in: int = 0
 
     @property
     def requests(self) -> int:

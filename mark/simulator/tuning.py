@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mark.controller.bundles import PolicyBundle
-from mark.controller.policy import MonitorPolicy
+from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.domain.errors import unknown
 from mark.domain.offering import Market
 
@@ -57,12 +57,18 @@ def tuned(bundle: PolicyBundle, tuning: Tuning, market: Market) -> PolicyBundle:
             lead_units=_or(tuning.lead_min, policy.lead_units),
             cooldown_s=policy.cooldown_s if tuning.cooldown_min is None else tuning.cooldown_min * 60.0,
             max_instances=_or(tuning.max_instances, policy.max_instances),
-            launch_weight_usd_per_s=_or(tuning.launch_weight_usd_per_s, policy.launch_weight_usd_per_s),
+            launch_weight_usd_per_s=_launch_weight(policy, tuning),
             standby=standby,
             monitor=monitor,
         ),
         dispatch=replace(dispatch, admission_factor=_or(tuning.admission_factor, dispatch.admission_factor)),
     )
+
+
+def _launch_weight(policy: ControllerPolicy, tuning: Tuning) -> float:
+    """It is milp's alone."""
+    own = policy.launch_weight_usd_per_s
+    return _or(tuning.launch_weight_usd_per_s, own) if policy.planner == "milp" else own
 
 
 def tuning_notes(before: PolicyBundle, after: PolicyBundle) -> tuple[str, ...]:

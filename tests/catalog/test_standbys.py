@@ -48,8 +48,8 @@ def test_types_without_credits_and_unlimited_ones_keep_their_capacity() -> None:
     assert within_credits(unlimited, often) == unlimited
 
 
-def test_burstable_types_stand_by_where_their_credits_suffice() -> None:
-    large = offering("gpu", rps=40.0, usd_per_hour=0.9)
-    seldom, often = Surges(rps=40.0, a_day=5.0), Surges(rps=40.0, a_day=100.0)
-    assert cheapest_bridge((large, burstable()), seldom).name == "t2:on-demand"
-    assert cheapest_bridge((large, burstable()), often).name == "gpu:on-demand"
+def test_the_type_that_carries_surges_for_least_stands_by() -> None:
+    """A large one is cheaper where surges fill it, awake or asleep."""
+    small, large = offering("small", rps=5.0, usd_per_hour=0.12), offering("large", rps=50.0, usd_per_hour=0.9)
+    assert cheapest_bridge((small, large), Surges(rps=5.0)).name == "small:on-demand"
+    assert cheapest_bridge((small, large), Surges(rps=50.0)).name == "large:on-demand"

@@ -54,6 +54,15 @@ def test_the_hazard_that_was_seen_outweighs_the_catalogue() -> None:
     assert hazards_seen((Pool(offering="a"),), BREAKER, {}, {}) == ()
 
 
+def test_a_pool_that_has_just_opened_is_priced_by_its_notices() -> None:
+    """What runs there is no calmer for it."""
+    (calm,) = hazards_seen(noted((), 1, 0.0), BREAKER, {SPOT.name: 0.001}, {SPOT.name: 8})
+    pools = noted((), 4, 0.0)
+    assert pools[0].is_open(1.0)
+    (volatile,) = hazards_seen(pools, BREAKER, {SPOT.name: 0.001}, {SPOT.name: 8})
+    assert volatile[1] > calm[1]
+
+
 def test_nothing_is_launched_in_a_volatile_pool_and_then_one_instance_a_tick() -> None:
     made = Stepped(ON_SPOT)
     want = replace(plan(small=4), counts=tuple(replace(item, offering=SPOT.name) for item in plan(small=4).counts))

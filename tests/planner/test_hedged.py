@@ -107,6 +107,20 @@ def test_an_instance_that_is_there_is_kept_where_a_new_one_would_not_be_launched
     assert counts(plan_hedged(asked(forecast, dear, running=(("small:on-demand", 1),)))) == {"small:on-demand": 1}
 
 
+def test_what_the_fleet_to_come_does_without_stays_until_that_serves() -> None:
+    """A load that falls: four of the five instances are worth their rent until the lead only, none after it."""
+    high, low = (20.0, 20.0, 20.0), (2.0, 2.0, 2.0)
+    forecast = Forecast(
+        start_at=0.0, mean_rps=(high,) * 4 + (low,) * 56, max_rps=(high,) * 4 + (low,) * 56, quantiles=LEVELS
+    )
+    slow = replace(SMALL, boot_s=300.0)
+    there = (("small:on-demand", 5),)
+    kept = {item.offering: item.kept for item in plan_hedged(asked(forecast, slow, running=there)).counts}
+    assert kept["small:on-demand"] >= 4
+    calm = plan_hedged(asked(spread(2.0, 2.0, 2.0), slow, running=there))
+    assert sum(item.kept for item in calm.counts) <= 1
+
+
 def test_a_dip_shorter_than_a_launch_is_worth_is_sat_out() -> None:
     row, low = (50.0, 50.0, 50.0), (0.0, 0.0, 0.0)
 

@@ -151,6 +151,9 @@ def test_the_weight_of_launch_latency_favours_what_comes_soon() -> None:
     assert L in counts(plan_milp(wanted))
     weighed = replace(wanted, launch_weight_usd_per_s=0.01)
     assert set(counts(plan_milp(weighed))) == {S}
+    plain = cheapest_schedule(replace(weighed, offerings=(soon,), launch_weight_usd_per_s=0.0))
+    alone = cheapest_schedule(replace(weighed, offerings=(soon,)))
+    assert alone.usd == pytest.approx(plain.usd), "the weight is nothing that anybody pays"
     there = replace(weighed, running=((L, 1),))
     assert counts(plan_milp(there))[L] == (1, 1)
 

@@ -42,6 +42,19 @@ def test_the_excess_goes_to_the_next_cheapest_pool_that_can_be_had() -> None:
     assert spread(fleet, KNOWN, frozenset({OTHER.name})) == fleet  # the dear one would cost too much
 
 
+def test_a_fleet_of_one_is_not_moved_from_pool_to_pool() -> None:
+    """Whole in the one or whole in the other is the same risk."""
+    near = replace(offering("near", rps=10.0, usd_per_hour=0.103), market=Market.SPOT)
+    halves = replace(offering("halves", rps=5.0, usd_per_hour=0.0505), market=Market.SPOT)
+    for other in (near, halves):
+        known = {CHEAP.name: CHEAP, other.name: other}
+        assert spread({CHEAP.name: 1}, known, frozenset()) == {CHEAP.name: 1}
+    assert spread({CHEAP.name: 2}, {CHEAP.name: CHEAP, near.name: near}, frozenset()) == {
+        CHEAP.name: 1,
+        near.name: 1,
+    }
+
+
 def test_small_fleets_and_on_demand_stay_as_they_are() -> None:
     on_demand = {"a:on-demand": offering("a")}
     assert spread({CHEAP.name: 2}, KNOWN, frozenset()) == {CHEAP.name: 2}

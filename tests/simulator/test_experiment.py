@@ -32,8 +32,8 @@ from tests.scenarios.builders import (
 
 POLICIES = ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
 SHOWN = (
-    "lead_min", "cooldown_min", "max_instances", "admission_factor", "standby.max_count", "monitor.requests",
-    "monitor.seconds", "monitor.count", "monitor.cooldown_s", "monitor.instance_type",
+    "lead_min", "cooldown_min", "max_instances", "launch_weight_usd_per_s", "admission_factor", "standby.max_count",
+    "monitor.requests", "monitor.seconds", "monitor.count", "monitor.cooldown_s", "monitor.instance_type",
 )  # fmt: skip
 """Every setting of a Tuning, as notes name it."""
 CALM = FaultScript(stress=0.0)
@@ -257,6 +257,7 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
         admission_factor=0.9,
         standby_max_count=3,
         max_instances=80,
+        launch_weight_usd_per_s=0.001,
     )
     assert all(getattr(tuning, field.name) is not None for field in dataclasses.fields(Tuning))
     assert len(SHOWN) == len(dataclasses.fields(Tuning))
@@ -272,7 +273,8 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
             assert asked.monitor == MonitorPolicy(
                 offering="c5.xlarge:spot", requests=500, seconds=30.0, count=2, cooldown_s=120.0
             )
-        told = [f"policy.{key}" for key in SHOWN if asked.monitor is not None or not key.startswith("monitor.")]
+        own = [key for key in SHOWN if asked.monitor is not None or not key.startswith("monitor.")]
+        told = [f"policy.{key}" for key in own if asked.planner == "milp" or key != "launch_weight_usd_per_s"]
         assert [note.split()[0] for note in given.changes(policy)] == told
     assert [given.bundle(policy).controller.monitor is None for policy in OWN_POLICIES] == [True] + 3 * [False]
     for policy in set(POLICIES) - set(OWN_POLICIES):
