@@ -1,8 +1,8 @@
 """The figures on real traces: `make acceptance`, with MARK_DATA naming the folder that holds them.
 
 Every policy on one day of the Twitter trace, on demand and on spot; other loads and models; six hours on spot in
-which instances are taken back; other days; what each part of `hedged` is worth. Writes its parts of
-docs/figures.md and ends with code 1 when a figure misses what it has to reach.
+which instances are taken back; other days; what each part of `hedged` is worth. Writes each part of
+docs/figures.md when all of it is measured, and ends with code 1 when a figure misses what it has to reach.
 """
 
 from __future__ import annotations
@@ -70,24 +70,28 @@ def main(given: Sequence[str] | None = None) -> None:
     data_folder()
     print(f"measuring {commit()}", flush=True)
     chosen = [task for task in tasks() if task.part in asked.parts]
-    found = measured(chosen, asked.jobs)
-    write_parts({part: texts()[part](figures) for part, figures in found.items()})
+    found = measured(chosen, asked.jobs, write=lambda part, figures: write_parts({part: texts()[part](figures)}))
     missed = [check for figures in found.values() for check in figures.missed]
     if missed:
         sys.exit(f"{len(missed)} figures miss: " + "; ".join(check.what for check in missed))
 
 
-def measured(chosen: Sequence[Task], jobs: int) -> dict[str, Figures]:
-    """The figures of each part; tasks print theirs as they go."""
+def measured(chosen: Sequence[Task], jobs: int, *, write: Callable[[str, Figures], None]) -> dict[str, Figures]:
+    """The figures of each part, told to `write` when all of it is measured; tasks print theirs as they go."""
     done: dict[int, Figures] = {}
+    found: dict[str, Figures] = {}
     began = time.monotonic()
     for place, figures in _run(chosen, jobs):
         done[place] = figures
         took_s = time.monotonic() - began
         print(f"[{len(done)}/{len(chosen)}, {took_s:.0f} s] {chosen[place].label}", flush=True)
-    found: dict[str, Figures] = {}
-    for place, task in enumerate(chosen):
-        found.setdefault(task.part, Figures()).extend(done[place])
+        part = chosen[place].part
+        places = [at for at, task in enumerate(chosen) if task.part == part]
+        if all(at in done for at in places):
+            found[part] = Figures()
+            for at in places:
+                found[part].extend(done[at])
+            write(part, found[part])
     return found
 
 

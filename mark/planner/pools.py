@@ -18,8 +18,8 @@ def spread(
 ) -> dict[str, int]:
     """The fleet with what one spot pool carries too much of moved to the cheapest other one (or on demand).
 
-    counts: instances by offering. No capacity is lost; where it would cost too much, or no pool would carry less of
-    the whole, the fleet stays as it is.
+    counts: instances by offering. No capacity is lost; where it would cost too much, or the largest share would be
+    no smaller, the fleet stays as it is.
     """
     rps = {name: count * offerings[name].capacity_rps for name, count in counts.items()}
     largest = max(rps, key=lambda name: (rps[name], name), default=None)
