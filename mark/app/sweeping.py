@@ -146,6 +146,8 @@ def _runs(layout: Layout, outcome: Outcome) -> list[SweptRun]:
             target=cell.target,
             cost_over_bound=document["cost_over_bound"],
             foreseeing=cell.foreseeing,
+            forecasts=document["forecasts"],
+            stood_in=document["stood_in"],
         )
         for cell, document in zip(able, _cells(layout, outcome), strict=True)
     ]

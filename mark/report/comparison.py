@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
-from mark.report.wording import count_words, duration_words, percent, ratio, usd
+from mark.report.wording import count_words, duration_words, percent, ratio, stood_in_words, usd
 from mark.simulator.results import RunResult
 
 REFERENCE_POLICIES = ("hedged", "mark")
@@ -92,6 +92,8 @@ def headline(runs: Sequence[ComparedRun]) -> str:
     )
     if not lead.keeps_objective:
         sentence += f", below the objective of {percent(result.slo.target)}"
+    if result.stood_in:
+        sentence += f" ({stood_in_words(result.stood_in, result.forecasts)} for its forecaster)"
     rival, cheaper = _rival(runs, lead), _cheaper(runs, lead)
     times = cost_ratio(rival, lead) if rival else None
     if rival is not None and times is not None:
@@ -106,13 +108,17 @@ def headline(runs: Sequence[ComparedRun]) -> str:
 
 
 def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:
-    """The cheapest run on the same workload that anybody could have had, if it is not the reference."""
+    """The cheapest run on the same workload that anybody could have had, if it is not the reference.
+
+    One whose forecaster failed says nothing of that forecaster, and is no choice to recommend.
+    """
     same = (lead.result.model, lead.result.trace)
     able = [
         run
         for run in runs
         if run.keeps_objective
         and run.result.policy != FORESEEING_POLICY
+        and not run.result.stood_in
         and (run.result.model, run.result.trace) == same
     ]
     best = min(able, key=lambda run: (run.result.cost.total, run.result.policy), default=None)

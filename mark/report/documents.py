@@ -46,6 +46,8 @@ def run_document(run: ComparedRun) -> dict[str, Any]:
         "served": _served_object(run),
         "cold_start_rate": _finite(result.cold_start_rate),
         "throttled": int(result.throttled),
+        "forecasts": int(result.forecasts),
+        "stood_in": int(result.stood_in),
         "assumed_profiles": list(result.assumed_profiles),
         "launches": int(result.launches),
         "interruptions": int(result.interruptions),

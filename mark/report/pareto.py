@@ -3,8 +3,8 @@
 A **group** is what does the same job under the same conditions: one trace, one model, one latency. Only within
 it does a comparison mean something, so every group has a front of its own. A row is on the front when no other
 row of its group costs less without missing more, or misses less without costing more. Rows that were told the
-load to come and rows with replays missing are shown beside it: nobody can rent the first, and the second compare
-other seeds.
+load to come, rows with replays missing and rows whose forecaster failed are shown beside it: nobody can rent the
+first, the second compare other seeds, and the third are figures of the last value, which stood in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class SweptRun:
     """One finished replay of a sweep.
 
     `settings` are the swept settings that tell its row from others of its `group`, by dotted name. `attained` is
-    None where no request was finished, `cost_over_bound` where there is no bound.
+    None where no request was finished, `cost_over_bound` where there is no bound. `stood_in` counts those of the
+    `forecasts` that are the last value because the forecaster failed.
     """
 
     group: str
@@ -35,6 +36,8 @@ class SweptRun:
     target: float
     cost_over_bound: float | None
     foreseeing: bool = False
+    forecasts: int = 0
+    stood_in: int = 0
 
     @property
     def row(self) -> Key:
@@ -55,7 +58,8 @@ class Spread:
 class ParetoRow:
     """One choice of settings, over its seeds. `front` counts the front's rows from the cheapest, 0 is not on it.
 
-    `missing` counts seeds without a replay. A spread is None where a replay has no such figure.
+    `missing` counts seeds without a replay, `forecasts` and `stood_in` are sums over the seeds. A spread is None
+    where a replay has no such figure.
     """
 
     group: str
@@ -69,6 +73,8 @@ class ParetoRow:
     cost_over_bound: Spread | None
     target: float
     foreseeing: bool
+    forecasts: int = 0
+    stood_in: int = 0
     front: int = 0
 
     @property
@@ -79,7 +85,7 @@ class ParetoRow:
     @property
     def comparable(self) -> bool:
         """Whether it can be on the front."""
-        return self.attained is not None and not self.foreseeing and not self.missing
+        return self.attained is not None and not (self.foreseeing or self.missing or self.stood_in)
 
 
 def pareto_front(costs: Sequence[float], attained: Sequence[float]) -> tuple[bool, ...]:
@@ -159,6 +165,8 @@ def _row(runs: Sequence[SweptRun], seed_count: int) -> ParetoRow:
         cost_over_bound=_known([run.cost_over_bound for run in runs]),
         target=first.target,
         foreseeing=first.foreseeing,
+        forecasts=sum(run.forecasts for run in runs),
+        stood_in=sum(run.stood_in for run in runs),
     )
 
 

@@ -33,6 +33,8 @@ def _row_object(row: ParetoRow) -> dict[str, Any]:
         "target": row.target,
         "keeps_objective": row.keeps_objective,
         "foreseeing": row.foreseeing,
+        "forecasts": row.forecasts,
+        "stood_in": row.stood_in,
         "on_front": row.front > 0,
     }
 

@@ -18,7 +18,7 @@ from mark.report.pareto import (
     swept_keys,
     value_words,
 )
-from mark.report.wording import MISSING, percent, ratio, usd
+from mark.report.wording import MISSING, percent, ratio, stood_in_words, usd
 
 Words = Callable[[float], str]
 
@@ -29,12 +29,22 @@ def pareto_tables(rows: Sequence[ParetoRow]) -> list[tuple[str, Table]]:
 
 
 def group_headline(rows: Sequence[ParetoRow]) -> str:
-    """The group's outcome in words: the cheapest that keeps its objective."""
+    """The group's outcome in words: the cheapest that keeps its objective, and what may still change that."""
     best = cheapest_keeping(rows)
-    if best is None or best.attained is None:
-        return "Nothing that can be rented kept its objective."
-    kept = share_words(best.attained.mean)
-    return f"Cheapest that keeps its objective: {row_label(best)}: {usd(best.total_usd.mean)} USD, {kept} in time."
+    rentable = [row for row in rows if not row.foreseeing]
+    waiting = sum(row.missing > 0 for row in rentable)
+    if best is not None and best.attained is not None:
+        kept, cost = share_words(best.attained.mean), usd(best.total_usd.mean)
+        said = f"Cheapest that keeps its objective: {row_label(best)}: {cost} USD, {kept} in time."
+    elif rentable and waiting == len(rentable):
+        return "No row has all its seeds yet."
+    elif rentable and all(row.stood_in for row in rentable):
+        said = "The forecaster failed in every row, and last-value stood in."
+    elif waiting or any(row.stood_in for row in rentable):
+        said = "No row that can be compared kept its objective."
+    else:
+        said = "Nothing that can be rented kept its objective."
+    return f"{said} Seeds are missing in {waiting} of {len(rows)} rows." if waiting else said
 
 
 def mean_words(spread: Spread | None, words: Words) -> str:
@@ -68,6 +78,8 @@ def remark(row: ParetoRow) -> str:
         said.append("knows the load to come")
     if row.missing:
         said.append(f"{row.missing} of {row.missing + len(row.seeds)} seeds missing")
+    if row.stood_in:
+        said.append(stood_in_words(row.stood_in, row.forecasts))
     return ", ".join(said)
 
 

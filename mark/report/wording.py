@@ -62,6 +62,11 @@ def duration_words(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
+def stood_in_words(stood_in: int, forecasts: int) -> str:
+    """`last-value stood in 3 of 10 times`: what replaced a forecaster that failed, and how often."""
+    return f"last-value stood in {stood_in:,} of {forecasts:,} times"
+
+
 def milliseconds(seconds: float) -> str:
     """`1,204`, whole milliseconds; below 10 ms one decimal."""
     if not math.isfinite(seconds):

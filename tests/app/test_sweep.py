@@ -195,6 +195,24 @@ def test_an_oracle_is_shown_beside_the_front(mark, here):
     }
 
 
+def test_a_forecaster_that_fails_on_every_tick_wins_nothing(mark, here):
+    Path("bad.py").write_text(
+        "class Raises:\n    def __init__(self, setup): ...\n    def forecast(self, history, horizon): exit(3)\n"
+    )
+    answer = mark(*SWEEP, "--policy", "mark", "--set", "forecaster=bad.py:Raises,last-value")
+
+    assert answer.status == 0, answer.err
+    assert "Cheapest that keeps its objective: mark, forecaster last-value:" in answer.out
+    rows = {row["settings"]["forecaster"]: row for row in json.loads(Path("grid/sweep.json").read_text())["rows"]}
+    bad, good = rows["bad.py:Raises"], rows["last-value"]
+    assert bad["total_usd"] == good["total_usd"]
+    assert (bad["on_front"], good["on_front"], good["stood_in"]) == (False, True, 0)
+    assert bad["stood_in"] == bad["forecasts"] == good["forecasts"] > 0
+    said = f"last-value stood in {bad['stood_in']} of {bad['forecasts']} times"
+    assert said in answer.out
+    assert said in Path("grid/sweep.html").read_text()
+
+
 def test_another_load_or_setting_is_another_replay(mark, here):
     mark(*SWEEP, "--policy", "reactive")
     mark(*SWEEP, "--policy", "reactive", "--duration-s", "60")

@@ -19,7 +19,7 @@ from mark.report.pareto import (
 )
 from mark.report.pareto_document import sweep_document
 from mark.report.pareto_page import render_sweep
-from mark.report.pareto_table import pareto_tables
+from mark.report.pareto_table import group_headline, pareto_tables
 
 POINTS = st.lists(
     st.tuples(st.integers(0, 6).map(float), st.sampled_from([0.5, 0.9, 0.97, 0.98, 0.99, 1.0])), max_size=25
@@ -106,6 +106,39 @@ def test_what_nobody_can_rent_and_what_lacks_a_seed_push_nobody_off_the_front():
     text = printed(rows)
     assert "knows the load to come" in text
     assert "1 of 2 seeds missing" in text
+
+
+def test_a_forecaster_that_failed_is_no_choice_on_the_front():
+    bad, good = ((("forecaster", name),) for name in ("bad.py:Raises", "last-value"))
+    rows = pareto_rows(
+        [
+            *(swept("hedged", seed, settings=bad, total_usd=1.0, forecasts=10, stood_in=10) for seed in (1, 2)),
+            *(swept("hedged", seed, settings=good, forecasts=10) for seed in (1, 2)),
+        ],
+        2,
+    )
+
+    assert [(row.stood_in, row.forecasts, row.front) for row in rows] == [(20, 20, 0), (0, 20, 1)]
+    text = printed(rows)
+    assert "last-value stood in 20 of 20 times" in text
+    assert "Cheapest that keeps its objective: hedged, forecaster last-value:" in text
+    page = render_sweep(rows, facts=[], notes=[], failed=[], command="mark sweep")
+    assert page.count("last-value stood in 20 of 20 times") == 1
+    assert [row["stood_in"] for row in sweep_document(rows, cells=[], failed=[])["rows"]] == [20, 0]
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [([swept(seed=1), swept("reactive", seed=1)], "No row has all its seeds yet."),
+     ([swept(seed=1), swept(seed=2), swept("reactive", seed=1)], "in time. Seeds are missing in 1 of 2 rows."),
+     ([swept(seed=1, attained=0.1), swept(seed=2, attained=0.1), swept("reactive", seed=1)],
+      "No row that can be compared kept its objective. Seeds are missing in 1 of 2 rows."),
+     ([swept(seed=seed, forecasts=3, stood_in=1) for seed in (1, 2)],
+      "The forecaster failed in every row, and last-value stood in."),
+     ([swept(seed=seed, attained=0.1) for seed in (1, 2)], "Nothing that can be rented kept its objective.")],
+)  # fmt: skip
+def test_the_headline_claims_no_more_than_is_known(runs, said):
+    assert group_headline(pareto_rows(runs, 2)).endswith(said)
 
 
 def test_a_bound_that_one_seed_lacks_is_no_figure():
