@@ -19,6 +19,7 @@ import typer
 
 from mark.app.forecasting import build, check_predictors, history_units, split_workload
 from mark.app.live.punctual import DEADLINE_S, PunctualForecaster
+from mark.app.out_folder import make_folder
 from mark.app.settings import Settings
 from mark.app.simulating import INTERRUPTED
 from mark.app.terminal import Report, note, progress, show, show_json
@@ -59,6 +60,7 @@ class _Outcome:
 
     runs: list[BacktestRun] = field(default_factory=list)
     failure: MarkError | None = None
+    page: Path | None = None
     interrupted: bool = False
 
 
@@ -82,6 +84,8 @@ def backtest_settings(settings: Settings, asked: BacktestAsked, *, as_json: bool
         every=asked.every_min,
         leave_out=windows,
     )
+    if settings.out is not None:
+        make_folder(settings.out)
     outcome = _Outcome()
     try:
         with ExitStack() as opened, progress() as report:
@@ -94,7 +98,7 @@ def backtest_settings(settings: Settings, asked: BacktestAsked, *, as_json: bool
     except KeyboardInterrupt:
         outcome.interrupted = True
     finally:  # a defect, too, leaves what is finished: it is printed, then the defect is shown
-        _print(outcome, span, asked, settings.out, as_json=as_json)
+        _print(outcome, span, asked, as_json=as_json)
     if outcome.interrupted:
         note(f"interrupted: {len(outcome.runs)} of {len(predictors)} forecasters finished")
         raise typer.Exit(INTERRUPTED)
@@ -189,16 +193,14 @@ def _write(out: Path | None, outcome: _Outcome, span: BacktestSpan, asked: Backt
     if out is None or outcome.failure is not None or all(run.scores is None for run in outcome.runs):
         return
     try:
-        write_backtest(
+        outcome.page = write_backtest(
             out, outcome.runs, span, leave_out=asked.leave_out, command=shlex.join(["mark", *sys.argv[1:]])
         )
     except Misconfigured as error:
         outcome.failure = error
 
 
-def _print(
-    outcome: _Outcome, span: BacktestSpan, asked: BacktestAsked, out: Path | None, *, as_json: bool
-) -> None:
+def _print(outcome: _Outcome, span: BacktestSpan, asked: BacktestAsked, *, as_json: bool) -> None:
     if as_json:
         if outcome.runs or outcome.interrupted:
             show_json(backtest_document(outcome.runs, span, asked.leave_out))
@@ -206,5 +208,5 @@ def _print(
     if all(run.scores is None for run in outcome.runs):
         return
     show(backtest_headline(outcome.runs), "", backtest_table(outcome.runs, span))
-    if out is not None and outcome.failure is None:
-        show("", f"page: {out / 'forecasts.html'}")
+    if outcome.page is not None and outcome.failure is None:
+        show("", f"page: {outcome.page}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mark.app.forecasting import Built, build, check_predictor
+from mark.app.out_folder import make_folder
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
@@ -30,6 +31,8 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
     if not UNIT_S <= at_s <= end_s:
         raise Misconfigured(f"--at must lie from {UNIT_S:g} to {end_s} s, within the trace, not at {at_s:g}")
     history = history_before(workload, at_s)
+    if settings.out is not None:
+        make_folder(settings.out)
     with progress() as report:
         built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
     forecast, infer_s = _forecast(built, history)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mark.app.forecasting import Built, build, check_predictor, history_units, split_workload
+from mark.app.out_folder import make_folder
 from mark.app.settings import Settings
 from mark.app.terminal import progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
@@ -37,6 +38,8 @@ def train_settings(
         workload = chosen_workload(settings)
         until_s = workload.whole_seconds[1]
     history = workload.history(until_s, units)
+    if out is not None:
+        make_folder(out.parent)
     with progress() as report:
         built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
     document = _document(built, workload.trace.name, len(history) * history.unit_s)

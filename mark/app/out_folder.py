@@ -6,6 +6,7 @@ failure to write is kept and ends the writing, not the runs: they may have taken
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,22 +23,38 @@ from mark.telemetry.journal_file import JournalFile
 JOURNAL_NAME = "journal.jsonl"
 
 
+def make_folder(path: Path) -> None:
+    """Make the folder that `--out` names where it is missing, before anything is computed for it.
+
+    Misconfigured where it is none, or cannot be written to.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except (FileExistsError, NotADirectoryError) as error:
+        raise Misconfigured(f"cannot write to --out {path}: it is no folder; name another") from error
+    except OSError as error:
+        raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
+
+
 class OutFolder:
-    """One run's folder, made where it is missing. `failure` is the first error, None while all is well."""
+    """One run's folder, made where it is missing. `failure` is the first error, None while all is well.
+
+    `page` is the report as it was last written whole, None before.
+    """
 
     def __init__(self, path: Path, *, title: str, command: str) -> None:
         self.path = path
         self.failure: MarkError | None = None
+        self.page: Path | None = None
         self._first: str | None = None
         self._title = title
         self._command = command
+        make_folder(path)
         try:
-            path.mkdir(parents=True, exist_ok=True)
             (path / JOURNAL_NAME).touch()
             for name in policy_names():  # what an earlier run left would explain another run
                 (path / name / JOURNAL_NAME).unlink(missing_ok=True)
-        except FileExistsError as error:
-            raise Misconfigured(f"cannot write to --out {path}: it is no folder; name another") from error
         except OSError as error:
             raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
@@ -56,10 +73,13 @@ class OutFolder:
         if self.failure is not None:
             return None
         try:
-            return write_report(self.path, runs, title=self._title, command=self._command, assumptions=assumptions)
+            self.page = write_report(
+                self.path, runs, title=self._title, command=self._command, assumptions=assumptions
+            )
         except Misconfigured as error:
             self.failure = error
             return None
+        return self.page
 
     def fail(self, error: MarkError) -> None:
         """Keep the first failure."""

@@ -125,5 +125,5 @@ def _print(outcome: Outcome, folder: OutFolder | None, *, as_json: bool) -> None
     if not outcome.runs:
         return
     show(headline(outcome.runs), "", comparison_table(outcome.runs))
-    if folder is not None and folder.failure is None:
-        show("", f"report: {folder.path / 'report.html'}")
+    if folder is not None and folder.failure is None and folder.page is not None:
+        show("", f"report: {folder.page}")

@@ -117,6 +117,8 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         if draft is not None:
             Path(draft).unlink(missing_ok=True)
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            raise Misconfigured(f"cannot write {path}: {path.parent} is no folder; name another --out") from error
         raise Misconfigured(
             f"cannot write {path}: {error.strerror or error}; free space there or name another --out folder"
         ) from error

@@ -214,7 +214,7 @@ def test_all_failed_is_no_table(ramp):
     answer = ramp(*BACKTEST, "--predictor", "mine.py:Nan", "--out", "scores")
 
     assert (answer.status, answer.out) == (2, "")
-    assert not Path("scores").exists()
+    assert not list(Path("scores").iterdir())
 
 
 def test_ctrl_c_leaves_what_is_finished(ramp):
@@ -225,14 +225,26 @@ def test_ctrl_c_leaves_what_is_finished(ramp):
     assert "interrupted: 1 of 3 forecasters finished" in answer.err
 
 
-def test_a_page_that_cannot_be_written_loses_no_scores(ramp):
-    Path("scores").write_text("no folder")
+def test_a_page_that_cannot_be_written_loses_no_scores(ramp, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise Misconfigured("cannot write scores: full")
+
+    monkeypatch.setattr(forecasting_backtest, "write_backtest", full)
 
     answer = ramp(*BACKTEST, "--predictor", "last-value,oracle", "--json", "--out", "scores")
 
     assert answer.status == 2
     assert [run["error"] for run in json.loads(answer.out)["runs"]] == [None, None]
-    assert "cannot write scores" in answer.err
+    assert "cannot write scores: full" in answer.err
+
+
+def test_where_the_page_goes_is_checked_before_anything_is_computed(ramp):
+    Path("scores").write_text("no folder")
+
+    answer = ramp(*BACKTEST, "--predictor", "mine.py:Unbuilt", "--out", "scores")
+
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err == "mark: cannot write to --out scores: it is no folder; name another\n"
 
 
 def test_fresh_builds_find_an_empty_cache(ramp, monkeypatch):

@@ -193,6 +193,19 @@ def test_a_report_that_cannot_be_written_loses_no_figures(mark, monkeypatch):
     assert answer.err == "mark: cannot write run/report.html: No space left on device; free space there\n"
 
 
+def test_ctrl_c_while_the_page_is_drawn_names_no_page(mark, monkeypatch):
+    def interrupted(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(out_folder, "write_report", interrupted)
+
+    answer = mark(*RUN, "--policy", "reactive", "--out", "run")
+
+    assert answer.status == INTERRUPTED
+    assert "reactive" in answer.out
+    assert "report:" not in answer.out
+
+
 def test_a_policy_that_fails_in_the_middle_loses_nothing_before_it(mark):
     Path("late.py").write_text("class Late:\n    def __init__(self, setup): raise ValueError('no')\n")
 
