@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-all bench acceptance forecast-figures fidelity golden catalog docs format clean
+.PHONY: setup demo test test-all bench acceptance forecast-figures fidelity rehearse-rollout golden catalog docs format clean
 setup: $(READY)
 
 # torch comes first and by itself: any other order may pull its CUDA build.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch
-	$(BIN)/pip install -q -c constraints.txt -e '.[lstm,models,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[lstm,models,infra,dev]'
 	touch $@
 
 demo: setup
@@ -46,6 +46,10 @@ forecast-figures: setup
 # An hour of traffic at 20x, live and replayed, five seeds: a quarter of an hour.
 fidelity: setup
 	$(BIN)/python -m scripts.fidelity
+
+# Deploys, changes, breaks and destroys the stacks on ministack, in an environment of its own: some minutes.
+rehearse-rollout: setup
+	$(BIN)/python -m scripts.rehearse_rollout
 
 golden: setup
 	$(BIN)/python -m scripts.golden
