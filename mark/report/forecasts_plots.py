@@ -20,7 +20,7 @@ from mark.report.forecasts import BacktestRun, observed_shares, scored_runs
 from mark.report.plots import WIDTH_IN, legend_style, line_style, style_axes, time_axis
 from mark.report.svg import INK, MUTED, SERIES, drawing_rules, inline_svg
 from mark.simulator.backtest import KEPT_LEVELS, MEDIAN, LeadPath
-from mark.simulator.scores import Floats, at_levels
+from mark.simulator.scores import Floats
 
 MAX_POINTS = 720
 """More than one point for two pixels of a 1200 px page."""
@@ -28,6 +28,9 @@ CLOSE_S = 6 * 3600.0
 """What is drawn once more, close to: this much around the highest minute."""
 BANDS = ((0.1, 0.9, 0.22), (0.25, 0.75, 0.4))
 """Lower level, upper level, opacity: the wider one first."""
+UPPER_BANDS = ((0.5, 0.9, 0.22), (0.5, 0.75, 0.4))
+"""The same for forecasters that give nothing below the median."""
+LEVEL_DASHES = ((4, 2), (1, 1), (6, 2, 1, 2), (2, 2))
 HONEST = (0.88, 0.92)
 """Where the 90 % quantile's coverage should lie."""
 LEGEND_SIGNS = 112
@@ -83,7 +86,8 @@ def _draw_path(axes: Axes, path: LeadPath, colour: str, end_rps: float | None) -
     sizes = np.diff(np.append(starts, len(path.at_s)))
     at_s = path.at_s[starts]
     said: Floats = np.add.reduceat(path.quantiles, starts, axis=0) / sizes[:, None]
-    legend = _draw_quantiles(axes, at_s, said, KEPT_LEVELS, colour)
+    given = _given(path.quantiles)
+    legend = _draw_quantiles(axes, at_s, said[:, given], [KEPT_LEVELS[column] for column in given], colour)
     if len(starts) < len(path.at_s):
         low, high = np.minimum.reduceat(path.actual, starts), np.maximum.reduceat(path.actual, starts)
         axes.fill_between(at_s, low, high, facecolor=INK, alpha=0.55, linewidth=0.4, edgecolor=INK)
@@ -98,20 +102,43 @@ def _draw_path(axes: Axes, path: LeadPath, colour: str, end_rps: float | None) -
 def _draw_quantiles(
     axes: Axes, at_s: Floats, said: Floats, levels: Sequence[float], colour: str
 ) -> list[Patch | Line2D]:
-    """Bands, the median, and the 95 % quantile. said: shape (points, levels). A point forecast is one line."""
+    """Bands, the median, and lines, each named by its levels. said: shape (points, levels).
+
+    Only what was given is drawn: bands from the median where nothing below it was, and a line for each level
+    where there are no bands. A point forecast is one line.
+    """
     legend: list[Patch | Line2D] = []
     columns = {level: said[:, column] for column, level in enumerate(levels)}
-    spread = bool((said[:, 0] != said[:, -1]).any())
-    for low, high, alpha in BANDS if spread else ():
+    whole, upper = ([band for band in some if columns.keys() >= set(band[:2])] for some in (BANDS, UPPER_BANDS))
+    bands = whole or upper
+    for low, high, alpha in bands:
         axes.fill_between(at_s, columns[low], columns[high], facecolor=colour, alpha=alpha, linewidth=0)
         legend.append(Patch(facecolor=colour, alpha=alpha, label=f"{100 * low:g} to {100 * high:g} %"))
-    axes.plot(at_s, columns[0.5], color=colour, linewidth=1.3)
-    legend.append(Line2D([], [], color=colour, linewidth=1.6, label="median" if spread else "forecast"))
-    if spread:
-        style: dict[str, Any] = {"color": colour, "linewidth": 0.8, "linestyle": (0, (4, 2))}
-        axes.plot(at_s, columns[0.95], **style)
-        legend.append(Line2D([], [], label="95 %", **style))
+    if 0.5 in columns or len(columns) == 1:
+        main = columns[0.5] if 0.5 in columns else said[:, 0]
+        axes.plot(at_s, main, color=colour, linewidth=1.3)
+        name = "forecast" if len(columns) == 1 else "median"
+        legend.append(Line2D([], [], color=colour, linewidth=1.6, label=name))
+    others = [] if len(columns) == 1 else [level for level in levels if level == 0.95 or not bands]
+    for number, level in enumerate(level for level in others if level != 0.5):
+        dashes = LEVEL_DASHES[number % len(LEVEL_DASHES)]
+        style: dict[str, Any] = {"color": colour, "linewidth": 0.8, "linestyle": (0, dashes)}
+        axes.plot(at_s, columns[level], **style)
+        legend.append(Line2D([], [], label=f"{100 * level:g} %", **style))
     return legend
+
+
+def _given(said: Floats) -> list[int]:
+    """Columns of the kept levels between the lowest and the highest level that a forecaster gave.
+
+    Beyond those its outermost quantile was repeated (`at_levels`). said: shape (points, kept levels).
+    """
+    first, last = MEDIAN, MEDIAN
+    while first > 0 and (said[:, first - 1] != said[:, first]).any():
+        first -= 1
+    while last < said.shape[1] - 1 and (said[:, last + 1] != said[:, last]).any():
+        last += 1
+    return list(range(first, last + 1))
 
 
 def lead_figure(runs: Sequence[BacktestRun], *, prefix: str) -> str:
@@ -185,21 +212,23 @@ def forecast_figure(
         np.array(demand.mean_rps if target == "mean" else demand.max_rps) for demand in (history, actual)
     )
     past = past[-PAST_UNITS:]
-    rows = np.array(forecast.mean_rps if target == "mean" else forecast.max_rps)
-    said = at_levels(rows, forecast.quantiles, KEPT_LEVELS)
+    said = np.array(forecast.mean_rps if target == "mean" else forecast.max_rps)
     with drawing_rules(prefix):
         figure = Figure(figsize=(WIDTH_IN, 3.2), layout="constrained")
         axes = figure.subplots()
         style_axes(axes)
         ahead = np.arange(0.5, len(said))
-        legend = _draw_quantiles(axes, ahead, said, KEPT_LEVELS, SERIES[0])
+        legend = _draw_quantiles(axes, ahead, said, forecast.quantiles, SERIES[0])
         axes.plot(np.arange(-len(past), 0) + 0.5, past, color=INK, linewidth=1.1)
-        axes.plot(np.arange(len(came)) + 0.5, came, color=INK, linewidth=1.1, linestyle=(0, (2, 1)))
+        later: dict[str, Any] = {"color": INK, "linewidth": 1.1, "linestyle": (0, (2, 1))}
+        axes.plot(np.arange(len(came)) + 0.5, came, **later)
         axes.axvline(0, color=MUTED, linewidth=0.9)
         axes.set_xlim(-len(past), len(said))
-        axes.set_ylim(0, 1.1 * max(float(part.max(initial=1e-9)) for part in (past, came, said[:, MEDIAN:])))
+        axes.set_ylim(0, 1.1 * max(float(part.max(initial=1e-9)) for part in (past, came, said)))
         axes.set_xlabel("minutes from now", color=INK)
         axes.set_ylabel("requests per second", color=INK)
-        known = [Line2D([], [], color=INK, linewidth=1.2, label="came")]
+        known = [Line2D([], [], color=INK, linewidth=1.2, label="came before")]
+        if len(came):
+            known.append(Line2D([], [], label="came afterwards", **later))
         figure.legend(handles=[*known, *legend], loc="outside upper left", ncols=5, **legend_style())
         return inline_svg(figure, prefix=prefix, description=f"Forecast by {name}")

@@ -30,7 +30,7 @@ from mark.report.forecasts import (
 )
 from mark.report.forecasts_page import render_backtest, write_backtest, write_forecast
 from mark.report.forecasts_table import backtest_table, card_table, forecast_table
-from mark.simulator.backtest import BacktestSpan, run_backtest
+from mark.simulator.backtest import MEDIAN, BacktestSpan, run_backtest
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")
 EVIL = "<b>evil</b> & $x$ [bold]b[/bold] one.module.of.mine:ForecasterWithAVeryLongNameIndeed"
@@ -215,6 +215,20 @@ def test_the_page_is_self_contained_and_well_formed() -> None:
     assert all("".join(pair) in found.ids for pair in re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', text))
     assert "mark forecast &lt;x&gt;" in text
     assert "ValueError: &lt;none&gt;" in text
+
+
+def test_bands_below_the_median_are_named_only_where_they_were_given() -> None:
+    text = render_backtest((BANDS, POINT), ASKED, command="c")
+    assert "50 to 90 %" not in text
+
+    scores = BANDS.scores
+    assert scores is not None
+    quantiles = scores.path.quantiles.copy()
+    quantiles[:, :MEDIAN] = quantiles[:, [MEDIAN]]
+    upper = replace(BANDS, scores=replace(scores, path=replace(scores.path, quantiles=quantiles)))
+    text = render_backtest((upper,), ASKED, command="c")
+    assert "50 to 90 %" in text
+    assert "10 to 90 %" not in text
 
 
 def test_point_forecasts_alone_have_no_figure_of_honesty() -> None:
