@@ -18,9 +18,13 @@ class Oracle:
 
     def __init__(self, setup: ForecasterSetup) -> None:
         """Keep the truth."""
-        if setup.truth is None or not len(setup.truth):
+        if setup.truth is None:
             raise Misconfigured(
                 "oracle needs the load to come: it works in a replay only, take another forecaster"
+            )
+        if not len(setup.truth):
+            raise Misconfigured(
+                "the replay is too short for oracle: its trace ends within a minute; start earlier"
             )
         self._truth = setup.truth
         self._start_at = setup.truth.end_at - len(setup.truth) * setup.truth.unit_s

@@ -13,9 +13,9 @@ from mark.app.plugins import build_forecaster, load_forecaster
 from mark.app.settings import Settings
 from mark.app.terminal import Report, note
 from mark.app.wiring import chosen_workload
-from mark.controller.runner import KEEP_HISTORY
-from mark.domain.demand import HORIZON, UNIT_S, Demand
-from mark.domain.errors import Misconfigured
+from mark.controller.runner import KEEP_HISTORY, check_forecast
+from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
+from mark.domain.errors import Misconfigured, failure_words
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.backtest import DAY_S
 from mark.simulator.backtest_span import demand_between
@@ -106,3 +106,14 @@ def build(name: str, history: Demand, *, workload: Workload, cache_dir: Path | N
     return Built(
         name=name, forecaster=forecaster, train_s=train_s, card=card if isinstance(card, Mapping) else None
     )
+
+
+def ask(built: Built, history: Demand) -> tuple[Forecast, float]:
+    """The forecast and the seconds it took. Misconfigured where it fails."""
+    began = time.perf_counter()
+    try:
+        forecast = built.forecaster.forecast(history, HORIZON)
+        check_forecast(forecast, history, HORIZON)
+    except (Exception, SystemExit) as error:  # a user's forecaster may fail in any way; the cause is chained
+        raise Misconfigured(f"{built.name} failed: {failure_words(error)}") from error
+    return forecast, time.perf_counter() - began

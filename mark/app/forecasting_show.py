@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import time
 from pathlib import Path
 from typing import Any
 
-from mark.app.forecasting import Built, build, check_predictor
+from mark.app.forecasting import Built, ask, build, check_predictor
 from mark.app.out_folder import make_folder
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
-from mark.controller.runner import check_forecast
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
-from mark.domain.errors import Misconfigured, failure_words
+from mark.domain.errors import Misconfigured
 from mark.report.forecasts_page import write_forecast
 from mark.report.forecasts_table import forecast_table
 from mark.report.wording import duration_words
@@ -35,7 +33,7 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
         make_folder(settings.out)
     with progress() as report:
         built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
-    forecast, infer_s = _forecast(built, history)
+    forecast, infer_s = ask(built, history)
     actual = demand_between(workload, at_s, min(end_s, at_s + HORIZON * UNIT_S))
     document = _document(built, workload, history, forecast, actual, infer_s)
     if as_json:
@@ -47,17 +45,6 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
     if settings.out is not None:
         written = _write(settings.out, built, document, history, forecast, actual)
         note(f"page: {written}")
-
-
-def _forecast(built: Built, history: Demand) -> tuple[Forecast, float]:
-    """The forecast and the seconds it took. Misconfigured where it fails."""
-    began = time.perf_counter()
-    try:
-        forecast = built.forecaster.forecast(history, HORIZON)
-        check_forecast(forecast, history, HORIZON)
-    except (Exception, SystemExit) as error:  # a user's forecaster may fail in any way; the cause is chained
-        raise Misconfigured(f"{built.name} failed: {failure_words(error)}") from error
-    return forecast, time.perf_counter() - began
 
 
 def _document(

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mark.app.forecasting import Built, build, check_predictor, history_units, split_workload
+from mark.app.forecasting import Built, ask, build, check_predictor, history_units, split_workload
 from mark.app.out_folder import make_folder
 from mark.app.settings import Settings
 from mark.app.terminal import progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
+from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.report.forecasts import plain
 from mark.report.forecasts_table import card_lines, card_table
@@ -42,25 +43,43 @@ def train_settings(
         make_folder(out.parent)
     with progress() as report:
         built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
-    document = _document(built, workload.trace.name, len(history) * history.unit_s)
+        source, failure = _first_words(built, history)
+    document = _document(built, workload.trace.name, len(history) * history.unit_s, source)
     if out is not None:
         write_whole(out, _written(document, out.suffix))
     if as_json:
         show_json(document)
-        return
-    days = duration_words(document["history_s"])
-    show(f"{name} is ready after {built.train_s:.1f} s, made from {days} of {document['trace']}.")
+    else:
+        _print(document, out)
+    if failure is not None:
+        raise failure
+
+
+def _first_words(built: Built, history: Demand) -> tuple[str | None, Misconfigured | None]:
+    """What it says of a forecast from here: whether it learned, or what is missing. Or why there is none."""
+    try:
+        forecast, _ = ask(built, history)
+    except Misconfigured as error:
+        return None, error
+    return forecast.source, None
+
+
+def _print(document: dict[str, Any], out: Path | None) -> None:
+    name, days = document["predictor"], duration_words(document["history_s"])
+    made = f"{name} took {document['train_s']:.1f} s, made from {days} of {document['trace']}"
+    show(f"{made}; it says of its forecasts: {document['source']}" if document["source"] else f"{made}.")
     show(card_table(document["card"]) if document["card"] else f"{name} has no card.")
     if out is not None:
         show(f"card: {out}")
 
 
-def _document(built: Built, trace: str, history_s: float) -> dict[str, Any]:
+def _document(built: Built, trace: str, history_s: float, source: str | None) -> dict[str, Any]:
     return {
         "predictor": built.name,
         "trace": trace,
         "history_s": history_s,
         "train_s": built.train_s,
+        "source": source,
         "card": plain(built.card),
     }
 

@@ -11,7 +11,7 @@ import pytest
 from mark.simulator.traces import Trace, write_trace
 
 MINE = """
-from mark.domain.demand import point_forecast
+from mark.domain.demand import Forecast, point_forecast
 
 class Counts:
     def __init__(self, setup):
@@ -25,6 +25,11 @@ class Counts:
 class Broken(Counts):
     def forecast(self, history, horizon):
         raise ValueError("no idea")
+
+class Upper(Counts):
+    def forecast(self, history, horizon):
+        rows = ((1.0, 2.0, 3.0, 4.0),) * horizon
+        return Forecast(start_at=history.end_at, mean_rps=rows, max_rps=rows, quantiles=(0.5, 0.75, 0.9, 0.95))
 
 class Exits(Counts):
     def forecast(self, history, horizon):
@@ -53,7 +58,8 @@ def test_training_prints_the_card(ramp):
     answer = ramp(*TRAIN)
 
     assert answer.status == 0
-    assert "made from 100 min of ramp" in answer.out
+    assert answer.out.startswith("mine.py:Counts took 0.0 s, made from 100 min of ramp; ")
+    assert answer.out.splitlines()[0].endswith("it says of its forecasts: counts")
     lines = [line.split() for line in answer.out.splitlines()[1:]]
     assert lines == [["family", "counts"], ["units", "100"], ["loss", "-"], ["by:", "a|b", "1.5"]]
 
@@ -68,6 +74,22 @@ def test_it_learns_from_what_it_is_told_to(ramp, given, units):
 
     assert (found["predictor"], found["trace"], found["history_s"]) == ("mine.py:Counts", "ramp", 60 * units)
     assert found["card"] == {"family": "counts", "units": units, "loss": None, "by": {"a|b": 1.5}}
+
+
+def test_training_says_what_was_too_short_to_learn_from(ramp):
+    command = ["forecast", "train", "--trace", "ramp.csv.gz", "--predictor", "lstm-vanilla"]
+    answer, found = ramp(*command), document(ramp(*command, "--json"))
+
+    assert found["source"] == "lstm-vanilla: under a day of history, last hour's maximum"
+    assert answer.out.splitlines()[0].endswith(f"it says of its forecasts: {found['source']}")
+
+
+def test_training_one_that_cannot_forecast_fails_after_its_card(ramp):
+    answer = ramp(*TRAIN[:-1], "mine.py:Broken")
+
+    assert answer.status == 2
+    assert "family" in answer.out
+    assert "mine.py:Broken failed: ValueError: no idea" in answer.err
 
 
 def test_a_forecaster_that_exits_is_named(ramp):
@@ -140,6 +162,17 @@ def test_at_the_end_nothing_that_came_is_known_and_a_page_is_written(ramp):
     page = Path("page/forecast.html").read_text()
     assert page.count("<svg") == 2
     assert "http://" not in page
+    assert "came afterwards</text>" not in page
+
+
+def test_the_page_names_what_was_given_and_what_came(ramp):
+    assert ramp(*SHOW, "mine.py:Upper", "--at", "3600", "--out", "page").status == 0
+
+    page = Path("page/forecast.html").read_text()
+    for name in ("came before", "came afterwards", "50 to 90 %", "50 to 75 %", "median", "95 %"):
+        assert page.count(f">{name}</text>") == 2
+    assert "10 to 90 %" not in page
+    assert "25 to 75 %" not in page
 
 
 @pytest.mark.parametrize(

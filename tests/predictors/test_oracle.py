@@ -42,9 +42,9 @@ def test_beyond_the_end_the_last_value_repeats_and_the_source_says_so():
     assert forecast.source == "oracle: 2 of 4 units lie outside of what is known, nearest value"
 
 
-@pytest.mark.parametrize("truth", [None, ramp(0)])
-def test_without_truth_it_refuses_to_start(truth):
-    with pytest.raises(Misconfigured, match="replay only"):
+@pytest.mark.parametrize(("truth", "said"), [(None, "replay only"), (ramp(0), "replay is too short")])
+def test_without_truth_it_refuses_to_start(truth, said):
+    with pytest.raises(Misconfigured, match=said):
         oracle(truth)
 
 
