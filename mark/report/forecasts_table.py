@@ -61,7 +61,7 @@ def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> tuple[str | Text, .
 def _notes(runs: Sequence[BacktestRun], span: BacktestSpan) -> list[str]:
     tested, learnt = (duration_words(len(part) * part.unit_s) for part in (span.future, span.history))
     what = f"{TARGET_WORDS[span.target]}, {leads_words(span.leads)} ahead, over {tested} after {learnt} of history"
-    notes = [f"{what}; {BEST} is the best"]
+    notes = [f"{what}; {len(span.origins):,} origins scored; {BEST} is the best"]
     said: dict[str, list[str]] = {}
     for run, scores in scored_runs(runs):
         for note in scores.notes:

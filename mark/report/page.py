@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from mark.domain.errors import Misconfigured
 from mark.report.comparison import (
@@ -22,7 +22,7 @@ from mark.report.comparison import (
     run_labels,
 )
 from mark.report.documents import simulate_document
-from mark.report.wording import duration_words, milliseconds, percent, ratio, served_percent, usd
+from mark.report.wording import duration_words, milliseconds, percent, ratio, served_percent, unbroken, usd
 
 PUBLISHED_COLD_START_RATE = 0.0023
 """MArk, section 4.5: never exceeded over more than 3 million requests."""
@@ -83,7 +83,7 @@ def render_report(
             latency=_trusted(plots.latency_figure(labelled, prefix="latency")),
             missed=_trusted(plots.missed_figure(labelled, prefix="missed")),
             notes=tuple(dict.fromkeys((*comparison_notes(runs), *assumptions))),
-            command=command,
+            command=escape(command),
             published_cold=percent(PUBLISHED_COLD_START_RATE),
         )
     )
@@ -128,12 +128,18 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("mark.report"),
         autoescape=True,
+        finalize=_finished,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(usd=usd)
     return environment
+
+
+def _finished(value: object) -> object:
+    """What the template prints: texts with their units kept beside the numbers; figures as they are."""
+    return unbroken(value) if type(value) is str else value
 
 
 def _trusted(svg: str) -> Markup:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 from mark.simulator.results import Served
 
 MISSING = "-"
 """Stands where there is no figure."""
+UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|min|h|d|k|M|G|USD|rps|GiB|MiB)(?!\w))")
+"""The space between a number and its unit."""
 
 
 def usd(amount: float) -> str:
@@ -65,6 +68,11 @@ def duration_words(seconds: float) -> str:
 def stood_in_words(stood_in: int, forecasts: int) -> str:
     """`last-value stood in 3 of 10 times`: what replaced a forecaster that failed, and how often."""
     return f"last-value stood in {stood_in:,} of {forecasts:,} times"
+
+
+def unbroken(text: str) -> str:
+    """The text for a page: no line ends between a number and its unit."""
+    return UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def milliseconds(seconds: float) -> str:

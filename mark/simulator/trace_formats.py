@@ -28,6 +28,8 @@ GZIP_WINDOW = 31
 """zlib's `wbits` for a gzip header and trailer."""
 MAX_TIME_S = 1e11
 """The year 5138 in epoch seconds, 1973 in milliseconds: a time beyond it is in other units."""
+MAX_RPS = 1e9
+"""More requests a second is a column in other units."""
 ALB_LINE = re.compile(r"(?:https?|h2|grpcs|wss?) \d{4}-\d\d-\d\dT")
 """An access log line of an Application Load Balancer opens with the type and the time of the answer."""
 ALB_CREATED_FIELD = 21
@@ -187,6 +189,12 @@ def read_rates(text: Text) -> Floats:
     if negative.any():
         row = int(np.argmax(negative))
         raise text.wrong(text.line_of(row), f"rate {numbers[row, 1]:.15g} is negative; rates are 0 rps or more")
+    huge = numbers[:, 1] > MAX_RPS
+    if huge.any():
+        row = int(np.argmax(huge))
+        raise text.wrong(
+            text.line_of(row), f"rate {numbers[row, 1]:.6g} is above {MAX_RPS:g} requests/s; give rates per second"
+        )
     check_rising(text, numbers[:, 0], ties=False)
     return numbers
 

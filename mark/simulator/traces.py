@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats import Text, detect, read_text
+from mark.simulator.trace_formats import MAX_RPS, Text, detect, read_text
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +27,6 @@ BIN_TOLERANCE = 0.01
 WHOLE_TOLERANCE = 1e-6
 MAX_BINS = 200_000_000
 """Six years of seconds, 1.6 GB: more is a timestamp in other units."""
-MAX_RPS = 1e9
 ARRIVALS_BIN_S = 1.0
 
 

@@ -68,6 +68,15 @@ def test_page_is_self_contained() -> None:
     assert set(re.findall(r"url\((.)", text)) <= {"#"}
 
 
+def test_no_line_ends_between_a_number_and_its_unit() -> None:
+    text = rendered(notes=("rests for 15 min in 2 places", "<b>5 s</b>"))
+    assert "600\xa0ms" in text
+    assert "rests for 15\xa0min in 2 places" in text
+    assert "&lt;b&gt;5\xa0s&lt;/b&gt;" in text
+    prose = re.sub(r"<(svg|pre|style).*?</\1>|<[^>]+>", "", text, flags=re.DOTALL)
+    assert not re.findall(r"\d (?:%|USD|ms|s|min)\b", prose)
+
+
 def test_ids_are_unique_and_references_meet_one() -> None:
     text = rendered()
     ids = outline(text).ids
@@ -112,7 +121,7 @@ def test_same_runs_give_the_same_page() -> None:
 
 
 def test_a_miss_is_written_out() -> None:
-    assert "97.99 % &lt; 98 %" in rendered(attained=0.97999)
+    assert "97.99\xa0% &lt; 98\xa0%" in rendered(attained=0.97999)
 
 
 def test_empty_run_and_week_are_drawn() -> None:
