@@ -1,16 +1,13 @@
 """Forecasters and models by name: an entry point, `module:attribute`, or `path/file.py:Name`.
 
 Ours and a user's own come in the same way, so this is the only place that knows where a forecaster lives. A
-file is loaded by its path; the working directory is never put before the installed packages, where a stray
-`json.py` would replace the standard library's.
+file is loaded by its path and may import what lies beside it; neither its folder nor the working directory is put
+before the installed packages, where a stray `json.py` would replace the standard library's.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import importlib.util
-import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
@@ -18,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+from mark.app.plugin_files import load_file
 from mark.domain.errors import MarkError, Misconfigured, failure_words, unknown
 from mark.ports import Forecaster, ForecasterFactory, ForecasterSetup, PythonModel
 
@@ -135,18 +133,9 @@ def _named_module(where: str, kind: str) -> ModuleType:
 def _file_module(path: Path, kind: str) -> ModuleType:
     if not path.is_file():
         raise Misconfigured(f"{kind} file {path} does not exist")
-    # The name is made from the whole path, so that two files called model.py are two modules.
-    module_name = f"mark_plugin_{path.stem}_{hashlib.sha256(bytes(path.resolve())).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    if spec is None or spec.loader is None:
+    module = load_file(path)
+    if module is None:
         raise Misconfigured(f"{kind} file {path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # dataclasses and pickles look their module up by name
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[module_name]
-        raise
     return module
 
 

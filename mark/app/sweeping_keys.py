@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import mark
+from mark.app.plugin_files import files_of
 from mark.app.plugins import load_forecaster
 from mark.app.settings import Settings
 from mark.catalog.load import shipped_sets
@@ -35,9 +36,14 @@ def code_digest() -> str:
 
 @functools.cache
 def forecaster_digest(name: str) -> str:
-    """Of the package, or the file, that a forecaster comes from; its name alone where it has no source."""
+    """Of the package, or the files, that a forecaster comes from; its name alone where it has no source."""
     module = getattr(load_forecaster(name), "__module__", "")
-    digest = hashlib.sha256(name.rpartition(":")[2].encode())
+    where, _, attribute = name.rpartition(":")
+    digest = hashlib.sha256(attribute.encode())
+    if where.endswith(".py"):
+        for file in files_of(Path(where).expanduser()):
+            _add_tree(digest, file)
+        return digest.hexdigest()[:16]
     found = sys.modules.get(module.partition(".")[0])
     for folder in getattr(found, "__path__", ()):
         _add_tree(digest, Path(folder))

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from mark.app.plugin_files import files_of
 from mark.app.plugins import build_forecaster, forecaster_names, load_forecaster
+from mark.app.sweeping_keys import forecaster_digest
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.ports import ForecasterSetup
@@ -57,6 +59,55 @@ def test_files_of_the_same_name_are_two_modules(tmp_path):
     loaded = [load_forecaster(plugin(folder, text.format(folder.name)) + ":Mine") for folder in folders]
 
     assert [getattr(factory, "here", None) for factory in loaded] == ["a", "b"]
+
+
+NEIGHBOUR = "from predictors.naive import LastValue\nclass Theirs(LastValue):\n    here = {!r}\n"
+IMPORTS = "from beside import Theirs\nclass Mine(Theirs): ...\n"
+
+
+def test_a_file_may_import_what_lies_beside_it(tmp_path):
+    before = list(sys.path)
+    loaded = []
+    for name in ("a", "b", "a"):  # a module of the same name in another folder is another
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        plugin(folder, NEIGHBOUR.format(name), "beside.py")
+        loaded.append(load_forecaster(plugin(folder, IMPORTS) + ":Mine"))
+
+    assert [getattr(factory, "here", None) for factory in loaded] == ["a", "b", "a"]
+    assert files_of(tmp_path / "a" / "mine.py") == (tmp_path / "a" / "mine.py", tmp_path / "a" / "beside.py")
+    assert sys.path == before
+
+
+def test_a_neighbour_that_was_mended_is_loaded_afresh(tmp_path):
+    plugin(tmp_path, "raise ValueError('not yet')\n", "beside.py")
+    path = plugin(tmp_path, IMPORTS)
+    assert "ValueError: not yet" in refusal(f"{path}:Mine")
+    plugin(tmp_path, NEIGHBOUR.format("mended") + "# longer\n", "beside.py")
+
+    assert getattr(load_forecaster(f"{path}:Mine"), "here", None) == "mended"
+
+
+def test_a_neighbour_is_part_of_what_a_result_is_known_by(tmp_path):
+    plugin(tmp_path, NEIGHBOUR.format("one"), "beside.py")
+    name = plugin(tmp_path, IMPORTS) + ":Mine"
+    first = forecaster_digest(name)
+    forecaster_digest.cache_clear()
+    plugin(tmp_path, NEIGHBOUR.format("another"), "beside.py")
+
+    assert forecaster_digest(name) != first
+
+
+def test_what_is_developed_in_the_folder_stays_loaded(tmp_path, monkeypatch):
+    """A package that Python finds anyway is not forgotten with the neighbours."""
+    plugin(tmp_path, "", "developed.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = plugin(tmp_path, "import developed\nfrom predictors.naive import LastValue as Mine\n")
+    load_forecaster(f"{path}:Mine")
+    developed = sys.modules["developed"]
+
+    load_forecaster(f"{path}:Mine")
+    assert sys.modules.pop("developed") is developed
 
 
 def test_the_working_directory_does_not_come_before_installed_packages(tmp_path, monkeypatch):
