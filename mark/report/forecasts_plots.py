@@ -230,5 +230,5 @@ def forecast_figure(
         known = [Line2D([], [], color=INK, linewidth=1.2, label="came before")]
         if len(came):
             known.append(Line2D([], [], label="came afterwards", **later))
-        figure.legend(handles=[*known, *legend], loc="outside upper left", ncols=5, **legend_style())
+        figure.legend(handles=[*known, *legend], loc="outside upper left", ncols=6, **legend_style())
         return inline_svg(figure, prefix=prefix, description=f"Forecast by {name}")
