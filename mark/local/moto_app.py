@@ -32,7 +32,7 @@ class StrictMoto:
         self._stopping = threading.Event()
         _refuse_unknown_resources()
         _leave_queues_to_us()
-        _end_long_polls(self._stopping)
+        self._polls = _end_long_polls(self._stopping)
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._bridge: Any = WSGIMiddleware(self._call, workers=THREADS)  # type: ignore[arg-type]
 
@@ -44,6 +44,8 @@ class StrictMoto:
         """End long polls, and the threads."""
         self._stopping.set()
         await asyncio.to_thread(self._bridge.executor.shutdown)
+        if QUEUE.wait_for_messages is self._polls:  # moto of this process may be used again, without us
+            QUEUE.wait_for_messages = self._polls.original
 
     def _call(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:
@@ -72,8 +74,11 @@ def _refuse(environ: dict[str, Any], start_response: StartResponse, error: ApiEr
     return [body]
 
 
-def _end_long_polls(stopping: threading.Event) -> None:
-    """Moto looks once a second whether a long poll is over; it would keep this process for up to 20 s."""
+def _end_long_polls(stopping: threading.Event) -> Any:
+    """Moto looks once a second whether a long poll is over; it would keep this process for up to 20 s.
+
+    Returns what stands in for moto's wait; its `original` is moto's.
+    """
     original = getattr(QUEUE.wait_for_messages, "original", QUEUE.wait_for_messages)
 
     def wait_for_messages(self: Any, timeout: int) -> None:
@@ -83,6 +88,7 @@ def _end_long_polls(stopping: threading.Event) -> None:
 
     wait_for_messages.original = original  # type: ignore[attr-defined]
     QUEUE.wait_for_messages = wait_for_messages
+    return wait_for_messages
 
 
 def _refuse_unknown_resources() -> None:
