@@ -13,7 +13,11 @@ import pytest
 
 HOUSE = Path(__file__).parents[1]
 LINES_A_FILE, LINES_A_FUNCTION = 400, 40
-FILES = sorted(path for room in ("mark", "predictors", "models", "lambda_handlers", "infra") for path in (HOUSE / room).rglob("*.py"))
+FILES = sorted(
+    path
+    for room in ("mark", "predictors", "models", "lambda_handlers", "infra")
+    for path in (HOUSE / room).rglob("*.py")
+)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

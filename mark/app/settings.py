@@ -81,7 +81,7 @@ class FaultSettings(Part):
 
 
 class MonitorSettings(Part):
-    """The SLO monitor, which hedged has only where Lambda is not in time: after a window that missed the objective it launches at once."""
+    """The SLO monitor: a window that missed launches at once; `hedged` has it only where Lambda is late."""
 
     requests: PositiveInt = Field(1000, description="A window ends after so many requests, or after `seconds`.")
     seconds: Positive = Field(60.0, description="A window ends after so many seconds, or after `requests`.")

@@ -32,7 +32,8 @@ from tests.scenarios.builders import (
 
 POLICIES = ("hedged", "mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
 SHOWN = (
-    "lead_min", "cooldown_min", "max_instances", "launch_weight_usd_per_s", "admission_factor", "standby.max_count",
+    "lead_min", "cooldown_min", "max_instances", "launch_weight_usd_per_s", "admission_factor",
+    "standby.max_count",
     "monitor.requests", "monitor.seconds", "monitor.count", "monitor.cooldown_s", "monitor.instance_type",
 )  # fmt: skip
 """Every setting of a Tuning, as notes name it."""
