@@ -82,6 +82,11 @@ def spent_usd(ledgers: Sequence[ModelLedger], since: float, until: float) -> flo
     return max(0.0, _usd_by(ledgers, until) - _usd_by(ledgers, since))
 
 
+def unrestrained() -> Restraint:
+    """What a controller is told that nobody holds back, a replay's for one."""
+    return Restraint.NONE
+
+
 def restrained(policy: ControllerPolicy, restraint: Restraint) -> ControllerPolicy:
     """The policy while something is held back: it rents one instance, or none, at once and nothing beside them."""
     if restraint is Restraint.NONE:

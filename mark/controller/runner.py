@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Protocol
 
-from mark.controller.budget import Restraint, restrained
+from mark.controller.budget import Restraint, restrained, unrestrained
 from mark.controller.journal import Checkpoint
 from mark.controller.paces import Paces
 from mark.controller.planning import plan_fleet, plan_request
@@ -63,7 +63,7 @@ class Controller:
         history: Demand,
         recovered: Recovered | None = None,
         measure: Callable[[], Paces] | None = None,
-        restrain: Callable[[], Restraint] = lambda: Restraint.NONE,
+        restrain: Callable[[], Restraint] = unrestrained,
     ) -> None:
         self.policy = policy
         self.state = recovered.state if recovered else State()

@@ -10,6 +10,7 @@ import pytest
 
 from mark.app.live.term import Term
 from mark.app.settings import Settings
+from mark.controller.budget import Restraint
 from mark.store.lease import LeaseLost
 
 
@@ -47,6 +48,9 @@ class Acts:
             "mark.app.live.term.EventInbox",
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
         )
+        unrestrained = SimpleNamespace(look=lambda: None, run=lambda _: None, restraint=lambda: Restraint.NONE)
+        monkeypatch.setattr("mark.app.live.term.RestraintWatch", lambda *_, **__: unrestrained)
+        monkeypatch.setattr("mark.app.live.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
         term = Term(Settings(), anything, store=self, aws=anything, lease=anything)  # type: ignore[arg-type]

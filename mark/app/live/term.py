@@ -94,9 +94,8 @@ class Term:
         """Until `stop`, or until something fails, which is raised."""
         with ExitStack() as opened:
             runs = [*self._drivers(models, forecasters, opened), self._keep_lease]
-            self._store.leases.renew(
-                self._lease
-            )  # what is sent first was written by others: it has no other fence
+            # what is sent first was written by others: it has no other fence
+            self._store.leases.renew(self._lease)
             threads = [threading.Thread(target=self._guarded, args=(run,), daemon=True) for run in runs]
             for thread in threads:
                 thread.start()
