@@ -28,7 +28,8 @@ def build(app: App, blueprint: Blueprint) -> tuple[ServiceStack, ...]:
     if blueprint.rollout.network.vpc is None:
         stacks.append(NetworkStack(app, blueprint=blueprint))
     stacks += [kind(app, blueprint=blueprint) for kind in (LaunchStack, StateStack, EventsStack, FunctionsStack)]
-    stacks += [GatewaysStack(app, blueprint=blueprint), ControlStack(app, blueprint=blueprint)]
+    # gateways read once, as they start, what controllers say that is served
+    stacks += [ControlStack(app, blueprint=blueprint), GatewaysStack(app, blueprint=blueprint)]
     if blueprint.mails:
         stacks.append(ReportsStack(app, blueprint=blueprint))
     stacks.append(WatchStack(app, blueprint=blueprint))

@@ -50,8 +50,8 @@ def test_stacks_come_in_an_order_in_which_each_finds_what_it_takes(templates: di
         "state",
         "events",
         "functions",
+        "control",  # says what is served, before gateways read it
         "gateways",
-        "control",
         "reports",
         "watch",
     ]
