@@ -59,8 +59,8 @@ class LaunchStack(ServiceStack):
         reach = [_rule("tcp", port, group=gateways.attr_group_id, why="gateways") for port in AGENT_PORTS]
         self._agents = self._group("agents", "instances that serve models", ingress=reach, egress=out)
         self._group("controllers", "controllers", ingress=[], egress=out)
-        if self.blueprint.mails:
-            self._group("reports", "the function that mails the report", ingress=[], egress=out)
+        # also where nothing is mailed: what later stacks take from here could not be taken back
+        self._group("reports", "the function that mails the report", ingress=[], egress=out)
 
     def _group(
         self, name: str, about: str, *, ingress: list[dict[str, Any]], egress: list[dict[str, Any]]

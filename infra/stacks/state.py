@@ -14,7 +14,7 @@ from infra.stack import ServiceStack, excuse
 from infra.stacks.launch import STORE_PORT
 from infra.stacks.network import Place
 
-CLIENTS = ("agents", "controllers", "gateways")
+CLIENTS = ("agents", "controllers", "gateways", "reports")
 ENGINES = {"valkey": "8.0", "redis": "7.1"}
 PASSWORD_LENGTH = 64
 LONGEST_ID = 40
@@ -65,7 +65,7 @@ class StateStack(ServiceStack):
                     "sourceSecurityGroupId": self.told(f"{client}-group"),
                     "description": client,
                 }
-                for client in (*CLIENTS, *(("reports",) if self.blueprint.mails else ()))
+                for client in CLIENTS
             ],
             security_group_egress=[
                 {

@@ -49,16 +49,22 @@ def test_checkov_finds_nothing_and_no_suppression_is_stale(synthesis: Synthesis,
         assert declared == skipped, name
 
 
+def exports(template: Any) -> set[str]:
+    return {out["Export"]["Name"] for out in template["Outputs"].values()}
+
+
 def test_the_same_settings_give_the_same_templates(synthesis: Synthesis, tmp_path: Path) -> None:
     again = synthesise(settings(tmp_path))
     assert again.templates == synthesis.templates
 
 
-def test_a_network_that_is_there_is_used(tmp_path: Path) -> None:
+def test_a_network_that_is_there_is_used(synthesis: Synthesis, tmp_path: Path) -> None:
     network = {"vpc": "vpc-1", "zones": ["us-east-1a", "us-east-1c"], "subnets": ["subnet-1", "subnet-2"]}
     made = synthesise(settings(tmp_path, network=network, report={}, functions={"bundles": str(tmp_path)}))
     assert "mark-shop-network" not in made.templates
     assert "mark-shop-reports" not in made.templates
+    for part in ("launch", "state"):  # a mail that is switched off takes nothing from what others import
+        assert exports(made.templates[f"mark-shop-{part}"]) == exports(synthesis.templates[f"mark-shop-{part}"])
     [group] = of_type(made.templates["mark-shop-gateways"], "AWS::AutoScaling::AutoScalingGroup").values()
     assert group["VPCZoneIdentifier"] == ["subnet-1", "subnet-2"]
 
