@@ -1,9 +1,9 @@
 """One instance for a while, outside the fleet: for `mark profile --on`.
 
-It starts from the service's own launch template and bears the service's tags, but not `mark:model`: controllers
-count it to no fleet, gateways send it nothing. Whatever becomes of who rented it, it ends: the caller ends it; its
-agent powers it off at `mark:expires`; a start script has `shutdown -h +N` before all else; and a machine that
-powers itself off is terminated, as its launch says.
+It starts from the service's own launch template, in a subnet where the service stands, and bears the service's
+tags, but not `mark:model`: controllers count it to no fleet, gateways send it nothing. Whatever becomes of who
+rented it, it ends: the caller ends it; its agent powers it off at `mark:expires`; a start script has `shutdown -h
++N` before all else; and a machine that powers itself off is terminated, as its launch says.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
 from mark.aws.launching import EXPIRES, LIVE, OFFERING, OWNER, PROFILE_OF, ROLE, RUN, SERVICE, machine_of
 from mark.aws.names import template_name
 from mark.aws.session import Aws
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError, Misconfigured, NoCapacity
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType
 
@@ -65,23 +65,58 @@ class Rented:
 
 
 def rent(aws: Aws, asked: Rent, now: float) -> str:
-    """Rent it; its id. The same run rents a type once. NoCapacity, Misconfigured, RetryLater as AWS says."""
-    name, user_data = _template(aws, asked)
+    """Rent it; its id. The same run rents a type once. NoCapacity, Misconfigured, RetryLater as AWS says.
+
+    One subnet after another is asked, until one has the type.
+    """
+    template, user_data = _template(aws, asked)
     minutes = max(1, round((asked.expires_at - now) / 60.0)) + SPARE_MIN
+    asks = {"LaunchTemplate": template, "UserData": with_switch(user_data, minutes)}
+    *others, last = _subnets(aws, asked.service) or ("",)
+    for subnet in others:
+        try:
+            return _run(aws, asked, subnet, asks)
+        except NoCapacity:
+            continue
+    return _run(aws, asked, last, asks)
+
+
+def _run(aws: Aws, asked: Rent, subnet: str, asks: Mapping[str, Any]) -> str:
+    """Ask for it in a subnet; empty for the default network's."""
     tags = [{"Key": key, "Value": value} for key, value in asked.tags.items()]
-    token = hashlib.sha256(f"{asked.run}\0{asked.instance_type.name}".encode()).hexdigest()
+    words = "\0".join((asked.run, asked.instance_type.name, subnet))
+    where: dict[str, Any] = {"SubnetId": subnet} if subnet else {}
     with translated():
         reply = aws.ec2.run_instances(
-            LaunchTemplate={"LaunchTemplateName": name, "Version": "$Default"},
             InstanceType=asked.instance_type.name,  # type: ignore[arg-type]
             MinCount=1,
             MaxCount=1,
-            ClientToken=token,
-            UserData=with_switch(user_data, minutes),
+            ClientToken=hashlib.sha256(words.encode()).hexdigest(),
             InstanceInitiatedShutdownBehavior="terminate",
             TagSpecifications=[{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume")],  # type: ignore[misc]
+            **where,
+            **asks,
         )
     return reply["Instances"][0]["InstanceId"]
+
+
+def _subnets(aws: Aws, service: str) -> tuple[str, ...]:
+    """Where the service stands: its groups belong to one network, which need not be the account's default one."""
+    with translated():
+        pages = aws.ec2.get_paginator("describe_instances").paginate(
+            Filters=[
+                {"Name": f"tag:{SERVICE}", "Values": [service]},
+                {"Name": "instance-state-name", "Values": LIVE},
+            ]
+        )
+        found = [
+            instance.get("SubnetId", "")
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation.get("Instances", [])
+            if PROFILE_OF not in {tag.get("Key") for tag in instance.get("Tags", [])}
+        ]
+    return tuple(sorted({subnet for subnet in found if subnet}))
 
 
 def look_at(aws: Aws, run: str) -> tuple[Rented, ...]:
@@ -100,11 +135,17 @@ def look_at(aws: Aws, run: str) -> tuple[Rented, ...]:
 
 def end_all(aws: Aws, run: str, known: Sequence[str]) -> tuple[str, ...]:
     """End what a run has rented, also what its launch never told of; which that were."""
-    names = sorted({*known, *(item.id for item in look_at(aws, run))})
-    for name in names:
-        with absent_is_done():
-            aws.ec2.terminate_instances(InstanceIds=[name])
-    return tuple(names)
+    for name in known:  # first: the listing may fail
+        _end(aws, name)
+    others = [item.id for item in look_at(aws, run) if item.id not in known]
+    for name in others:
+        _end(aws, name)
+    return (*known, *others)
+
+
+def _end(aws: Aws, name: str) -> None:
+    with absent_is_done():
+        aws.ec2.terminate_instances(InstanceIds=[name])
 
 
 def with_switch(user_data: str, minutes: int) -> str:
@@ -115,19 +156,23 @@ def with_switch(user_data: str, minutes: int) -> str:
     return f"{shebang}\nshutdown -h +{minutes}\n{rest}"
 
 
-def _template(aws: Aws, asked: Rent) -> tuple[str, str]:
-    """The launch template for the type, and its user data as text; a kind of machines may have one of its own."""
+def _template(aws: Aws, asked: Rent) -> tuple[Mapping[str, str], str]:
+    """The newest launch template for the type, and its user data as text.
+
+    A kind of machines may have one of its own. CloudFormation never moves a template's default version.
+    """
     base = template_name(asked.service, Role.SERVING)
     for name in (template_name(asked.service, Role.SERVING, machine_of(asked.instance_type)), base):
         try:
             with translated():
-                found = aws.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Default"])
+                found = aws.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
         except MarkError as error:
             if code_of(error) not in NOT_THERE:
                 raise
             continue
-        data = found["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-        return name, base64.b64decode(data.get("UserData", "")).decode()
+        newest = found["LaunchTemplateVersions"][0]
+        template = {"LaunchTemplateName": name, "Version": str(newest["VersionNumber"])}
+        return template, base64.b64decode(newest["LaunchTemplateData"].get("UserData", "")).decode()
     raise Misconfigured(
         f"no launch template {base} in {aws.settings.region}: `mark up` here or `mark deploy` makes the service"
     )
