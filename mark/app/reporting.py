@@ -39,10 +39,10 @@ NO_REPLAYS = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportAsked:
-    """What `mark report` was asked for. No `policies`: no replays but those that are kept."""
+    """What `mark report` was asked for. No `policies`: no replays but those that are kept; None: the settings'."""
 
     period_s: float
-    policies: tuple[str, ...]
+    policies: tuple[str, ...] | None
     email: tuple[str, ...] = ()
     to: Path | None = None
     reconcile: bool = False
@@ -57,8 +57,10 @@ def parse_period(text: str) -> float:
     return seconds
 
 
-def chosen_policies(names: Sequence[str]) -> tuple[str, ...]:
-    """Policies to replay; `none` for none."""
+def chosen_policies(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Policies to replay; `none` for none, None for those of the settings."""
+    if names is None:
+        return None
     if list(names) == [NO_REPLAYS]:
         return ()
     for name in names:
@@ -74,8 +76,9 @@ def report_service(settings: Settings, asked: ReportAsked, *, as_json: bool) -> 
     store = ServiceStore(connect(running.store), running.name)
     wall_at = time.time()
     period = report_period(store, period_s=asked.period_s, wall_at=wall_at)
+    policies = own.service.report.policies if asked.policies is None else asked.policies
     with progress() as tell:
-        replays = replay_days(store, own, period, asked.policies, tell) if asked.policies else None
+        replays = replay_days(store, own, period, policies, tell) if policies else None
         tell("reading ledger and journal", 0.0)
         report = read_cost_report(
             store,

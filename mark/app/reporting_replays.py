@@ -19,6 +19,7 @@ from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
 from mark.report.cost_report_reading import Period
 from mark.report.cost_report_replays import (
+    LATE_S,
     ReplayedDay,
     ReplayedPolicy,
     keep_replayed_days,
@@ -30,8 +31,6 @@ from mark.simulator.traces import Trace
 from mark.simulator.workload import Workload
 from mark.store.service import ServiceStore
 
-BASELINES = ("reactive", "sagemaker", "static-peak", "lambda-only")
-"""Policies that a report compares with where none are named."""
 RUN_IN_S = 1800.0
 LEAST_S = 2 * UNIT_S
 """A stretch that is shorter says nothing."""
@@ -69,9 +68,9 @@ def _model_days(
     kept = {item.day: item for item in replayed_days(store, model)}
     trace = demand_trace(journalled, settings.seed)
     spans = [
-        (day, start, min(end, journalled.demand.end_at))
+        (day, max(start, journalled.begin_at), min(end, journalled.demand.end_at))
         for day, start, end in days_between(period.since, period.until)
-        if start >= journalled.begin_at - UNIT_S
+        if start >= journalled.begin_at - LATE_S
     ]
     days = []
     for day, start, end in spans:
@@ -81,12 +80,17 @@ def _model_days(
         lacking = known.lacks(policies) if end - start >= LEAST_S else ()
         if lacking:
             known = _replayed(settings, trace, known, lacking, report)
-            if end - start >= DAY_S - UNIT_S:  # kept at once: Ctrl-C loses no day
-                kept[day] = known
-                keep_replayed_days(store, model, [*kept.values()])
+            if _is_whole(start, end, journalled):
+                keep_replayed_days(store, model, known)  # at once: Ctrl-C loses no day
         if known.policies:
             days.append(known)
     return days
+
+
+def _is_whole(start: float, end: float, journalled: Journalled) -> bool:
+    """Whether it is all of a day that there will ever be: from its start, or the service's, to its end."""
+    day = start // DAY_S * DAY_S
+    return start <= max(day, journalled.begin_at) + UNIT_S and end >= day + DAY_S - UNIT_S
 
 
 def _replayed(

@@ -6,14 +6,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from mark.app.setting_parts import NotNegative, Part, Positive, PositiveInt, Share
+from mark.controller.bundles import policy_names
 from mark.dispatch.policy import Late, Routing
 from mark.domain.offering import Market
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 ServiceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+BASELINES = ("reactive", "sagemaker", "static-peak", "lambda-only")
+"""Policies that a report compares with where none are named."""
 
 
 class Mode(StrEnum):
@@ -107,6 +110,25 @@ class RetrainSettings(Part):
     limit_min: Positive = Field(60.0, description="Real minutes after which a training is given up.")
 
 
+class ReportSettings(Part):
+    """What the service does for its cost report."""
+
+    policies: tuple[str, ...] = Field(
+        BASELINES,
+        description="Policies that the acting controller replays each past day under, after midnight (UTC) and in "
+        "the background, so that every report has what they would have cost; `mark report` replays the same. None "
+        "when empty.",
+    )
+
+    @field_validator("policies")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in policy_names():
+                raise ValueError(f"no policy {name}; known: {', '.join(policy_names())}")
+        return tuple(dict.fromkeys(names))
+
+
 class ServiceSettings(Part):
     """The live service on this machine."""
 
@@ -139,5 +161,6 @@ class ServiceSettings(Part):
     tls_certificate: Path | None = Field(None, description="Certificate chain (PEM) of gateway and status page.")
     tls_key: Path | None = Field(None, description="Its private key (PEM).")
     retrain: RetrainSettings = Field(RetrainSettings(), description="When forecasters are trained anew.")
+    report: ReportSettings = Field(ReportSettings(), description="What is done for the cost report.")
     stress: float = Field(1.0, ge=0, description="Multiplies the hazard of drawn spot interruptions.")
     aws: AwsSettings = Field(AwsSettings(), description="The AWS that the service rents from.")

@@ -78,14 +78,18 @@ class DayAnswers:
 class Baseline:
     """What another policy would have cost on the same arrivals, by replay of `replayed_s` seconds of them.
 
-    `measured_usd` is what the model itself cost in the same seconds; both carry an equal part of what all models
-    share. `attained` is None where nothing came.
+    They lie in `[since, until)`: whole days that the period touches, where such were replayed. `measured_usd` is
+    what the model itself cost in the same seconds, and `measured_attained` the share that it answered in time.
+    Both costs carry an equal part of what all models share. Shares are None where nothing came.
     """
 
     policy: str
     usd: float
-    measured_usd: float
     attained: float | None
+    measured_usd: float
+    measured_attained: float | None
+    since: float
+    until: float
     replayed_s: float
 
 

@@ -211,15 +211,17 @@ def _whole(totals: Tallies, name: str) -> int:
 def _baselines(
     ledger: ModelLedger, ledgers: Sequence[ModelLedger], replays: Sequence[ReplayedDay], period: Period
 ) -> tuple[Baseline, ...]:
-    """Policies that were replayed on every day that any was, beside the ledger of the same stretches."""
+    """Policies that were replayed on every day that any was, beside the ledger of the same stretches.
+
+    A whole day counts where the period cuts it: a report of each morning tells of the day that is over.
+    """
     spans = {day: (start, end) for day, start, end in days_between(period.since, period.until)}
-    told = [item for item in replays if item.covers(spans.get(item.day))]
+    told = [item for item in replays if item.holds(spans.get(item.day))]
     if not told:
         return ()
-    models, measured_usd = len(ledgers), 0.0
-    for item in told:
-        measured_usd += sum(cost.line.usd for cost in model_days(ledger, item.since, item.until))
-        measured_usd += sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) / models
+    models = len(ledgers)
+    measured_usd = sum(_measured_usd(ledger, ledgers, item) for item in told)
+    in_time, finished = map(sum, zip(*(_in_time(ledger, item) for item in told), strict=True))
     names = [name for name in told[0].policies if all(name in item.policies for item in told)]
     found = []
     for name in names:
@@ -229,12 +231,27 @@ def _baselines(
             Baseline(
                 policy=name,
                 usd=sum(run.serving_usd + run.overhead_usd / models for run in runs),
-                measured_usd=measured_usd,
                 attained=1 - sum(run.missed for run in runs) / requests if requests else None,
+                measured_usd=measured_usd,
+                measured_attained=in_time / finished if finished else None,
+                since=min(item.since for item in told),
+                until=max(item.until for item in told),
                 replayed_s=sum(item.until - item.since for item in told),
             )
         )
     return tuple(sorted(found, key=lambda item: (item.usd, item.policy)))
+
+
+def _measured_usd(ledger: ModelLedger, ledgers: Sequence[ModelLedger], item: ReplayedDay) -> float:
+    """What a model cost in the seconds of a replay, with its part of what all share."""
+    own = sum(cost.line.usd for cost in model_days(ledger, item.since, item.until))
+    return own + sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) / len(ledgers)
+
+
+def _in_time(ledger: ModelLedger, item: ReplayedDay) -> tuple[int, int]:
+    """Requests answered in time in the seconds of a replay, and all that were finished."""
+    answers = _answers(ledger.marks, item.since, item.until)
+    return answers.answered - answers.late, answers.finished
 
 
 def _decision(priced: PricedOrder) -> LargeDecision:
@@ -289,4 +306,7 @@ def _notes(read: Sequence[_Read], models: Sequence[ModelReport], period: Period)
                 "back as the journal reaches"
             )
     if not any(model.baselines for model in models):
-        yield "no baseline was replayed for these days; `mark report` on a machine with the settings does it"
+        yield (
+            "no baseline was replayed for these days yet: the acting controller does it after midnight "
+            "(service.report.policies), `mark report` on a machine with the settings at once"
+        )

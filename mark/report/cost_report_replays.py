@@ -14,7 +14,7 @@ KEEP_DAYS = 40
 EDGE_S = 1.0
 """A replay is of whole seconds: its start may miss the period's by one."""
 LATE_S = 180.0
-"""It ends with the last minute that the journal holds, which is so much before the period's end at most."""
+"""It begins and ends with minutes that the journal holds, which are so far within the period at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,11 @@ class ReplayedDay:
         """Whether it is that part of the day."""
         if span is None:
             return False
-        return abs(self.since - span[0]) <= EDGE_S and -EDGE_S <= span[1] - self.until <= LATE_S
+        return -EDGE_S <= self.since - span[0] <= LATE_S and -EDGE_S <= span[1] - self.until <= LATE_S
+
+    def holds(self, span: tuple[float, float] | None) -> bool:
+        """Whether that part of the day, or more, is in it."""
+        return span is not None and self.since <= span[0] + LATE_S and self.until >= span[1] - LATE_S
 
 
 _DAYS = TypeAdapter(tuple[ReplayedDay, ...])
@@ -57,9 +61,10 @@ def replayed_days(store: ServiceStore, model: str) -> tuple[ReplayedDay, ...]:
     return () if document is None else _DAYS.validate_python(document["days"])
 
 
-def keep_replayed_days(store: ServiceStore, model: str, days: Sequence[ReplayedDay]) -> None:
-    """Keep these in place of those that are there, the last KEEP_DAYS of them."""
-    ordered = sorted(days, key=lambda item: item.day)[-KEEP_DAYS:]
+def keep_replayed_days(store: ServiceStore, model: str, *days: ReplayedDay) -> None:
+    """Keep these beside those that are there, the last KEEP_DAYS of them; of one day the one that comes last."""
+    kept = {item.day: item for item in (*replayed_days(store, model), *days)}
+    ordered = sorted(kept.values(), key=lambda item: item.day)[-KEEP_DAYS:]
     store.put_status(_name(model), {"days": _DAYS.dump_python(tuple(ordered), mode="json")})
 
 

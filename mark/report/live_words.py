@@ -221,6 +221,7 @@ def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
             ),
         )
     found = [banner for banner in (_controller_banner(document), _budget_banner(document)) if banner]
+    found += _replay_banners(document.get("replays"))
     for model in document["models"]:
         leaving = [row for row in model["fleet"]["observed"] if row.get("gone_in_s") is not None]
         if leaving:
@@ -231,6 +232,15 @@ def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
             text = f"{model['name']}: {what} being taken away, {when}."
             found.append(Banner(text=text, bad=False))
     return tuple(found)
+
+
+def _replay_banners(replays: Mapping[str, Any] | None) -> list[Banner]:
+    """A past day that could not be replayed for the report."""
+    failed = (replays or {}).get("failed")
+    if not failed:
+        return []
+    text = f"The report lacks the replays of {failed['day']}, which are tried again: {failed['error']}"
+    return [Banner(text=text, bad=False)]
 
 
 def spent_words(document: Mapping[str, Any]) -> str:

@@ -115,9 +115,8 @@ def _objective(models: Sequence[ModelReport], theme: _Theme) -> bytes:
 
 def _baselines(report: CostReport, model: ModelReport, theme: _Theme) -> bytes:
     """A bar a policy, ours first; whose objective was missed is hatched."""
-    own = model.answers.attained
-    money = money_of(report.cost)
-    bars = [(own_words(report, model), model.baselines[0].measured_usd, own)]
+    first, money = model.baselines[0], money_of(report.cost)
+    bars = [(own_words(report, model), first.measured_usd, first.measured_attained)]
     bars += [(one.policy, one.usd, one.attained) for one in model.baselines]
     figure, axes = _figure(0.75 + 0.36 * len(bars), theme)
     for row, (_, usd, attained) in enumerate(bars):

@@ -15,6 +15,7 @@ from mark.report.mail_words import (
     money_of,
     own_words,
     period_words,
+    replayed_words,
     signed,
     stretch_words,
 )
@@ -219,22 +220,25 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
                 one.policy,
                 money(one.usd),
                 signed(one.usd - one.measured_usd, money),
-                MISSING if one.attained is None else percent(one.attained, digits=2),
+                _share_in_time(one.attained),
             )
             for one in model.baselines
         ]
-        measured, replayed_s = model.baselines[0].measured_usd, model.baselines[0].replayed_s
-        own = (own_words(report, model), money(measured), "", _attained(model))
+        first = model.baselines[0]
+        own = (own_words(report, model), money(first.measured_usd), "", _share_in_time(first.measured_attained))
         yield Section(
             title=f"{_of(report, model)}What others would have cost",
-            text=(f"Replayed on the arrivals of {stretch_words(replayed_s)}.",),
+            text=(replayed_words(first),),
             table=Table(columns=("Policy", "USD", "More than ours", "In time"), rows=(own, *rows)),
             plot=f"baselines-{report.models.index(model)}",
         )
 
 
 def _attained(model: ModelReport) -> str:
-    attained = model.answers.attained
+    return _share_in_time(model.answers.attained)
+
+
+def _share_in_time(attained: float | None) -> str:
     return MISSING if attained is None else percent(attained, digits=2)
 
 

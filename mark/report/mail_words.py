@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from mark.domain.costs import CostUsd
-from mark.report.cost_report import CostReport, ModelReport
+from mark.report.cost_report import Baseline, CostReport, ModelReport
 
 SMALL_USD = 1.0
 """A period that cost less than this is told with four digits: cents would hide it."""
@@ -42,6 +42,12 @@ def stretch_words(seconds: float) -> str:
         if seconds >= 2 * size or (unit == "h" and seconds >= size):
             return f"{round(seconds / size, 1):g} {unit}"
     return f"{seconds / 60:.0f} min"
+
+
+def replayed_words(baseline: Baseline) -> str:
+    """`Replayed on the arrivals of 24 h, 20 Nov 2026 00:00 to 21 Nov 2026 00:00 UTC.` where it was one day."""
+    span = f"{instant_words(baseline.since)} to {instant_words(baseline.until)} UTC"
+    return f"Replayed on the arrivals of {stretch_words(baseline.replayed_s)}, {span}."
 
 
 def burn_words(burn: float | None) -> str:

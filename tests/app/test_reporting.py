@@ -14,31 +14,11 @@ import pytest
 
 from mark.app import reporting
 from mark.app.reporting import parse_period
-from mark.controller.journal import Header, entry_line, header_line
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
-from mark.controller.state import Decision, Observation, State
-from mark.controller.tally_book import book_document, book_name, first_mark
-from mark.dispatch.policy import DispatchPolicy
-from mark.domain.clock import ClockAnchor
-from mark.domain.costs import Transition
-from mark.domain.demand import Demand, DemandUnit
 from mark.domain.errors import Misconfigured
-from mark.domain.fleet import FleetView, Role
-from mark.domain.objective import ModelSpec
-from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.report.cost_report_replays import replayed_days
-from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
-from tests.controller.builders import POLICY, SMALL
-from tests.planner.builders import SLO
-
-DAY_S = 86400.0
-BEGAN = 20_000 * DAY_S
-MINUTES = 24 * 60 + 20
-NOW = BEGAN + 60.0 * MINUTES + 1.0
-RPS = 3.0
-MODEL = "inception-v3"
+from tests.app.served_day import BEGAN, DAY_S, MINUTES, MODEL, RPS, write_service
 
 
 class FakeMail:
@@ -60,49 +40,7 @@ class FakeMail:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ServiceStore]]:
     """A service that has served three requests a second for a day and twenty minutes."""
     with EmbeddedRedis(tmp_path_factory.mktemp("store")) as server:
-        link = connect(server.url)
-        made = ServiceStore(link, "vision")
-        served = ServedModel(
-            model=ModelSpec(name=MODEL, slo=SLO),
-            slo=SLO,
-            dispatch=DispatchPolicy(),
-            offerings=(SMALL,),
-            backend=BackendSpec(kind="emulated"),
-        )
-        made.put_spec(ServiceSpec(name="vision", models=(served,)))
-        made.put_clock(ClockAnchor(wall_at=0.0, service_at=NOW, speed=0.0))
-        made.put_status(book_name(MODEL), book_document([first_mark(BEGAN)]))
-        requests = round(60 * RPS * MINUTES)
-        traffic = ModelTraffic(model=MODEL, instance=requests, late=requests // 100)
-        made.report(GatewayReport(gateway="g", sequence=1, models=(traffic,)))
-        made.note(
-            Transition(
-                instance="i-1",
-                model=MODEL,
-                offering=SMALL.name,
-                role=Role.SERVING,
-                state="running",
-                at=BEGAN + 15.0,
-            )
-        )
-        _journal(made)
-        yield server.url, made
-        link.close()
-
-
-def _journal(store: ServiceStore) -> None:
-    lease = store.leases.take("test", 60.0)
-    assert lease is not None
-    hour = (RPS,) * 60
-    header = Header(
-        policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=hour, max_rps=hour)
-    )
-    journal = store.open_journal(MODEL, header_line(header), lease)
-    for minute in range(1, MINUTES + 1):
-        at = BEGAN + 60.0 * minute
-        unit = DemandUnit(start_at=at - 60.0, count=round(60 * RPS), mean_rps=RPS, max_rps=2 * RPS)
-        seen = Observation(now=at, fleet=FleetView(), demand=unit)
-        journal.write(entry_line(FleetView(), seen, Decision(state=State())))
+        yield server.url, write_service(server.url)
 
 
 @pytest.fixture

@@ -30,6 +30,19 @@ def line(component: str, item: str, quantity: float, unit: str, usd: float) -> B
     return BillLine(component=component, item=item, quantity=quantity, unit=unit, usd=usd)
 
 
+def baseline(policy: str, *, usd: float, measured_usd: float, attained: float | None, days: int = 1) -> Baseline:
+    return Baseline(
+        policy=policy,
+        usd=usd,
+        attained=attained,
+        measured_usd=measured_usd,
+        measured_attained=0.991,
+        since=FIRST.timestamp(),
+        until=FIRST.timestamp() + days * DAY_S,
+        replayed_s=days * DAY_S,
+    )
+
+
 def model_report(name: str = "inception-v3", *, days: int = 7, seed: int = 1, missed: bool = False) -> ModelReport:
     rng = np.random.default_rng(seed)
     lines, answered = [], []
@@ -67,7 +80,7 @@ def model_report(name: str = "inception-v3", *, days: int = 7, seed: int = 1, mi
         answers=total,
         days=tuple(answered),
         baselines=tuple(
-            Baseline(policy=policy, usd=own * times, measured_usd=own, attained=attained, replayed_s=days * DAY_S)
+            baseline(policy, usd=own * times, measured_usd=own, attained=attained, days=days)
             for policy, times, attained in (
                 ("reactive", 1.31, 0.942),
                 ("sagemaker", 2.18, 0.987),

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mark.domain.costs import BillLine
-from mark.report.cost_report import Baseline, Capacity, DayLine
+from mark.report.cost_report import Capacity, DayLine
 from mark.report.cost_report_advice import advice_of
-from tests.report.cost_fakes import model_report
+from tests.report.cost_fakes import baseline, model_report
 
 FINE = replace(model_report(), capacity=Capacity(hours=100.0, utilisation=0.6), never_chosen=())
 
@@ -41,7 +41,7 @@ def test_a_missed_objective_comes_first_and_names_its_worst_day() -> None:
 def test_a_baseline_is_named_when_it_keeps_the_objective_for_less(
     usd: float, attained: float, *, told: bool
 ) -> None:
-    other = Baseline(policy="reactive", usd=usd, measured_usd=100.0, attained=attained, replayed_s=86400.0)
+    other = baseline("reactive", usd=usd, measured_usd=100.0, attained=attained)
     words = said(replace(FINE, baselines=(other,)))
     assert ("10.00 less" in words) == told
 

@@ -207,7 +207,7 @@ def a_day(at: float, **policies: float) -> ReplayedDay:
 def test_replays_that_were_kept_stand_beside_the_ledger_of_their_days(store: ServiceStore) -> None:
     a_life(store)
     whole = BEGAN + DAY_S
-    keep_replayed_days(store, "m", [a_day(whole, reactive=80.0, other=1.0), a_day(whole + DAY_S, reactive=70.0)])
+    keep_replayed_days(store, "m", a_day(whole, reactive=80.0, other=1.0), a_day(whole + DAY_S, reactive=70.0))
     report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
     (baseline,) = report.models[0].baselines  # the other was not replayed on both
 
@@ -226,8 +226,26 @@ def test_a_replay_of_another_part_of_the_day_is_not_used(store: ServiceStore) ->
     )
 
 
+def test_a_report_of_a_morning_tells_of_the_day_that_is_over(store: ServiceStore) -> None:
+    a_life(store)
+    yesterday = a_day(BEGAN + 2 * DAY_S, reactive=80.0)
+    stands_at(store, yesterday.until + 7 * 3600.0)
+    report = read_cost_report(store, period_s=DAY_S, wall_at=0.0, replays={"m": [yesterday]})
+    (model,) = report.models
+    (baseline,) = model.baselines
+
+    assert (baseline.since, baseline.until, baseline.replayed_s) == (yesterday.since, yesterday.until, DAY_S)
+    stands_at(store, yesterday.until)
+    (whole,) = read_cost_report(store, period_s=DAY_S, wall_at=0.0).models
+    everything = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
+    assert baseline.measured_usd == pytest.approx(everything.cost.total)
+    assert baseline.measured_attained == whole.answers.attained
+    assert "Replayed on the arrivals of 24 h" in mail.render(report).text
+    assert "08:00" not in mail.render(report).text.partition("Replayed on")[2][:90]
+
+
 def test_kept_days_are_the_last_forty(store: ServiceStore) -> None:
-    keep_replayed_days(store, "m", [a_day(BEGAN + number * DAY_S, reactive=1.0) for number in range(50)])
+    keep_replayed_days(store, "m", *(a_day(BEGAN + number * DAY_S, reactive=1.0) for number in range(50)))
     kept = replayed_days(store, "m")
     assert [item.day for item in kept] == [day_of(BEGAN + number * DAY_S) for number in range(10, 50)]
 

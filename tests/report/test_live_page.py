@@ -83,6 +83,7 @@ def test_chart_moves_only_by_whole_pixels(live_page: LivePage) -> None:
         ({"store": {"reachable": False}}, "The store does not answer", True),
         ({"controller": {"holder": None, "silent_s": None}}, "No controller holds the lease", True),
         ({"controller": {"holder": "c", "silent_s": 181.0}}, "silent for 3 min", True),
+        ({"replays": {"failed": {"day": "2026-11-20", "error": "no memory"}}}, "of 2026-11-20, which", False),
     ],
 )
 def test_trouble_is_a_banner(changed: dict[str, Any], says: str, bad: bool) -> None:

@@ -35,12 +35,13 @@ def report(
         typer.Option(metavar="ADDRESS", help="Mail it through SES, from rollout.report.sender; may repeat."),
     ] = None,
     policy: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME,...",
-            help="Policies to replay on the service's own arrivals, comma list; none for those that are kept.",
+            help="Policies to replay on the service's own arrivals, comma list; none for those that are kept; "
+            "left out, service.report.policies.",
         ),
-    ] = "reactive,sagemaker,static-peak,lambda-only",
+    ] = None,
     reconcile: Annotated[
         bool,
         typer.Option(
@@ -62,7 +63,7 @@ def report(
 
     asked = ReportAsked(
         period_s=parse_period(since),
-        policies=chosen_policies(given.split_list(policy)),
+        policies=chosen_policies(None if policy is None else given.split_list(policy)),
         email=tuple(email or ()),
         to=to,
         reconcile=reconcile,

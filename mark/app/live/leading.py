@@ -12,6 +12,7 @@ from contextlib import suppress
 from mark.app.live.account import aws_of
 from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
+from mark.app.live.replaying import NightlyReplays
 from mark.app.live.retraining import Retraining
 from mark.app.live.term import Forecasters, Term
 from mark.app.plugins import build_forecaster
@@ -48,7 +49,9 @@ class Leader:
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
         self._aws = aws_of(settings, running, "controller")
-        self._forecasters = _forecasters(models, settings)
+        slot = threading.Lock()
+        self._forecasters = _forecasters(models, settings, slot)
+        self._replays = NightlyReplays(settings, running, store=store, slot=slot)
         self._looked_at = -math.inf
 
     def run(self, stop: threading.Event) -> None:
@@ -92,7 +95,7 @@ class Leader:
         while not stop.is_set():
             try:
                 term = Term(self._settings, self._running, store=self._store, aws=self._aws, lease=lease)
-                term.run(self._models, self._forecasters, stop)
+                term.run(self._models, self._forecasters, stop, beside=(self._replays.run,))
             except LeaseLost as error:
                 log.warning("another controller acts", extra={"why": str(error)})
                 return
@@ -103,9 +106,8 @@ class Leader:
                     self._store.leases.renew(lease)
 
 
-def _forecasters(models: Sequence[LiveModel], settings: Settings) -> Forecasters:
+def _forecasters(models: Sequence[LiveModel], settings: Settings, slot: threading.Lock) -> Forecasters:
     """The policies' forecasters, trained anew one at a time, and those that answer when they fail or are late."""
-    slot = threading.Lock()
     asked, name = settings.service.retrain, settings.service.name
     return {
         model.name: (

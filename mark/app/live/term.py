@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mark.app.live.account import RESOURCES, launches_of
@@ -90,10 +91,18 @@ class Term:
         self._over = threading.Event()
         self._failure: BaseException | None = None
 
-    def run(self, models: Sequence[LiveModel], forecasters: Forecasters, stop: threading.Event) -> None:
-        """Until `stop`, or until something fails, which is raised."""
+    def run(
+        self,
+        models: Sequence[LiveModel],
+        forecasters: Forecasters,
+        stop: threading.Event,
+        *,
+        beside: Sequence[Callable[[threading.Event], None]] = (),
+    ) -> None:
+        """Until `stop`, or until something fails, which is raised. `beside`: what runs in threads as long."""
         with ExitStack() as opened:
             runs = [*self._drivers(models, forecasters, opened), self._keep_lease]
+            runs += [partial(run, self._over) for run in beside]
             # what is sent first was written by others: it has no other fence
             self._store.leases.renew(self._lease)
             threads = [threading.Thread(target=self._guarded, args=(run,), daemon=True) for run in runs]

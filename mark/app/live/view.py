@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mark.app.live.folder import process_of
+from mark.app.live.replaying import REPLAYING
 from mark.controller.ledger import cost_words, fleet_usage, live_bill, running_now, usd_per_hour
 from mark.controller.live_plane import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
@@ -58,6 +59,7 @@ class LiveView:
             "controller": {"holder": process_of(store.leases.held_by()), "silent_s": self._silent_s(now)},
             "store": {"reachable": True},
             "budget": store.status("budget"),
+            "replays": _replays(store.status(REPLAYING)),
             "models": [self._model(served, now) for served in self._spec.models],
         }
 
@@ -132,6 +134,14 @@ _NO_SERIES: Mapping[str, Any] = {
     "forecast_max_rps": [],
     "forecaster": "",
 }
+
+
+def _replays(told: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """How far the replays of past days are: the last one that is done, what runs, what failed."""
+    if told is None:
+        return None
+    last = max(told["days"], default=None)
+    return {"last_day": last, "running": told["running"], "failed": told["failed"]}
 
 
 def _observed(

@@ -1,0 +1,72 @@
+"""A service that has served the same load for a day and twenty minutes, as its store has it."""
+
+from __future__ import annotations
+
+from mark.controller.journal import Header, entry_line, header_line
+from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
+from mark.controller.state import Decision, Observation, State
+from mark.controller.tally_book import book_document, book_name, first_mark
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.clock import ClockAnchor
+from mark.domain.costs import Transition
+from mark.domain.demand import Demand, DemandUnit
+from mark.domain.fleet import FleetView, Role
+from mark.domain.objective import ModelSpec
+from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+from tests.controller.builders import POLICY, SMALL
+from tests.planner.builders import SLO
+
+DAY_S = 86400.0
+BEGAN = 20_000 * DAY_S
+MINUTES = 24 * 60 + 20
+NOW = BEGAN + 60.0 * MINUTES + 1.0
+RPS = 3.0
+MODEL = "inception-v3"
+SERVICE = "vision"
+
+
+def write_service(url: str) -> ServiceStore:
+    """Write it down; its clock stands."""
+    made = ServiceStore(connect(url), SERVICE)
+    served = ServedModel(
+        model=ModelSpec(name=MODEL, slo=SLO),
+        slo=SLO,
+        dispatch=DispatchPolicy(),
+        offerings=(SMALL,),
+        backend=BackendSpec(kind="emulated"),
+    )
+    made.put_spec(ServiceSpec(name=SERVICE, models=(served,)))
+    made.put_clock(ClockAnchor(wall_at=0.0, service_at=NOW, speed=0.0))
+    made.put_status(book_name(MODEL), book_document([first_mark(BEGAN)]))
+    requests = round(60 * RPS * MINUTES)
+    traffic = ModelTraffic(model=MODEL, instance=requests, late=requests // 100)
+    made.report(GatewayReport(gateway="g", sequence=1, models=(traffic,)))
+    made.note(
+        Transition(
+            instance="i-1",
+            model=MODEL,
+            offering=SMALL.name,
+            role=Role.SERVING,
+            state="running",
+            at=BEGAN + 15.0,
+        )
+    )
+    _journal(made)
+    return made
+
+
+def _journal(store: ServiceStore) -> None:
+    lease = store.leases.take("test", 60.0)
+    assert lease is not None
+    hour = (RPS,) * 60
+    header = Header(
+        policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=hour, max_rps=hour)
+    )
+    journal = store.open_journal(MODEL, header_line(header), lease)
+    for minute in range(1, MINUTES + 1):
+        at = BEGAN + 60.0 * minute
+        unit = DemandUnit(start_at=at - 60.0, count=round(60 * RPS), mean_rps=RPS, max_rps=2 * RPS)
+        seen = Observation(now=at, fleet=FleetView(), demand=unit)
+        journal.write(entry_line(FleetView(), seen, Decision(state=State())))
