@@ -6,7 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from aws_cdk import Acknowledgment, BootstraplessSynthesizer, CfnOutput, CfnResource, Fn, Stack, Tags, Validations
+from aws_cdk import (
+    Acknowledgment,
+    CfnOutput,
+    CfnResource,
+    Environment,
+    Fn,
+    LegacyStackSynthesizer,
+    Stack,
+    Tags,
+    Validations,
+)
 from constructs import Construct
 
 from infra.blueprint import Blueprint
@@ -14,7 +24,11 @@ from mark.aws.launching import OWNER, SERVICE
 
 
 class ServiceStack(Stack):
-    """A stack of the service, `mark-SERVICE-PART`. It has no assets, so nothing is bootstrapped."""
+    """A stack of the service, `mark-SERVICE-PART`.
+
+    It has no assets, and whoever deploys it does so with their own credentials: so nothing is bootstrapped. (CDK's
+    synthesizer of that name would still take the roles of a bootstrap stack; the legacy one takes none.)
+    """
 
     def __init__(self, scope: Construct, part: str, *, blueprint: Blueprint, about: str) -> None:
         super().__init__(
@@ -22,7 +36,8 @@ class ServiceStack(Stack):
             part,
             stack_name=blueprint.name(part),
             description=f"MArk {blueprint.service}: {about}",
-            synthesizer=BootstraplessSynthesizer(),
+            env=Environment(account=blueprint.rollout.account, region=blueprint.region),
+            synthesizer=LegacyStackSynthesizer(),
         )
         self.blueprint = blueprint
         Tags.of(self).add(SERVICE, blueprint.service)

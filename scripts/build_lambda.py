@@ -20,7 +20,7 @@ from pathlib import Path
 from mark.aws.functions import LONG_AGO, RUNTIME
 from mark.domain.errors import Misconfigured, unknown
 from scripts.lambda_code import code_of
-from scripts.lambda_libraries import RUNTIMES, Target, files_of, needed, size_of, target_of, versions
+from scripts.lambda_libraries import HERE, RUNTIMES, Target, files_of, needed, size_of, target_of, versions
 
 NAMES = ("infer", "interruption", "report", "warm")
 MOST_ZIPPED, MOST_UNZIPPED = 50 * 1024 * 1024, 250 * 1024 * 1024
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all when left out")
     parser.add_argument("--to", type=Path, default=Path("dist/lambda"), metavar="FOLDER")
     parser.add_argument("--model", action="append", default=[], metavar="MODULE", help="goes into infer")
-    parser.add_argument("--runtime", default=RUNTIME, choices=RUNTIMES)
+    parser.add_argument("--runtime", default=RUNTIME, choices=(*RUNTIMES, HERE))
     parser.add_argument("--architecture", default="x86_64", choices=("x86_64", "aarch64"))
     asked = parser.parse_args(arguments)
     try:

@@ -6,6 +6,8 @@ architecture, a newer C library) pip fetches the one of the same version that do
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,8 @@ from mark.domain.errors import Misconfigured
 
 RUNTIMES = {"python3.11": (2, 26), "python3.12": (2, 34), "python3.13": (2, 34)}
 """Lambda's runtimes, and their C library's version: Amazon Linux 2, then 2023 (Lambda's guide, "Runtimes")."""
+HERE = "here"
+"""This machine's own Python and C library: what an emulated Lambda runs functions with."""
 BROUGHT = frozenset({"boto3", "botocore", "s3transfer"})
 """What the runtimes bring along; 25 MB that need not be uploaded."""
 LEFT_OUT = frozenset({"INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_cache.json"})
@@ -56,9 +60,15 @@ class Target:
 
 
 def target_of(runtime: str, machine: str = "x86_64") -> Target:
-    """The target that a runtime of Lambda is. Errors: Misconfigured."""
+    """The target that a runtime of Lambda is, or this machine (`here`). Errors: Misconfigured."""
+    if runtime == HERE:
+        _, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 2.17").partition(" ")
+        glibc_major, glibc_minor, *_ = map(int, version.split("."))
+        return Target(
+            python=sys.version_info[:2], glibc=(glibc_major, glibc_minor), machine=platform.machine() or machine
+        )
     if runtime not in RUNTIMES:
-        raise Misconfigured(f"unknown runtime {runtime!r}; known: {', '.join(RUNTIMES)}")
+        raise Misconfigured(f"unknown runtime {runtime!r}; known: {', '.join((*RUNTIMES, HERE))}")
     major, minor = runtime.removeprefix("python").split(".")
     return Target(python=(int(major), int(minor)), glibc=RUNTIMES[runtime], machine=machine)
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def running(folder: Path | None = None) -> Iterator[dict[str, str]]:
         with (place / "ministack.log").open("wb") as log:
             server = subprocess.Popen(  # noqa: S603 - installed by own_venvs
                 [str(command)],
-                env={**os.environ, **given},
+                env={**_without_paths(os.environ), **given},
                 cwd=scratch,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -51,6 +51,12 @@ def running(folder: Path | None = None) -> Iterator[dict[str, str]]:
             }
         finally:
             _stop(server)
+
+
+def _without_paths(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment whose functions find their bundle's modules alone, and speak to this AWS alone."""
+    kept = (item for item in environment.items() if item[0] != "PYTHONPATH" and not item[0].startswith("AWS_"))
+    return dict(kept)
 
 
 def _free_port() -> int:

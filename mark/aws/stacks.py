@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from botocore.exceptions import ClientError
 
 from mark.aws.errors import code_of, translated
@@ -128,10 +129,10 @@ class Stacks:
         return tuple(state for state in states if state is not None)
 
     def template(self, name: str) -> dict[str, Any]:
-        """The template that the stack was last made from."""
+        """The template that the stack was last made from; CDK's command line sends the same as YAML."""
         with translated():
             body: Any = self._client.get_template(StackName=name, TemplateStage="Original")["TemplateBody"]
-        found: dict[str, Any] = json.loads(body) if isinstance(body, str) else dict(body)
+        found: dict[str, Any] = yaml.safe_load(body) if isinstance(body, str) else dict(body)
         return found
 
     def resources(self, name: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 from moto import mock_aws
 
 from mark.app.rollout.planning import StackPlan, compare, is_long, refuse_stuck, template_changes
@@ -30,7 +31,9 @@ def template(**resources: Any) -> dict[str, Any]:
 
 
 def synthesis(**templates: Any) -> Synthesis:
-    return Synthesis(templates={f"mark-shop-{part}": one for part, one in templates.items()}, bundles=())
+    return Synthesis(
+        templates={f"mark-shop-{part}": one for part, one in templates.items()}, bundles=(), assembly={}
+    )
 
 
 @pytest.fixture
@@ -206,3 +209,10 @@ def test_what_a_killed_rollout_held_is_taken_over(
         assert mine.holder() == ME
     assert mine.holder() is None
     killed.__exit__(None, None, None)
+
+
+def test_a_template_that_cdk_deployed_is_read_as_the_same(there: Aws, stacks: Stacks) -> None:
+    """CDK's command line sends YAML, in which a policy's version must not become a date."""
+    wanted = template(Queue=QUEUE) | {"Metadata": {"Version": "2012-10-17"}}
+    there.stacks.create_stack(StackName="mark-shop-events", TemplateBody=yaml.safe_dump(wanted))
+    assert stacks.template("mark-shop-events") == wanted

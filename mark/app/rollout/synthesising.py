@@ -21,6 +21,8 @@ from mark.app.settings import Settings
 from mark.domain.errors import Misconfigured
 
 SYNTH_S = 300
+STACK = "aws:cloudformation:stack"
+"""How the manifest of a CDK app calls a stack."""
 NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
 HANDLERS = ("interruption", "warm")
@@ -40,10 +42,14 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthesis:
-    """The stacks in order of deployment, name -> template, and the bundles that they name."""
+    """The stacks in order of deployment, name -> template, and the bundles that they name.
+
+    `assembly`: what CDK's command line reads of the stacks beside their templates (the manifest of the app).
+    """
 
     templates: Mapping[str, Mapping[str, Any]]
     bundles: tuple[Bundle, ...]
+    assembly: Mapping[str, Any]
 
 
 def synthesise(settings: Settings) -> Synthesis:
@@ -56,14 +62,14 @@ def synthesise(settings: Settings) -> Synthesis:
         source.write_text(json.dumps(_blueprint(settings, models, bundles)), encoding="utf-8")
         _run_app(source, target)
         order: list[str] = json.loads((target / "order.json").read_text(encoding="utf-8"))
-        manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
+        manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))
         files = {
-            stack["properties"].get("stackName", name): stack["properties"]["templateFile"]
-            for name, stack in manifest.items()
-            if stack["type"] == "aws:cloudformation:stack"
+            stack["properties"]["stackName"]: stack["properties"]["templateFile"]
+            for stack in manifest["artifacts"].values()
+            if stack["type"] == STACK
         }
         read = {name: json.loads((target / files[name]).read_text(encoding="utf-8")) for name in order}
-    return Synthesis(templates=read, bundles=bundles)
+    return Synthesis(templates=read, bundles=bundles, assembly=manifest)
 
 
 def _check(settings: Settings) -> None:

@@ -1,65 +1,99 @@
-"""`mark synth`: the templates in a folder, for teams that deploy plain CloudFormation themselves."""
+"""`mark synth`: the templates in a folder, for teams that deploy plain CloudFormation themselves, or with CDK.
+
+The folder is also what CDK calls a cloud assembly: `cdk deploy` in it deploys these very templates.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mark.app.rollout.account import tags_of
-from mark.app.rollout.synthesising import Synthesis, synthesise
+from mark.app.rollout.synthesising import STACK, Synthesis, synthesise
 from mark.app.settings import Settings
 from mark.app.terminal import show
 from mark.aws.names import name_of
 from mark.domain.errors import Misconfigured
 
-SCRIPT = "deploy.sh"
+SCRIPT, UPLOADS = "deploy.sh", "bundles.sh"
+MANIFEST, CDK = "manifest.json", "cdk.json"
 
 
 def write_templates(settings: Settings, folder: Path) -> None:
-    """Write each stack's template, the bundles, and a script that deploys them with the AWS CLI alone."""
+    """Write each stack's template, the bundles, and what the AWS CLI's and CDK's command line deploy them with."""
     synthesis = synthesise(settings)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob("*.template.json"):
             stale.unlink()
-        for number, (name, template) in enumerate(synthesis.templates.items(), start=1):
-            path = folder / _file(number, name)
-            path.write_text(json.dumps(template, indent=2) + "\n", encoding="utf-8")
+        for name, template in synthesis.templates.items():
+            _write_json(folder / _file(synthesis, name), template)
+        _write_json(folder / MANIFEST, _manifest(synthesis))
+        _write_json(folder / CDK, {"app": "."})
         for bundle in synthesis.bundles:
             target = folder / bundle.key
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.path, target)
-        script = folder / SCRIPT
-        script.write_text(_script(settings, synthesis), encoding="utf-8")
-        script.chmod(0o755)
+        _write_script(folder / UPLOADS, _uploads(settings, synthesis))
+        _write_script(folder / SCRIPT, _deploys(settings, synthesis))
     except OSError as error:
         raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
     show(f"wrote {len(synthesis.templates)} templates, {len(synthesis.bundles)} bundles and {SCRIPT} to {folder}")
 
 
-def _file(number: int, name: str) -> str:
+def _file(synthesis: Synthesis, name: str) -> str:
+    number = list(synthesis.templates).index(name) + 1
     return f"{number:02d}-{name}.template.json"
 
 
-def _script(settings: Settings, synthesis: Synthesis) -> str:
-    """Deploy in order; the bundles follow the first stack, which has the bucket."""
-    service, region = settings.service.name, settings.service.aws.region
-    tags = " ".join(f"'{key}={value}'" for key, value in sorted(tags_of(settings).items()))
-    lines = [
-        "#!/usr/bin/env bash",
-        f"# Deploys the service {service} with the AWS CLI alone; running it again changes nothing.",
-        "set -euo pipefail",
-        'cd "$(dirname "$0")"',
-        f"export AWS_REGION={region}",
+def _write_json(path: Path, document: object) -> None:
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _manifest(synthesis: Synthesis) -> dict[str, Any]:
+    """The app's manifest with its stacks alone, and the templates under the names that they have here."""
+    stacks = {}
+    for name, artifact in synthesis.assembly["artifacts"].items():
+        if artifact["type"] != STACK:
+            continue
+        about = artifact["properties"]
+        stacks[name] = {key: value for key, value in artifact.items() if key != "additionalMetadataFile"}
+        stacks[name]["properties"] = {**about, "templateFile": _file(synthesis, about["stackName"])}
+    return {**synthesis.assembly, "artifacts": stacks}
+
+
+def _write_script(path: Path, lines: Sequence[str]) -> None:
+    head = ["#!/usr/bin/env bash", lines[0], "set -euo pipefail", 'cd "$(dirname "$0")"']
+    path.write_text("\n".join([*head, *lines[1:]]) + "\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _uploads(settings: Settings, synthesis: Synthesis) -> list[str]:
+    """Bring the functions' code into the bucket, which the first stack has."""
+    export = f"Exports[?Name=='{name_of(settings.service.name, 'bucket')}'].Value"
+    return [
+        f"# Uploads the code of the functions; the stack {next(iter(synthesis.templates))} must stand.",
+        f"export AWS_REGION={settings.service.aws.region}",
+        f'bucket="$(aws cloudformation list-exports --query "{export}" --output text)"',
+        *(f'aws s3 cp {bundle.key} "s3://$bucket/{bundle.key}"' for bundle in synthesis.bundles),
     ]
-    for number, name in enumerate(synthesis.templates, start=1):
-        lines.append(
-            f"aws cloudformation deploy --no-fail-on-empty-changeset --capabilities CAPABILITY_NAMED_IAM "
-            f"--stack-name {name} --template-file {_file(number, name)} --tags {tags}"
-        )
-        if number == 1:
-            export = f"Exports[?Name=='{name_of(service, 'bucket')}'].Value"
-            lines.append(f'bucket="$(aws cloudformation list-exports --query "{export}" --output text)"')
-            lines += [f'aws s3 cp {bundle.key} "s3://$bucket/{bundle.key}"' for bundle in synthesis.bundles]
-    return "\n".join(lines) + "\n"
+
+
+def _deploys(settings: Settings, synthesis: Synthesis) -> list[str]:
+    """Deploy in order; the bundles follow the first stack."""
+    tags = " ".join(f"'{key}={value}'" for key, value in sorted(tags_of(settings).items()))
+    deploys = [
+        f"aws cloudformation deploy --no-fail-on-empty-changeset --capabilities CAPABILITY_NAMED_IAM "
+        f"--stack-name {name} --template-file {_file(synthesis, name)} --tags {tags}"
+        for name in synthesis.templates
+    ]
+    return [
+        f"# Deploys the service {settings.service.name} with the AWS CLI alone; running it again changes nothing.",
+        f"export AWS_REGION={settings.service.aws.region}",
+        deploys[0],
+        f"./{UPLOADS}",
+        *deploys[1:],
+    ]
