@@ -2,7 +2,7 @@
 
 MARK_STORE_URL, or the secret that MARK_STORE_SECRET names, is the store's URL; MARK_REPORT_FROM an identity that
 SES has verified; MARK_REPORT_TO addresses with commas between them. With MARK_REPORT_RECONCILE the ledger is
-compared with Cost Explorer, whose answer costs a cent.
+compared with Cost Explorer, whose answer costs a cent; in MARK_REPORT_BUCKET, where it is set, the report is kept.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from aws_lambda_powertools.utilities.parameters import get_secret
 
 from lambda_handlers.environment import told, told_or
 from lambda_handlers.once import LinkClient
+from mark.aws.archiving import put_object, report_key
 from mark.aws.costs import daily_usd
 from mark.aws.launching import SERVICE
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws, AwsSettings
-from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.report.cost_report_reading import Period, read_cost_report, report_period
-from mark.report.mail import mime, render
+from mark.report.mail import Mail, mime, render, standalone
 from mark.store.connect import Link, connect
 from mark.store.service import ServiceStore
 
@@ -43,7 +44,20 @@ def mail_report(scheduled_at: float) -> str:
         billed = _billed_usd(aws, name, period) if told_or("MARK_REPORT_RECONCILE", "") else None
         report = read_cost_report(store, period_s=period_s, wall_at=wall_at, aws_usd=billed)
         sender, to = told("MARK_REPORT_FROM"), [who.strip() for who in told("MARK_REPORT_TO").split(",")]
-        return send_mail(aws.mail, mime(render(report), sender, to), sender=sender, to=to)
+        mail = render(report)
+        _keep(aws, report_key(name, period.until), mail)
+        return send_mail(aws.mail, mime(mail, sender, to), sender=sender, to=to)
+
+
+def _keep(aws: Aws, key: str, mail: Mail) -> None:
+    """In the service's bucket, before it is sent; where it cannot be kept it is sent all the same."""
+    bucket = told_or("MARK_REPORT_BUCKET", "")
+    if not bucket:
+        return
+    try:
+        put_object(aws.objects, bucket, key, standalone(mail).encode(), content_type="text/html; charset=utf-8")
+    except MarkError as error:
+        logger.warning("the report is not kept in %s: %s", bucket, error)
 
 
 def _billed_usd(aws: Aws, service: str, period: Period) -> Mapping[date, float] | None:

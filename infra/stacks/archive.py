@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aws_cdk import CfnDeletionPolicy, aws_logs, aws_s3
 from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse
+from mark.aws.archiving import JOURNAL, OLD_VERSIONS_DAYS, REPORTS
 
 LOGS = ("controller", "gateway")
-OLD_VERSIONS_DAYS = 30
 
 
 class ArchiveStack(ServiceStack):
-    """The bucket (lambda/, artifacts/, journals/, reports/) and a log group for each process and function."""
+    """The bucket (lambda/, artifacts/, journal/, reports/) and a log group for each process and function."""
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "archive", blueprint=blueprint, about="bucket and logs, which outlive it")
@@ -35,16 +37,7 @@ class ArchiveStack(ServiceStack):
                     {"serverSideEncryptionByDefault": {"sseAlgorithm": "AES256"}, "bucketKeyEnabled": False}
                 ]
             },
-            lifecycle_configuration={
-                "rules": [
-                    {
-                        "id": "old-versions",
-                        "status": "Enabled",
-                        "noncurrentVersionExpiration": {"noncurrentDays": OLD_VERSIONS_DAYS},
-                        "abortIncompleteMultipartUpload": {"daysAfterInitiation": 1},
-                    }
-                ]
-            },
+            lifecycle_configuration={"rules": self._forgets()},
             ownership_controls={"rules": [{"objectOwnership": "BucketOwnerEnforced"}]},
             public_access_block_configuration={
                 "blockPublicAcls": True,
@@ -63,6 +56,24 @@ class ArchiveStack(ServiceStack):
         )
         self._policy(bucket)
         self.publish("bucket", bucket.ref)
+
+    def _forgets(self) -> list[dict[str, Any]]:
+        """What the bucket forgets, and when; the same as `mark.aws.archiving` has it."""
+        archive = self.blueprint.rollout.archive
+        days = {JOURNAL: archive.journals_days, REPORTS: archive.reports_days}
+        return [
+            {
+                "id": "old-versions",
+                "status": "Enabled",
+                "noncurrentVersionExpiration": {"noncurrentDays": OLD_VERSIONS_DAYS},
+                "abortIncompleteMultipartUpload": {"daysAfterInitiation": 1},
+            },
+            *(
+                {"id": f"old-{part}", "status": "Enabled", "prefix": f"{part}/", "expirationInDays": most}
+                for part, most in days.items()
+                if most is not None
+            ),
+        ]
 
     def _policy(self, bucket: aws_s3.CfnBucket) -> None:
         """Nobody reads or writes in the clear."""

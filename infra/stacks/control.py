@@ -60,7 +60,7 @@ class ControlStack(ServiceStack):
 
     def _task(self, place: Place) -> aws_ecs.CfnTaskDefinition:
         blueprint, control = self.blueprint, self.blueprint.rollout.control
-        calls = of_roles(names_of(self), "controller")
+        calls = of_roles(names_of(self, bucket=self.told("bucket")), "controller")
         role = make_role(
             self,
             "ControllerRole",
@@ -113,7 +113,7 @@ class ControlStack(ServiceStack):
 
     def _told(self, place: Place) -> dict[str, str]:
         """What mark/app/processes/cloud.py reads."""
-        blueprint = self.blueprint
+        blueprint, warm = self.blueprint, self.blueprint.rollout.functions.provisioned
         templates = {
             f"{role.value}/{machine.name}": template_name(
                 blueprint.service, role, "" if machine == blueprint.first_machine else machine.name
@@ -132,11 +132,12 @@ class ControlStack(ServiceStack):
             "MARK_SERVICE": blueprint.service,
             "MARK_SETTINGS": blueprint.processes,
             "MARK_EVENTS_URL": self.told("events-url"),
+            "MARK_BUCKET": self.told("bucket"),
             "MARK_TEMPLATES": compact(templates),
             "MARK_SUBNETS": subnets,
             "MARK_MACHINE": blueprint.first_machine.name,
             "MARK_OWNER": blueprint.rollout.owner,
-            **({"MARK_QUALIFIER": LIVE} if blueprint.rollout.functions.provisioned else {}),
+            **({"MARK_QUALIFIER": LIVE, "MARK_PROVISIONED": str(warm)} if warm else {}),
             "MARK_CACHE": f"{SCRATCH}/mark",
             "TMPDIR": SCRATCH,
             "AWS_REGION": Aws.REGION,

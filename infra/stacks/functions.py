@@ -16,11 +16,10 @@ from infra.stack import ServiceStack, compact, excuse
 from infra.stacks.network import Place
 from mark.aws.functions import RUNTIME
 from mark.aws.permissions import NO_RESOURCE, Statement
+from mark.aws.scheduling import REPORT_MEMORY_MIB, REPORT_TIMEOUT_S
 from mark.aws.setting_up import HANDLER_TIMEOUT_S, WARM_TIMEOUT_S
 
 HANDLER_MEMORY_MIB = 256
-REPORT_MEMORY_MIB, REPORT_TIMEOUT_S = 1024, 120
-"""The report draws plots."""
 NETWORK_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",
     "ec2:CreateNetworkInterface",
@@ -109,6 +108,8 @@ class FunctionsStack(ServiceStack):
                 "MARK_STORE_SECRET": self.told("store-secret"),
                 "MARK_REPORT_FROM": asked.sender or "",
                 "MARK_REPORT_TO": ",".join(asked.to),
+                **({"MARK_REPORT_RECONCILE": "1"} if asked.reconcile else {}),
+                "MARK_REPORT_BUCKET": self.told("bucket"),
             },
             more=(allow("Network", NETWORK_ACTIONS, ("*",), why=NETWORK_WHY),),
         )
@@ -136,8 +137,8 @@ class FunctionsStack(ServiceStack):
         environment: Mapping[str, str] | None = None,
         more: tuple[Statement, ...] = (),
     ) -> aws_lambda.CfnFunction:
-        secret = self.told("store-secret") if role == "report" else ""
-        may = of_roles(names_of(self, secret=secret), role)
+        own = {"secret": self.told("store-secret"), "bucket": self.told("bucket")} if role == "report" else {}
+        may = of_roles(names_of(self, **own), role)
         taken = make_role(self, f"{id_}Role", service="lambda", may=(*may, *more))
         keys = {"packageType": "package_type", "code": "code", "handler": "handler", "runtime": "runtime"}
         function = aws_lambda.CfnFunction(

@@ -8,10 +8,7 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.roles import allow, make_role
 from infra.stack import ServiceStack
-
-WINDOW_MIN = 15
-RETRIES, RETRY_S = 3, 3600
-"""A report that cannot be made is tried again within the hour, no longer: tomorrow's comes anyway."""
+from mark.aws.scheduling import RETRIES, RETRY_S, WINDOW_MIN
 
 
 class ReportsStack(ServiceStack):

@@ -115,6 +115,20 @@ class ReportMailSettings(Part):
         "cron(0 7 * * ? *)", pattern=r"^(cron|rate)\(.+\)$", description="When, as EventBridge Scheduler has it."
     )
     timezone: str = Field("UTC", description="Time zone of the schedule.")
+    reconcile: bool = Field(
+        False,
+        description="Whether it asks Cost Explorer what AWS says, 0.01 USD a report; only then may its function. "
+        "Cost Explorer is reached in us-east-1 alone.",
+    )
+
+
+class ArchiveSettings(Part):
+    """The service's bucket: copies of its journals, and the reports that were mailed. It outlives the service."""
+
+    journals_days: PositiveInt | None = Field(
+        None, description="How long copies of journals are kept; left out, for ever."
+    )
+    reports_days: PositiveInt | None = Field(None, description="How long reports are kept; left out, for ever.")
 
 
 class AlarmSettings(Part):
@@ -157,6 +171,7 @@ class RolloutSettings(Part):
     control: ControlSettings = Field(ControlSettings(), description="What controllers run on.")
     functions: FunctionSettings = Field(FunctionSettings(), description="The Lambda functions.")
     report: ReportMailSettings = Field(ReportMailSettings(), description="The report that is mailed.")
+    archive: ArchiveSettings = Field(ArchiveSettings(), description="How long its bucket keeps what.")
     alarms: AlarmSettings = Field(AlarmSettings(), description="When somebody is told at once.")
     keep_logs_days: Literal[7, 30, 90, 365] = Field(365, description="How long logs are kept.")
 

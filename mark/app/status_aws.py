@@ -10,12 +10,15 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from mark.app.live.alerting import alerts_document
 from mark.app.service_aws import service_aws
 from mark.app.settings import Settings
 from mark.app.terminal import show, show_json
+from mark.aws.alarms import read_alerts
 from mark.aws.guard import AWAKE
 from mark.aws.standing import Standing, standing
 from mark.catalog.load import PriceSnapshot, load_prices
+from mark.report.live_words import alert_banners
 
 
 def show_standing(settings: Settings, *, as_json: bool) -> None:
@@ -24,12 +27,14 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     aws = service_aws(settings, "doctor")
     try:
         rows = standing(aws, settings.service.name)
+        alerts = read_alerts(aws, settings.service.name)
     finally:
         aws.close()
     hourly = sum(_usd_per_hour(row, prices) for row in rows)
     if as_json:
-        show_json(_document(settings, rows, hourly))
+        show_json({**_document(settings, rows, hourly), "alerts": alerts_document(alerts)})
         return
+    show(*(banner.text for banner in alert_banners(alerts_document(alerts))))
     if not rows:
         show(f"{settings.service.name} has no instance in {aws.settings.region}")
         return

@@ -9,14 +9,23 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, order=True)
 class Call:
-    """An action of a service as boto3 names them (`ec2`, `CreateFleet`), and what it is needed for."""
+    """An action of a service as boto3 names them (`ec2`, `CreateFleet`), and what it is needed for.
+
+    `within` is a scope of its own (`permission_scopes.py`), where who calls needs less than others do.
+    """
 
     service: str
     action: str
     why: str
+    within: str = ""
 
 
 _FEEDS = Call("lambda", "Invoke", "warm-up pings")
+_ALERTS = (
+    Call("cloudwatch", "DescribeAlarms", "which alarms ring"),
+    Call("sqs", "GetQueueAttributes", "how many messages nobody could read", within="DeadLetters"),
+    Call("sqs", "GetQueueUrl", "where those are", within="DeadLetters"),
+)
 
 CONTROLLER = (
     Call("ec2", "CreateFleet", "launch instances, idempotently, and hear which could not be had"),
@@ -24,11 +33,13 @@ CONTROLLER = (
     Call("ec2", "StartInstances", "wake standbys"),
     Call("ec2", "StopInstances", "put standbys to sleep that serve nobody"),
     Call("ec2", "TerminateInstances", "end instances that serve nobody, or do not end themselves"),
+    Call("s3", "PutObject", "journals outlive the store", within="Journals"),
     Call("service-quotas", "ListServiceQuotas", "plan within the account's vCPU quotas"),
     Call("sqs", "ChangeMessageVisibilityBatch", "leave what is not written down to the next controller"),
     Call("sqs", "DeleteMessageBatch", "an event is written down"),
     Call("sqs", "ReceiveMessage", "hear of spot notices and of instances that change state"),
     _FEEDS,
+    *_ALERTS,
 )
 """What controllers call while they serve."""
 
@@ -52,6 +63,7 @@ DOCTOR = (
     Call("sesv2", "GetAccount", "whether mail goes to everybody"),
     Call("sesv2", "GetEmailIdentity", "whether the report's sender is verified"),
     Call("sts", "GetCallerIdentity", "whose credentials these are"),
+    *_ALERTS,
 )
 """What `mark doctor` and `mark status --aws` ask."""
 
@@ -66,6 +78,7 @@ PROFILER = (
 
 REPORT = (
     Call("ce", "GetCostAndUsage", "what AWS says that it cost"),
+    Call("s3", "PutObject", "the report outlives its mail", within="Reports"),
     Call("secretsmanager", "GetSecretValue", "where the store is, and its password"),
     Call("sesv2", "SendEmail", "the report"),
 )
@@ -93,6 +106,8 @@ DEPLOYER = (
 """What `mark deploy`, `diff` and `destroy` call; what the stacks hold, CloudFormation makes in their name."""
 
 SETTING_UP = (
+    Call("cloudwatch", "DeleteAlarms", "removal"),
+    Call("cloudwatch", "PutMetricAlarm", "somebody is told of dead letters"),
     Call("ec2", "CreateLaunchTemplate", "how instances of each role start"),
     Call("ec2", "CreateLaunchTemplateVersion", "a template's content has changed"),
     Call("ec2", "DeleteLaunchTemplate", "removal"),
@@ -105,7 +120,7 @@ SETTING_UP = (
     Call("events", "PutRule", "spot notices, rebalance advice and state changes"),
     Call("events", "PutTargets", "send them to the raw queue"),
     Call("events", "RemoveTargets", "removal"),
-    Call("iam", "CreateRole", "the functions' role"),
+    Call("iam", "CreateRole", "the functions' role, and the schedule's"),
     Call("iam", "DeleteRole", "removal"),
     Call("iam", "DeleteRolePolicy", "removal"),
     Call("iam", "GetRole", "whether the role is there"),
@@ -121,6 +136,13 @@ SETTING_UP = (
     Call("lambda", "UpdateFunctionCode", "a function's code has changed"),
     Call("lambda", "GetFunction", "wait until new code is in place"),
     Call("lambda", "UpdateFunctionConfiguration", "a function's settings have changed"),
+    Call("s3", "CreateBucket", "what outlives the service"),
+    Call("s3", "PutBucketLifecycleConfiguration", "for how long"),
+    Call("s3", "PutBucketTagging", "whose it is"),
+    Call("s3", "PutBucketVersioning", "what was written over can be had again"),
+    Call("scheduler", "CreateSchedule", "the report is mailed"),
+    Call("scheduler", "DeleteSchedule", "removal, or no report is mailed any more"),
+    Call("scheduler", "UpdateSchedule", "the report's schedule has changed"),
     Call("sqs", "CreateQueue", "raw, its dead letters, events"),
     Call("sqs", "DeleteQueue", "removal"),
     Call("sqs", "GetQueueAttributes", "a queue's ARN"),

@@ -60,6 +60,7 @@ _NO_CAPACITY = (
     "VcpuLimitExceeded",
 )
 _ALREADY_DONE = (
+    "BucketAlreadyOwnedByYou",
     "EntityAlreadyExists",
     "IdempotentParameterMismatch",  # this token launched before: what it launched is there
     "InvalidInstanceID.NotFound",
@@ -90,6 +91,7 @@ _MISCONFIGURED = (
     "MailFromDomainNotVerifiedException",
     "MessageRejected",  # sender or recipient are not verified
     "MissingAuthenticationToken",
+    "NoSuchBucket",
     "NoSuchEntity",
     "NoSuchResourceException",
     "NotFoundException",

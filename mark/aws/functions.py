@@ -24,14 +24,11 @@ if TYPE_CHECKING:
 
 RUNTIME = "python3.12"
 """Of the tested one, 3.11, Lambda has a C library that is too old for numpy's wheels; the code runs on both."""
-TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    ],
-}
 HANDLERS = ("infer", "interruption", "warm")
 """Roles of `permissions.py` that the one role of the functions stands for."""
+ROLES_MADE = ("functions", "schedule")
+"""The functions', and the one that calls the report."""
+POLICY = "handlers"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """Time of every file in a zip: the same files give the same zip."""
 
@@ -59,9 +56,16 @@ def pack(*packages: Path) -> bytes:
     return buffer.getvalue()
 
 
-def make_role(aws: Aws, service: str, *, owner: str, raw_arn: str) -> str:
-    """The role that all functions of the service run as; its ARN."""
-    name = name_of(service, "functions")
+def make_role(aws: Aws, names: Names, *, mails: bool) -> str:
+    """The role that all functions of the service run as; its ARN. mails: whether one of them is `report`."""
+    may = policy(names, *HANDLERS, *(("report",) if mails else ()))
+    return role_of(aws, names.service, "functions", owner=names.owner, principal="lambda", may=may)
+
+
+def role_of(aws: Aws, service: str, part: str, *, owner: str, principal: str, may: Mapping[str, Any]) -> str:
+    """A role that `principal` of AWS takes, with what it may do; its ARN."""
+    name = name_of(service, part)
+    takes = {"Effect": "Allow", "Principal": {"Service": f"{principal}.amazonaws.com"}, "Action": "sts:AssumeRole"}
     try:
         with translated():
             arn = aws.iam.get_role(RoleName=name)["Role"]["Arn"]
@@ -71,26 +75,23 @@ def make_role(aws: Aws, service: str, *, owner: str, raw_arn: str) -> str:
         with translated():
             made = aws.iam.create_role(
                 RoleName=name,
-                AssumeRolePolicyDocument=json.dumps(TRUST),
+                AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [takes]}),
                 Tags=[{"Key": SERVICE, "Value": service}, {"Key": OWNER, "Value": owner}],
             )
         arn = made["Role"]["Arn"]
     with translated():
-        aws.iam.put_role_policy(
-            RoleName=name,
-            PolicyName="handlers",
-            PolicyDocument=json.dumps(policy(_names(arn, service, owner, raw_arn), *HANDLERS)),
-        )
+        aws.iam.put_role_policy(RoleName=name, PolicyName=POLICY, PolicyDocument=json.dumps(may))
     return arn
 
 
-def remove_role(aws: Aws, service: str) -> None:
-    """Remove the role, with what it may do."""
-    name = name_of(service, "functions")
-    with absent_is_done():
-        aws.iam.delete_role_policy(RoleName=name, PolicyName="handlers")
-    with absent_is_done():
-        aws.iam.delete_role(RoleName=name)
+def remove_roles(aws: Aws, service: str) -> None:
+    """Remove the service's roles, with what they may do."""
+    for part in ROLES_MADE:
+        name = name_of(service, part)
+        with absent_is_done():
+            aws.iam.delete_role_policy(RoleName=name, PolicyName=POLICY)
+        with absent_is_done():
+            aws.iam.delete_role(RoleName=name)
 
 
 def make_function(aws: Aws, setup: FunctionSetup, *, service: str, owner: str, role_arn: str) -> str:
@@ -173,9 +174,3 @@ def remove_functions(aws: Aws, service: str) -> None:
             tags = aws.lambda_.list_tags(Resource=function["FunctionArn"])["Tags"]
             if tags.get(SERVICE) == service:  # a service `a` does not own what `a-b` has
                 aws.lambda_.delete_function(FunctionName=function["FunctionName"])
-
-
-def _names(role_arn: str, service: str, owner: str, raw_arn: str) -> Names:
-    _, partition, _, region, account, _ = raw_arn.split(":")
-    assert account == role_arn.split(":")[4]
-    return Names(service=service, owner=owner, region=region, account=account, partition=partition)

@@ -22,7 +22,7 @@ class Names:
     """Whose permissions: the service and its owner (tags), and where it stands. They may be tokens of CDK.
 
     `bucket` (a name), `repository` (of the model's image, a name), `secret` (an ARN) and `sender` (an identity of
-    SES) are left out where the service has none.
+    SES) are left out where the service has none. `costs`: whether Cost Explorer may be asked.
     """
 
     service: str
@@ -34,6 +34,7 @@ class Names:
     repository: str = ""
     secret: str = ""
     sender: str = ""
+    costs: bool = False
 
     def arn(self, service: str, rest: str) -> str:
         """The ARN of something of the account, in the region."""
@@ -85,6 +86,11 @@ def _queues(*parts: str) -> Callable[[Names], tuple[str, ...]]:
     return lambda names: tuple(names.arn("sqs", name_of(names.service, part)) for part in parts)
 
 
+def _prefix(part: str) -> Callable[[Names], tuple[str, ...]]:
+    """Objects of the bucket whose names begin so."""
+    return lambda n: (f"arn:{n.partition}:s3:::{n.bucket}/{part}/*",) if n.bucket else ()
+
+
 def _functions(names: Names) -> tuple[str, ...]:
     return (names.arn("lambda", f"function:{name_of(names.service, '')}*"),)
 
@@ -110,19 +116,39 @@ def _everything(_: Names) -> tuple[str, ...]:
 Scope = tuple[Callable[[Names], tuple[str, ...]], Callable[[Names], Conditions], str]
 SCOPES: Mapping[str, Scope] = MappingProxyType(
     {
+        "AlarmReads": (
+            _everything,
+            _in_region,
+            "AWS lists alarms with no resource named: which of the service's ring",
+        ),
+        "Alarms": (
+            lambda n: (n.arn("cloudwatch", f"alarm:{name_of(n.service, '')}*"),),
+            _always,
+            "alarms of the service",
+        ),
         "Artifacts": (
             lambda n: (f"arn:{n.partition}:s3:::{n.bucket}/artifacts/*",) if n.bucket else (),
             _always,
             "the model's bundle",
         ),
-        "CostReads": (_everything, _always, NO_RESOURCE),
+        "Bucket": (
+            lambda n: (f"arn:{n.partition}:s3:::{n.bucket}",) if n.bucket else (),
+            _always,
+            "the service's bucket",
+        ),
+        "CostReads": (lambda n: ("*",) if n.costs else (), _always, NO_RESOURCE),
+        "DeadLetters": (_queues("raw-dead"), _always, "messages about instances that nobody could read"),
         "Ec2Reads": (_everything, _in_region, NO_RESOURCE),
         "EventsQueue": (_queues("events"), _always, "what happens to the service's instances"),
-        "FunctionsRole": (lambda n: (n.role("functions"),), _always, "the role of the service's functions"),
         "HandFunctionsRole": (
             lambda n: (n.role("functions"),),
             _passed_to("lambda"),
             "functions run as their role",
+        ),
+        "HandScheduleRole": (
+            lambda n: (n.role("schedule"),),
+            _passed_to("scheduler"),
+            "the schedule calls the report as its role",
         ),
         "Image": (
             lambda n: (n.arn("ecr", f"repository/{n.repository}"),) if n.repository else (),
@@ -131,6 +157,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         ),
         "ImageLogin": (lambda n: ("*",) if n.repository else (), _in_region, NO_RESOURCE),
         "InstanceRole": (lambda n: (n.role("agent"),), _passed_to("ec2"), "instances run as their role"),
+        "Journals": (_prefix("journal"), _always, "copies of the service's journals"),
         "LambdaReads": (_everything, _in_region, NO_RESOURCE),
         "LaunchFrom": (_used_by_launches, _always, "images and networks that a launch uses are not made by it"),
         "LaunchTemplates": (lambda n: n.ec2("launch-template"), _owned, "instances start from own templates"),
@@ -156,6 +183,11 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         "NewTemplates": (lambda n: n.ec2("launch-template"), _made_for, "templates are tagged when they are made"),
         "OwnFunctions": (_functions, _owned, "functions of the service"),
         "OwnInstances": (lambda n: n.ec2("instance"), _owned, "instances of the service"),
+        "OwnRoles": (
+            lambda n: (n.role("functions"), n.role("schedule")),
+            _always,
+            "the roles of the service's functions and of the report's schedule",
+        ),
         "OwnTemplates": (lambda n: n.ec2("launch-template"), _owned, "templates of the service"),
         "Objects": (
             lambda n: tuple(f"arn:{n.partition}:s3:::{n.bucket}{part}" for part in ("", "/*")) if n.bucket else (),
@@ -166,10 +198,16 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         "Queues": (_queues("events", "raw", "raw-dead"), _always, "queues of the service"),
         "QuotaReads": (_everything, _in_region, NO_RESOURCE),
         "RawQueue": (_queues("raw"), _always, "Lambda reads it for the function"),
+        "Reports": (_prefix("reports"), _always, "reports as they were mailed"),
         "Rules": (
             lambda n: tuple(n.arn("events", f"rule/{name_of(n.service, rule)}") for rule in RULES),
             _always,
             "rules of the service",
+        ),
+        "Schedule": (
+            lambda n: (n.arn("scheduler", f"schedule/default/{name_of(n.service, 'report')}"),),
+            _always,
+            "the report's schedule",
         ),
         "Sender": (
             lambda n: (n.arn("ses", f"identity/{n.sender}"),) if n.sender else (),

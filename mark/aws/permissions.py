@@ -58,10 +58,10 @@ def _statements(roles: tuple[str, ...], names: Names) -> tuple[Statement, ...]:
     for role in roles:
         if role not in ROLES:
             raise unknown("role", role, ROLES)
-        for need in (
-            *(need for call in ROLES[role] for need in needs(call.service, call.action)),
-            *PLATFORM[role],
-        ):
+        for call in ROLES[role]:
+            for need in needs(call.service, call.action):
+                actions[call.within or need.scope].add(need.action)
+        for need in PLATFORM[role]:
             actions[need.scope].add(need.action)
     made = (_statement(scope, actions[scope], names) for scope in sorted(actions))
     return tuple(statement for statement in made if statement.resources)
@@ -118,6 +118,9 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("cloudformation", "ExecuteChangeSet"): _each("Stacks", "cloudformation:ExecuteChangeSet"),
         ("cloudformation", "GetTemplate"): _each("Stacks", "cloudformation:GetTemplate"),
         ("cloudformation", "ListStackResources"): _each("Stacks", "cloudformation:ListStackResources"),
+        ("cloudwatch", "DeleteAlarms"): _each("Alarms", "cloudwatch:DeleteAlarms"),
+        ("cloudwatch", "DescribeAlarms"): _each("AlarmReads", "cloudwatch:DescribeAlarms"),
+        ("cloudwatch", "PutMetricAlarm"): _each("Alarms", "cloudwatch:PutMetricAlarm", "cloudwatch:TagResource"),
         ("ec2", "CreateFleet"): _launch("ec2:CreateFleet", "ec2:RunInstances"),
         ("ec2", "CreateLaunchTemplate"): (
             Need("ec2:CreateLaunchTemplate", "NewTemplates"),
@@ -140,11 +143,11 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("events", "PutRule"): _each("Rules", "events:PutRule", "events:TagResource"),
         ("events", "PutTargets"): _each("Rules", "events:PutTargets"),
         ("events", "RemoveTargets"): _each("Rules", "events:RemoveTargets"),
-        ("iam", "CreateRole"): _each("FunctionsRole", "iam:CreateRole", "iam:TagRole"),
-        ("iam", "DeleteRole"): _each("FunctionsRole", "iam:DeleteRole"),
-        ("iam", "DeleteRolePolicy"): _each("FunctionsRole", "iam:DeleteRolePolicy"),
-        ("iam", "GetRole"): _each("FunctionsRole", "iam:GetRole"),
-        ("iam", "PutRolePolicy"): _each("FunctionsRole", "iam:PutRolePolicy"),
+        ("iam", "CreateRole"): _each("OwnRoles", "iam:CreateRole", "iam:TagRole"),
+        ("iam", "DeleteRole"): _each("OwnRoles", "iam:DeleteRole"),
+        ("iam", "DeleteRolePolicy"): _each("OwnRoles", "iam:DeleteRolePolicy"),
+        ("iam", "GetRole"): _each("OwnRoles", "iam:GetRole"),
+        ("iam", "PutRolePolicy"): _each("OwnRoles", "iam:PutRolePolicy"),
         ("lambda", "CreateEventSourceMapping"): _each("Mappings", "lambda:CreateEventSourceMapping"),
         ("lambda", "CreateFunction"): (
             *_each("NewFunctions", "lambda:CreateFunction", "lambda:TagResource"),
@@ -165,8 +168,21 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
             Need("iam:PassRole", "HandFunctionsRole"),
         ),
         ("pricing", "GetProducts"): _each("PriceReads", "pricing:GetProducts"),
+        ("s3", "CreateBucket"): _each("Bucket", "s3:CreateBucket"),
         ("s3", "HeadObject"): _each("Objects", "s3:GetObject", "s3:ListBucket"),
+        ("s3", "PutBucketLifecycleConfiguration"): _each("Bucket", "s3:PutLifecycleConfiguration"),
+        ("s3", "PutBucketTagging"): _each("Bucket", "s3:PutBucketTagging"),
+        ("s3", "PutBucketVersioning"): _each("Bucket", "s3:PutBucketVersioning"),
         ("s3", "PutObject"): _each("Objects", "s3:PutObject"),
+        ("scheduler", "CreateSchedule"): (
+            Need("scheduler:CreateSchedule", "Schedule"),
+            Need("iam:PassRole", "HandScheduleRole"),
+        ),
+        ("scheduler", "DeleteSchedule"): _each("Schedule", "scheduler:DeleteSchedule"),
+        ("scheduler", "UpdateSchedule"): (
+            Need("scheduler:UpdateSchedule", "Schedule"),
+            Need("iam:PassRole", "HandScheduleRole"),
+        ),
         ("secretsmanager", "GetSecretValue"): _each("StoreSecret", "secretsmanager:GetSecretValue"),
         ("service-quotas", "ListServiceQuotas"): _each("QuotaReads", "servicequotas:ListServiceQuotas"),
         ("sesv2", "GetAccount"): _each("MailReads", "ses:GetAccount"),

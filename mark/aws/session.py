@@ -115,6 +115,16 @@ class Aws:
         return client
 
     @property
+    def alarms(self) -> Any:
+        """CloudWatch's alarms."""
+        return self._client("cloudwatch")
+
+    @property
+    def schedules(self) -> Any:
+        """EventBridge Scheduler."""
+        return self._client("scheduler")
+
+    @property
     def objects(self) -> S3Client:
         """S3."""
         client: S3Client = self._client("s3", waits_s=60)

@@ -2,7 +2,8 @@
 
 EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
 launch templates: `serving` ends, `standby` stops, when an instance powers itself off
-functions: one `infer` a model, `interruption`, `warm`; one role
+functions: one `infer` a model, `interruption`, `warm`, and `report` where one is mailed, on a schedule; one role
+a bucket for what outlives the service, which stays; an alarm on dead letters
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mark.aws.alarms import DEAD_LETTERS, make_alarm, remove_alarm
+from mark.aws.archiving import Keeping, bucket_name, make_bucket
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
-from mark.aws.functions import FunctionSetup, feed, make_function, make_role, remove_functions, remove_role
+from mark.aws.functions import FunctionSetup, feed, make_function, make_role, remove_functions, remove_roles
 from mark.aws.launching import LIVE, OWNER, SERVICE
 from mark.aws.names import RULES, name_of, template_name
+from mark.aws.permissions import Names
+from mark.aws.scheduling import ReportSetup, make_schedule, remove_schedule, report_function
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
@@ -40,7 +45,8 @@ DETAIL_TYPES = dict(zip(RULES, (SPOT, REBALANCE, STATE), strict=True))
 class ServiceSetup:
     """A service. `store_url` goes into the instances' user data; `infer` are its models' functions.
 
-    `code` is the zip of the interruption and warm handlers, `handler_memory_mib` their memory.
+    `code` is the zip of the interruption, warm and report handlers, `handler_memory_mib` the first two's memory.
+    `report`: the one that is mailed, if any. `keeping`: what the bucket forgets.
     """
 
     service: str
@@ -52,6 +58,8 @@ class ServiceSetup:
     security_groups: tuple[str, ...] = ()
     handler_memory_mib: int = 256
     owner: str = "mark"
+    report: ReportSetup | None = None
+    keeping: Keeping = field(default_factory=Keeping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +68,7 @@ class ServiceResources:
 
     raw_url: str
     events_url: str
+    bucket: str
     templates: Mapping[Role, str]
     functions: tuple[str, ...]
 
@@ -68,7 +77,7 @@ def set_up(aws: Aws, setup: ServiceSetup) -> ServiceResources:
     """Make what is missing, bring up to date what is there; asking again changes nothing."""
     service = setup.service
     templates = {role: _make_template(aws, setup, role) for role in Role}
-    _, dead_arn = _make_queue(aws, service, "raw-dead", {})
+    _, dead_arn = _make_queue(aws, service, DEAD_LETTERS, {})
     redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": RAW_ATTEMPTS})
     raw = {"VisibilityTimeout": str(6 * HANDLER_TIMEOUT_S), "RedrivePolicy": redrive}  # 6 times: Lambda's guide
     raw_url, raw_arn = _make_queue(aws, service, "raw", raw)
@@ -76,23 +85,47 @@ def set_up(aws: Aws, setup: ServiceSetup) -> ServiceResources:
     rules = [_make_rule(aws, service, rule, raw_arn) for rule in RULES]
     with translated():
         aws.sqs.set_queue_attributes(QueueUrl=raw_url, Attributes={"Policy": _queue_policy(raw_arn, rules)})
-    role_arn = make_role(aws, service, owner=setup.owner, raw_arn=raw_arn)
-    handlers = _handlers(setup, events_url)
-    for function in (*setup.infer, *handlers):
-        make_function(aws, function, service=service, owner=setup.owner, role_arn=role_arn)
-    feed(aws, handlers[0].name, raw_arn)
+    make_alarm(aws, service, owner=setup.owner)
+    names = _names(setup, raw_arn)
+    make_bucket(aws, names.bucket, service=service, owner=setup.owner, keeping=setup.keeping)
     return ServiceResources(
         raw_url=raw_url,
         events_url=events_url,
+        bucket=names.bucket,
         templates=templates,
-        functions=tuple(function.name for function in (*setup.infer, *handlers)),
+        functions=_make_functions(aws, setup, names, events_url=events_url, raw_arn=raw_arn),
     )
+
+
+def _make_functions(
+    aws: Aws, setup: ServiceSetup, names: Names, *, events_url: str, raw_arn: str
+) -> tuple[str, ...]:
+    """The functions, their role, and what calls them; their names."""
+    service, report = setup.service, setup.report
+    role_arn = make_role(aws, names, mails=report is not None)
+    made: list[str] = []
+
+    def make(function: FunctionSetup) -> str:
+        made.append(function.name)
+        return make_function(aws, function, service=service, owner=setup.owner, role_arn=role_arn)
+
+    handlers = _handlers(setup, events_url)
+    for function in (*setup.infer, *handlers):
+        make(function)
+    feed(aws, handlers[0].name, raw_arn)
+    if report is None:
+        remove_schedule(aws, service)
+    else:
+        told = {"MARK_STORE_URL": setup.store_url, "MARK_REPORT_BUCKET": names.bucket, **_said("report")}
+        arn = make(report_function(report, told, service=service, code=setup.code))
+        make_schedule(aws, report, service=service, owner=setup.owner, function_arn=arn)
+    return tuple(made)
 
 
 def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
     """End every instance of the service and remove what `set_up` made, also half of it; the instances ended.
 
-    Templates go first: a launch under way then fails or is listed.
+    Templates go first: a launch under way then fails or is listed. The bucket stays, as a stack's does.
     """
     _remove_templates(aws, service)
     ended = end_instances(aws, service)
@@ -101,9 +134,11 @@ def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
             aws.events.remove_targets(Rule=name_of(service, rule), Ids=["raw"])
         with absent_is_done():
             aws.events.delete_rule(Name=name_of(service, rule))
+    remove_schedule(aws, service)
     remove_functions(aws, service)
-    remove_role(aws, service)
-    for queue in ("raw", "raw-dead", "events"):
+    remove_roles(aws, service)
+    remove_alarm(aws, service)
+    for queue in ("raw", DEAD_LETTERS, "events"):
         with absent_is_done():
             url = aws.sqs.get_queue_url(QueueName=name_of(service, queue))["QueueUrl"]
             aws.sqs.delete_queue(QueueUrl=url)
@@ -266,3 +301,17 @@ def _queue_policy(raw_arn: str, rules: Sequence[str]) -> str:
         "Condition": {"ArnEquals": {"aws:SourceArn": list(rules)}},
     }
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+def _names(setup: ServiceSetup, raw_arn: str) -> Names:
+    """The service as its permissions name it."""
+    _, partition, _, region, account, _ = raw_arn.split(":")
+    return Names(
+        service=setup.service,
+        owner=setup.owner,
+        region=region,
+        account=account,
+        partition=partition,
+        bucket=bucket_name(setup.service, account),
+        sender=setup.report.sender if setup.report else "",
+    )

@@ -25,14 +25,16 @@ def not_emulated(what: str) -> ApiError:
     return ApiError("NotEmulated", f"the emulated AWS does not do {what}", 501)
 
 
-def error_body(error: ApiError, *, query: bool, ec2: bool = False) -> tuple[str, bytes]:
-    """Content type and body of an error: EC2's XML, the query protocol's, or JSON."""
-    if not query:
+def error_body(error: ApiError, *, query: bool, service: str = "") -> tuple[str, bytes]:
+    """Content type and body of an error: EC2's XML or S3's, the query protocol's, or JSON."""
+    if not query and service != "s3":
         document = {"__type": error.code, "Type": "User", "message": error.message, "Message": error.message}
         return "application/json", json.dumps(document).encode()
     told = f"<Error><Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message></Error>"
     request = secrets.token_hex(16)
-    if ec2:
+    if service == "s3":
+        text = told
+    elif service == "ec2":
         text = f"<Response><Errors>{told}</Errors><RequestID>{request}</RequestID></Response>"
     else:
         text = f"<ErrorResponse>{told}<RequestId>{request}</RequestId></ErrorResponse>"

@@ -38,6 +38,8 @@ ROLE = re.compile(rb"\bapp/mark-([a-z-]+)")
 INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
 """CloudWatch's calls, in CBOR."""
+PARTS = frozenset(("acl", "encryption", "lifecycle", "policy", "tagging", "uploads", "versioning", "versions"))
+"""What of a bucket or an object a call of S3 may be about."""
 MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -207,8 +209,18 @@ def _name(call: Call) -> None:
         call.action = operation[1]
     elif call.body.startswith(b"Action="):
         call.action = form_of(call.body)["Action"]
+    elif call.service == "s3":
+        call.action = _of_bucket(call)
     else:
         call.action = f"{call.scope['method']} {call.path}"
+
+
+def _of_bucket(call: Call) -> str:
+    """S3's actions differ by method, by whether an object is meant, by what of it: `PUT /bucket?versioning`."""
+    _, bucket, *key = call.path.split("/", 2)
+    asked = (text.partition("=")[0] for text in call.scope["query_string"].decode().split("&"))
+    part = next((f"?{name}" for name in asked if name in PARTS), "")
+    return f"{call.scope['method']} /{bucket}{'/object' if key and key[0] else ''}{part}"
 
 
 def _text(call: Call) -> str:
@@ -222,7 +234,7 @@ def _refusal(call: Call, error: ApiError) -> Answer:
     query = bool(call.form) or call.body.startswith(b"Action=")
     if OPERATION.fullmatch(call.path):
         return Answer(error.status, cbor_error(error), CBOR_TYPE, CBOR_HEADERS)
-    content_type, body = error_body(error, query=query, ec2=call.service == "ec2")
+    content_type, body = error_body(error, query=query, service=call.service)
     return Answer(error.status, body, content_type, ((b"x-amzn-errortype", error.code.encode()),))
 
 

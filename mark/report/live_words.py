@@ -211,7 +211,11 @@ def controller_words(document: Mapping[str, Any]) -> str:
 
 
 def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
-    """The store away, the controller gone or silent, a budget reached, spot instances leaving: worst first."""
+    """What a reader must see first, worst first.
+
+    The store away; the controller gone or silent; a budget reached; dead letters and alarms; a journal that is not
+    archived; spot instances leaving.
+    """
     if not (document.get("store") or {}).get("reachable", True):
         return (
             Banner(
@@ -221,6 +225,10 @@ def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
             ),
         )
     found = [banner for banner in (_controller_banner(document), _budget_banner(document)) if banner]
+    found += alert_banners(document.get("alerts"))
+    failed = (document.get("archive") or {}).get("failed")
+    if failed:
+        found.append(Banner(text=f"The journal is not archived, and is tried again: {failed}", bad=False))
     found += _replay_banners(document.get("replays"))
     for model in document["models"]:
         leaving = [row for row in model["fleet"]["observed"] if row.get("gone_in_s") is not None]
@@ -232,6 +240,26 @@ def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:
             text = f"{model['name']}: {what} being taken away, {when}."
             found.append(Banner(text=text, bad=False))
     return tuple(found)
+
+
+def alert_banners(alerts: Mapping[str, Any] | None) -> list[Banner]:
+    """Dead letters, and alarms that ring."""
+    if not alerts:
+        return []
+    found = []
+    letters = alerts.get("dead_letters") or 0
+    if letters:
+        what = (
+            "1 message about instances is a dead letter"
+            if letters == 1
+            else f"{letters:,} messages about instances are dead letters"
+        )
+        found.append(Banner(text=f"{what}: queue raw-dead has what nobody could read.", bad=True))
+    ringing = alerts.get("ringing") or ()
+    found += [Banner(text=f"The alarm {one['name']} rings: {one['reason']}", bad=True) for one in ringing]
+    if alerts.get("dead_letters") is None and alerts.get("ringing") is None:
+        found.append(Banner(text=f"AWS does not say which alarms ring: {alerts.get('unknown')}", bad=False))
+    return found
 
 
 def _replay_banners(replays: Mapping[str, Any] | None) -> list[Banner]:

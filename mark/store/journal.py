@@ -50,6 +50,11 @@ class StoreJournal:
         """Length of this segment's lines together."""
         return int(self._link.call("HGET", self._keys.of("journal", self._model), "bytes") or 0)
 
+    @property
+    def dropped_next(self) -> int:
+        """The segment that the next `rotate` drops; below 1 where it drops none."""
+        return self.segment + 1 - KEEP_SEGMENTS
+
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         """Write one tick; `before` is the fleet of the line above. LeaseLost where another has the lease."""
         self.write(entry_line(before, seen, decision))

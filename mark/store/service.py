@@ -44,6 +44,11 @@ class ServiceStore:
         self._member_ttl_s = member_ttl_s
         self.leases = Leases(link, self._keys)
 
+    @property
+    def service(self) -> str:
+        """The service's name."""
+        return self._keys.service
+
     def ping(self) -> None:
         """RetryLater where the store does not answer."""
         self._link.call("EXISTS", self._keys.of("spec"))

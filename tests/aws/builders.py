@@ -19,6 +19,7 @@ from mark.aws.functions import FunctionSetup
 from mark.aws.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.launching import FleetSetup
+from mark.aws.scheduling import ReportSetup
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.aws.setting_up import ServiceSetup, set_up
 from mark.domain.costs import Transition
@@ -35,6 +36,7 @@ ON_DEMAND = offering("c5.large", usd_per_hour=0.085)
 SPOT = replace(ON_DEMAND, market=Market.SPOT, usd_per_hour=0.03)
 SLEEPER = offering("t3.large", usd_per_hour=0.0832)
 OFFERINGS = {item.name: item for item in (ON_DEMAND, SPOT, SLEEPER)}
+REPORT = ReportSetup(sender="mark@a.example", to=("team@b.example",), schedule="cron(0 7 * * ? *)", timezone="UTC")
 KEYS = Credentials(access_key_id="testing", secret_access_key="testing")
 
 
@@ -132,6 +134,7 @@ class Scene:
     ledger: FakeLedger
     inbox: EventInbox
     events_url: str
+    bucket: str
     warmed: list[int]
 
     def send(self, word: QueueWord) -> None:
@@ -177,7 +180,7 @@ def scene(rails: Guardrails | None = None, *, again: Scene | None = None, **diff
         guard=Guard(rails or Guardrails(max_instances=100, max_usd_per_hour=100.0), OFFERINGS),
         warm=warmed.append,
     )
-    return Scene(there, cloud, clock, agents, ledger, inbox, made.events_url, warmed)
+    return Scene(there, cloud, clock, agents, ledger, inbox, made.events_url, made.bucket, warmed)
 
 
 class Wire:

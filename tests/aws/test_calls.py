@@ -6,11 +6,14 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from moto import mock_aws
 
 from lambda_handlers import interruption, warm
+from mark.aws.alarms import read_alerts
+from mark.aws.archiving import put_object
 from mark.aws.calls import ROLES
 from mark.aws.overflow import LambdaOverflow
 from mark.aws.quotas import read_quotas
@@ -19,7 +22,7 @@ from mark.aws.warming import warm_up
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
 from mark.ports import InferRequest
-from tests.aws.builders import SLEEPER, Scene, launch, scene, service, zipped
+from tests.aws.builders import REPORT, SLEEPER, Scene, launch, scene, service, zipped
 from tests.aws.recording import Recorder
 from tests.lambda_handlers.records import CONTEXT, batch, spot_event
 
@@ -84,14 +87,15 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("controller"):
             there.inbox.close()  # the last notice is left to the next controller
             warm_up(there.aws.lambda_, "mark-shop-infer-m", 1)
+            read_alerts(there.aws, "shop")
+            put_object(there.aws.objects, there.bucket, "journal/x", b"", content_type="text/plain")
         with called.acting("gateway"):
             gateway(there)
         with called.acting("warm"):
             warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
         with called.acting("setup"):
-            set_up(
-                there.aws, service(store_url="redis://y", code=zipped("pass  # better"), handler_memory_mib=512)
-            )
+            changed = service(store_url="redis://y", code=zipped("pass  # better"), handler_memory_mib=512)
+            set_up(there.aws, replace(changed, report=REPORT))
             tear_down(there.aws, "shop")
         there.close()
     for role in ("setup", "controller", "gateway", "interruption", "warm"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mark.app.refreshing import refresh_prices
+from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.calls import ROLES
 from mark.aws.checking import caller, has_image, is_verified, mail_account
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
@@ -81,7 +82,11 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert is_verified(there, "b@example.org") is None
     assert mail_account(there).sandbox
     assert standing(there, "shop") == ()
-    assert called.by_role[""] - {("ecr", "CreateRepository")} == {
+    sqs = world.client("sqs")
+    assert read_alerts(there, "shop").dead_letters is None
+    sqs.create_queue(QueueName="mark-shop-raw-dead")
+    assert read_alerts(there, "shop") == Alerts(dead_letters=0, ringing=())
+    assert called.by_role[""] - {("ecr", "CreateRepository"), ("sqs", "CreateQueue")} == {
         (call.service, call.action) for call in ROLES["doctor"]
     }
 

@@ -22,7 +22,9 @@ NAMES = Names(
     repository="r",
     secret="arn:aws:secretsmanager:us-east-1:123456789012:secret:store-AbCdEf",
     sender="mark@example.org",
+    costs=True,
 )
+PREFIXES = {"LaunchFrom", "LaunchedAlong", "Artifacts", "Objects", "Journals", "Reports"}
 MANY = ("ec2:DescribeInstances", "lambda:ListFunctions", "ecr:GetAuthorizationToken")
 
 
@@ -70,7 +72,7 @@ def test_what_is_changed_bears_the_service_s_name_or_tags(role: str) -> None:
         )
         for resource in item.resources:
             if resource.endswith("/*") or resource == "*":
-                exempt = item.sid in {"LaunchFrom", "LaunchedAlong", "Artifacts", "Objects"} or resource == "*"
+                exempt = item.sid in PREFIXES or resource == "*"
                 assert tagged or exempt, item
 
 
@@ -103,6 +105,8 @@ def test_instances_of_others_are_not_ended() -> None:
 def test_what_a_service_has_not_is_not_granted() -> None:
     bare = Names(service="shop", region="us-east-1", account="123456789012")
     assert statements("agent", bare) == ()
+    assert not any(action.startswith("ce:") for item in statements("report", bare) for action in item.actions)
+    assert of("report", "ce:GetCostAndUsage")
     assert {item.sid for item in statements("agent", NAMES)} == {"Artifacts", "Image", "ImageLogin", "StoreSecret"}
 
 

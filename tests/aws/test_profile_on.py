@@ -20,6 +20,7 @@ from mark.app.live.account import make_resources
 from mark.app.live.folder import Running
 from mark.app.live.models import make_live_models, service_spec
 from mark.app.profiling_on_cost import LEAST_S, Meter, Price
+from mark.app.setting_rollout import RolloutSettings
 from mark.app.settings import Settings
 from mark.aws.calls import ROLES
 from mark.aws.renting import Rent, rent, with_switch
@@ -129,7 +130,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         store, models = ServiceStore(connect(redis.url), "onshop"), make_live_models(settings)
         store.put_spec(service_spec(settings, models))
         store.put_clock(anchor)
-        make_resources(aws, Running(name="onshop", pid=os.getpid(), store=redis.url), models)
+        make_resources(aws, Running(name="onshop", pid=os.getpid(), store=redis.url), models, RolloutSettings())
         yield Account(world, config, home)
     finally:
         aws.close()

@@ -6,10 +6,12 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from mark.aws.archiving import Keeping, figures_key, journal_key, put_object, report_key
 from mark.aws.functions import pack
 from mark.aws.names import function_name, name_of
 from mark.aws.session import Aws
@@ -17,7 +19,7 @@ from mark.aws.setting_up import set_up, tear_down
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.protocols.events import REBALANCE, SPOT, STATE
-from tests.aws.builders import IMAGE, aws, launch, scene, service, zipped
+from tests.aws.builders import IMAGE, REPORT, aws, launch, scene, service, zipped
 from tests.aws.builders import SPOT as SPOT_OFFERING
 
 
@@ -37,11 +39,23 @@ def left(there: Aws) -> dict[str, int]:
         "functions": len(there.lambda_.list_functions()["Functions"]),
         "mappings": len(there.lambda_.list_event_source_mappings()["EventSourceMappings"]),
         "roles": len(there.iam.list_roles()["Roles"]),
+        "schedules": len(there.schedules.list_schedules()["Schedules"]),
+        "alarms": len(there.alarms.describe_alarms()["MetricAlarms"]),
     }
 
 
-NOTHING = dict.fromkeys(("templates", "queues", "rules", "functions", "mappings", "roles"), 0)
-ALL = {"templates": 2, "queues": 3, "rules": 3, "functions": 3, "mappings": 1, "roles": 1}
+ALL = {
+    "templates": 2,
+    "queues": 3,
+    "rules": 3,
+    "functions": 3,
+    "mappings": 1,
+    "roles": 1,
+    "schedules": 0,
+    "alarms": 1,
+}
+WITH_REPORT = ALL | {"functions": 4, "roles": 2, "schedules": 1}
+NOTHING = dict.fromkeys(ALL, 0)
 
 
 def test_it_is_made_once_and_asking_again_changes_nothing(there: Aws) -> None:
@@ -55,6 +69,65 @@ def test_it_is_made_once_and_asking_again_changes_nothing(there: Aws) -> None:
             "mark:service": "shop",
             "mark:owner": "mark",
         }
+
+
+def test_a_report_is_mailed_on_its_schedule_as_long_as_one_is_asked_for(there: Aws) -> None:
+    with_report = service(report=REPORT)
+    made = set_up(there, with_report)
+    assert set_up(there, with_report) == made
+    assert left(there) == WITH_REPORT
+    schedule = there.schedules.get_schedule(Name="mark-shop-report")
+    assert schedule["ScheduleExpression"] == REPORT.schedule
+    function = there.lambda_.get_function_configuration(FunctionName="mark-shop-report")
+    assert schedule["Target"]["Arn"] == function["FunctionArn"]
+    assert function["Environment"]["Variables"] == {
+        "MARK_SERVICE": "shop",
+        "MARK_STORE_URL": "redis://x",
+        "MARK_REPORT_FROM": REPORT.sender,
+        "MARK_REPORT_TO": ",".join(REPORT.to),
+        "MARK_REPORT_BUCKET": made.bucket,
+        "AWS_SDK_UA_APP_ID": "mark-report",
+    }
+    document = there.iam.get_role_policy(RoleName="mark-shop-functions", PolicyName="handlers")["PolicyDocument"]
+    assert f"{made.bucket}/reports/*" in json.dumps(document)
+
+    set_up(there, replace(with_report, report=replace(REPORT, schedule="rate(1 day)")))
+    assert there.schedules.get_schedule(Name="mark-shop-report")["ScheduleExpression"] == "rate(1 day)"
+    set_up(there, service())
+    assert left(there)["schedules"] == 0
+    tear_down(there, "shop")
+    assert left(there) == NOTHING
+
+
+def test_the_bucket_keeps_what_it_is_told_to_and_stays(there: Aws) -> None:
+    made = set_up(there, service(keeping=Keeping(journals_days=400)))
+    set_up(there, service(keeping=Keeping(journals_days=90)))
+    rules = there.objects.get_bucket_lifecycle_configuration(Bucket=made.bucket)["Rules"]
+    assert {rule["ID"]: rule.get("Expiration", {}).get("Days") for rule in rules} == {
+        "old-versions": None,
+        "old-journal": 90,
+    }
+    assert there.objects.get_bucket_versioning(Bucket=made.bucket)["Status"] == "Enabled"
+    tags = there.objects.get_bucket_tagging(Bucket=made.bucket)["TagSet"]
+    assert {tag["Key"]: tag["Value"] for tag in tags} == {"mark:service": "shop", "mark:owner": "mark"}
+    put_object(there.objects, made.bucket, "reports/shop/x.html", b"<p>", content_type="text/html")
+    tear_down(there, "shop")
+    assert there.objects.get_object(Bucket=made.bucket, Key="reports/shop/x.html")["Body"].read() == b"<p>"
+    set_up(there, service())
+    assert len(there.objects.list_objects_v2(Bucket=made.bucket)["Contents"]) == 1
+
+
+def test_names_in_the_bucket_sort_by_time() -> None:
+    at = datetime(2026, 11, 21, 23, 59, 30, tzinfo=UTC).timestamp()
+    names = [
+        journal_key("shop", "m", at=at + 40, run="aaaaaaaaaaaa", segment=1),
+        journal_key("shop", "m", at=at, run="ffffffffffff", segment=12),
+        journal_key("shop", "m", at=at - 3600, run="bbbbbbbbbbbb", segment=9),
+    ]
+    assert sorted(names) == names[::-1]
+    assert names[1] == "journal/shop/m/2026-11-21/235930-ffffffff-000012.jsonl.gz"
+    assert figures_key("shop", "m", at) == "journal/shop/m/2026-11-21/figures.json.gz"
+    assert report_key("shop", at) == "reports/shop/2026-11-21.html"
 
 
 def test_instances_are_told_where_they_belong(there: Aws) -> None:

@@ -29,6 +29,7 @@ def settings(folder: Path, **rollout: Any) -> Settings:
         "machines": [{}, {"architecture": "arm64"}, {"accelerator": "nvidia"}],
         "functions": {"bundles": str(folder), "provisioned": 2},
         "report": {"sender": "mark@example.com", "to": ["team@example.com"]},
+        "archive": {"journals_days": 400},
         "alarms": {"to": ["team@example.com"], "max_usd_per_hour": 5},
     }
     service = {"name": "shop", "serve": [{"model": "inception-v3"}]}

@@ -11,13 +11,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from mark.aws.archiving import Keeping, lifecycle_rules
 from mark.aws.launching import FleetSetup, fleet_request, machine_of
 from mark.aws.names import template_name
 from mark.aws.setting_up import set_up
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType
 from mark.domain.orders import Launch
-from tests.aws.builders import aws, service
+from tests.aws.builders import REPORT, aws, service
 from tests.infra.conftest import Template, of_type, plain
 from tests.local.conftest import TYPES, World, config_for
 from tests.planner.builders import offering
@@ -33,7 +34,7 @@ def made() -> Iterator[Any]:
     """A client factory for the AWS in which `set_up` has made the service."""
     with mock_aws(config={"lambda": {"use_docker": False}}):
         there = aws()
-        set_up(there, service())
+        set_up(there, service(report=REPORT))
         yield lambda name: boto3.client(
             name, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
         )
@@ -83,19 +84,45 @@ def test_handlers_are_the_same(templates: dict[str, Template], made: Any) -> Non
         one["FunctionName"]: one for one in of_type(templates["functions"], "AWS::Lambda::Function").values()
     }
     client = made("lambda")
-    for handler in ("interruption", "warm"):
+    for handler in ("interruption", "report", "warm"):
         name = f"mark-shop-{handler}"
         live, told = client.get_function_configuration(FunctionName=name), described[name]
         assert [told[key] for key in ("Handler", "Runtime", "Timeout", "MemorySize")] == [
             live[key] for key in ("Handler", "Runtime", "Timeout", "MemorySize")
         ]
-        assert told.get("Environment", {}).get("Variables", {}).keys() == (
-            live.get("Environment", {}).get("Variables", {}).keys()
-        )
+        there = {name.replace("STORE_URL", "STORE_SECRET") for name in live["Environment"]["Variables"]}
+        assert told["Environment"]["Variables"].keys() == there  # a stack's store has a password
     [live] = client.list_event_source_mappings()["EventSourceMappings"]
     [told] = of_type(templates["functions"], "AWS::Lambda::EventSourceMapping").values()
     assert told["BatchSize"] == live["BatchSize"]
     assert told["FunctionResponseTypes"] == live["FunctionResponseTypes"]
+
+
+def test_the_report_s_schedule_is_the_same(templates: dict[str, Template], made: Any) -> None:
+    [told] = of_type(templates["reports"], "AWS::Scheduler::Schedule").values()
+    live = made("scheduler").get_schedule(Name=told["Name"])
+    for key in ("FlexibleTimeWindow", "ScheduleExpression", "ScheduleExpressionTimezone"):
+        assert told[key] == live[key]
+    assert told["Target"]["RetryPolicy"] == live["Target"]["RetryPolicy"]
+
+
+def test_the_alarm_on_dead_letters_is_the_same(templates: dict[str, Template], made: Any) -> None:
+    [live] = made("cloudwatch").describe_alarms()["MetricAlarms"]
+    described = {one["AlarmName"]: one for one in of_type(templates["watch"], "AWS::CloudWatch::Alarm").values()}
+    told = described[live["AlarmName"]]
+    for key in told.keys() - {"AlarmActions", "AlarmDescription", "OKActions", "Tags"}:
+        assert told[key] == live[key], key
+
+
+def test_the_bucket_forgets_the_same(templates: dict[str, Template], made: Any) -> None:
+    """The templates' settings: journals for 400 days, reports for ever."""
+    [told] = of_type(templates["archive"], "AWS::S3::Bucket").values()
+    described = {rule["Id"]: rule for rule in told["LifecycleConfiguration"]["Rules"]}
+    live = {rule["ID"]: rule for rule in lifecycle_rules(Keeping(journals_days=400))}
+    assert described.keys() == live.keys()
+    for name, rule in live.items():
+        assert described[name].get("Prefix", "") == rule["Filter"]["Prefix"]
+        assert described[name].get("ExpirationInDays") == rule.get("Expiration", {}).get("Days")
 
 
 @pytest.fixture

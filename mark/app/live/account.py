@@ -10,8 +10,11 @@ from typing import Any
 
 from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
+from mark.app.setting_rollout import RolloutSettings
 from mark.app.settings import Settings
+from mark.aws.archiving import Keeping
 from mark.aws.functions import FunctionSetup
+from mark.aws.scheduling import ReportSetup
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.aws.setting_up import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.controller.service import ServedModel
@@ -36,14 +39,21 @@ def aws_of(settings: Settings, running: Running, role: str) -> Aws:
     return Aws(AwsSettings(region=region, endpoint_url=endpoint, credentials=keys, role=role))
 
 
-def make_resources(aws: Aws, running: Running, models: Sequence[LiveModel]) -> ServiceResources:
-    """Make what the service needs."""
+def make_resources(
+    aws: Aws, running: Running, models: Sequence[LiveModel], rollout: RolloutSettings
+) -> ServiceResources:
+    """Make what the service needs, as its rollout's stacks do."""
+    asked, archive = rollout.report, rollout.archive
     setup = ServiceSetup(
         service=running.name,
         store_url=running.store,
         image_id=IMAGE,
         infer=tuple(function_of(model.served) for model in models if model.served.overflow is not None),
         code=_stub(),
+        report=None
+        if asked.sender is None
+        else ReportSetup(sender=asked.sender, to=asked.to, schedule=asked.schedule, timezone=asked.timezone),
+        keeping=Keeping(journals_days=archive.journals_days, reports_days=archive.reports_days),
     )
     return set_up(aws, setup)
 
@@ -57,6 +67,7 @@ def resources_document(resources: ServiceResources) -> dict[str, object]:
     """What controllers read from the store."""
     return {
         "events_url": resources.events_url,
+        "bucket": resources.bucket,
         "templates": {role.value: name for role, name in resources.templates.items()},
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mark.app.live.clock import ServiceClock
@@ -27,6 +27,8 @@ SETTLE_S = 0.06
 """Real seconds after a period's end until it is looked at: gateways report the last window by then."""
 SEGMENT_BYTES = 16 * 1024 * 1024
 """A segment of the journal that is longer is followed by another: some days of ticks."""
+WAITING_BYTES = 4 * SEGMENT_BYTES
+"""How long a segment may become while another, that would be dropped for its successor, is not archived."""
 LOOK_AT_SIZE = 100
 """Ticks between two looks at the segment's length."""
 LOOK_EACH_S = 0.05
@@ -46,9 +48,12 @@ class ModelDriver:
         publisher: Publisher,
         journal: StoreJournal,
         header: Header,
+        may_drop: Callable[[int], bool],
     ) -> None:
+        """`may_drop`: whether a segment of the journal, by its number, was copied to where it is kept."""
         self._controller, self._clock, self._cloud, self._plane = controller, clock, cloud, plane
         self._publisher, self._journal, self._header = publisher, journal, header
+        self._may_drop = may_drop
         self._wake = threading.Event()
         self._watch_at = -math.inf
 
@@ -81,8 +86,15 @@ class ModelDriver:
         if self._cloud.has_facts:
             self.wake()
         self._publisher.publish(self._controller, decision)
-        if decision.state.tick % LOOK_AT_SIZE == 0 and self._journal.size_bytes > SEGMENT_BYTES:
+        if decision.state.tick % LOOK_AT_SIZE == 0 and self._is_long():
             self._journal.rotate(header_line(self._checkpointed()))
+
+    def _is_long(self) -> bool:
+        """Whether another segment should follow: that drops one, which waits for its copy, but not for ever."""
+        size_bytes = self._journal.size_bytes
+        return size_bytes > SEGMENT_BYTES and (
+            size_bytes > WAITING_BYTES or self._may_drop(self._journal.dropped_next)
+        )
 
     def _is_surging(self) -> bool:
         """Looked at every few seconds of service time."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from mark.app.live.account import aws_of
+from mark.app.live.aside import begin_aside
 from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
 from mark.app.live.replaying import NightlyReplays
@@ -56,6 +57,12 @@ class Leader:
 
     def run(self, stop: threading.Event) -> None:
         """Act whenever the lease can be had, until `stop` is set."""
+        begin_aside(
+            store=self._store,
+            make_aws=lambda: aws_of(self._settings, self._running, "controller"),
+            holder=self._holder,
+            stop=stop,
+        )
         until = time.monotonic() + CATCH_UP_S
         while not (stop.is_set() or self._is_caught_up() or time.monotonic() > until):
             stop.wait(TRY_EACH_S)

@@ -88,7 +88,7 @@ class Supervisor:
         store.put_spec(service_spec(self._settings, models))
         store.put_clock(started)
         controls = self._start_aws(started)
-        store.put_status(RESOURCES, resources_document(self._make_resources(models)))
+        store.put_status(RESOURCES, resources_document(self._make_resources(models, controls)))
         self._start_gateways()
         controls.prewarm(on=True)
         for number in range(self._settings.service.controllers):
@@ -129,9 +129,12 @@ class Supervisor:
         self._until("the emulated AWS answers", lambda: _succeeds(lambda: controls.set_clock(clock)))
         return controls
 
-    def _make_resources(self, models: Sequence[LiveModel]) -> ServiceResources:
+    def _make_resources(self, models: Sequence[LiveModel], controls: EmulatedControls) -> ServiceResources:
         self._aws = aws_of(self._settings, self._running, "setup")
-        return make_resources(self._aws, self._running, models)
+        rollout = self._settings.rollout
+        if rollout.report.sender is not None:
+            controls.verify(rollout.report.sender, *rollout.report.to)
+        return make_resources(self._aws, self._running, models, rollout)
 
     def _start_gateways(self) -> None:
         asked = self._settings.service

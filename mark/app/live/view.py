@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from mark.app.live.alerting import ALERTS
+from mark.app.live.archiving import ARCHIVE
 from mark.app.live.folder import process_of
 from mark.app.live.replaying import REPLAYING
 from mark.controller.ledger import cost_words, fleet_usage, live_bill, running_now, usd_per_hour
@@ -60,6 +62,8 @@ class LiveView:
             "store": {"reachable": True},
             "budget": store.status("budget"),
             "replays": _replays(store.status(REPLAYING)),
+            "alerts": store.status(ALERTS),
+            "archive": store.status(ARCHIVE),
             "models": [self._model(served, now) for served in self._spec.models],
         }
 

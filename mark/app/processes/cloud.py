@@ -2,8 +2,9 @@
 
 The rollout's templates say in its environment what the processes of one machine read from their folder:
 MARK_SETTINGS (JSON) and MARK_STORE_URL; for gateways MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES
-("role/machine" -> launch template), MARK_MACHINE (the first kind), MARK_SUBNETS ([[zone, subnet]]) and MARK_OWNER.
-MARK_QUALIFIER, where it is set, is the functions' alias that has provisioned environments.
+("role/machine" -> launch template), MARK_MACHINE (the first kind), MARK_SUBNETS ([[zone, subnet]]), MARK_OWNER and
+MARK_BUCKET.
+MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ def resources(environment: Mapping[str, str], machine: str) -> dict[str, object]
     templates: dict[str, str] = json.loads(told(environment, "MARK_TEMPLATES"))
     return {
         "events_url": told(environment, "MARK_EVENTS_URL"),
+        "bucket": told(environment, "MARK_BUCKET"),
         "templates": {role.value: templates[f"{role.value}/{machine}"] for role in Role},
         "machines": templates,
         "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
@@ -86,22 +88,24 @@ def resources(environment: Mapping[str, str], machine: str) -> dict[str, object]
     }
 
 
-def live_models(settings: Settings, qualifier: str) -> tuple[LiveModel, ...]:
-    """The models; their functions by the alias, where there is one."""
+def live_models(settings: Settings, qualifier: str, provisioned: int = 0) -> tuple[LiveModel, ...]:
+    """The models; their functions by the alias, where there is one, with what is provisioned behind it."""
     models = make_live_models(settings)
-    if not qualifier:
-        return models
-    return tuple(
-        replace(model, served=replace(model.served, function=f"{model.served.function}:{qualifier}"))
-        for model in models
-    )
+    return tuple(_aliased(model, qualifier, provisioned) for model in models) if qualifier else models
+
+
+def _aliased(model: LiveModel, qualifier: str, provisioned: int) -> LiveModel:
+    served = model.served
+    overflow = served.overflow and replace(served.overflow, provisioned=provisioned)
+    return replace(model, served=replace(served, function=f"{served.function}:{qualifier}", overflow=overflow))
 
 
 def _control(settings: Settings, running: Running, environment: Mapping[str, str]) -> None:
     """Say what the service is, then act whenever the lease can be had."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    models = live_models(settings, environment.get("MARK_QUALIFIER", ""))
+    provisioned = int(environment.get("MARK_PROVISIONED", "0"))
+    models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned)
     store = ServiceStore(connect(running.store), running.name)
     store.put_spec(service_spec(settings, models))
     store.put_status(RESOURCES, resources(environment, told(environment, "MARK_MACHINE")))

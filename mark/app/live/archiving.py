@@ -1,0 +1,120 @@
+"""Copies journals from the store into the service's bucket, where they outlive it.
+
+A segment that is closed is copied once, the one that is written to each hour of the service's clock, with the
+figures that a report needs beside it. Names come from what is copied: a copy that is made twice is the same one.
+What fails is tried again, and told by status until it is done.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from mark.app.live.account import RESOURCES
+from mark.app.live.clock import ServiceClock
+from mark.aws.archiving import figures_key, journal_key, packed, put_object
+from mark.aws.session import Aws
+from mark.controller.journal import read_journal
+from mark.controller.load_book import load_name
+from mark.controller.tally_book import book_name
+from mark.domain.errors import MarkError, Misconfigured
+from mark.store.service import ServiceStore
+
+log = logging.getLogger(__name__)
+
+ARCHIVE = "archive"
+"""The status document: the bucket, what was copied, and what failed."""
+OPEN_EACH_S = 3600.0
+"""Of the service's clock, between two copies of the segment that is written to."""
+AGAIN_S = 60.0
+"""Real seconds until what failed is tried again."""
+ZIPPED = "application/gzip"
+
+
+class Archivist:
+    """Copies what there is to copy, while a controller acts; the one before left in the store what it had done."""
+
+    def __init__(self, *, store: ServiceStore, aws: Aws, clock: ServiceClock) -> None:
+        self._store, self._aws, self._clock = store, aws, clock
+        self._again = -math.inf
+        self._open_due_at = clock.now() + OPEN_EACH_S
+
+    def look(self) -> None:
+        """Copy what is due, where there is a bucket."""
+        bucket = (self._store.status(RESOURCES) or {}).get("bucket")
+        if not bucket or time.monotonic() < self._again:
+            return
+        copied = archived(self._store)
+        models = [model.name for model in self._store.spec().models]
+        now = self._clock.now()
+        whole = now >= self._open_due_at
+        todo = {model: self._closed(model, copied.get(model, 0)) for model in models}
+        if not whole and not any(todo.values()):
+            return
+        told: dict[str, Any] = {"bucket": bucket, "at": now, "copied": copied, "failed": None}
+        try:
+            for model, segments in todo.items():
+                self._copy(bucket, model, segments, copied, whole=whole)
+        except MarkError as error:
+            log.warning("the journal is not archived", extra={"why": str(error)})
+            told["failed"] = str(error)
+            self._again = time.monotonic() + AGAIN_S
+        else:
+            self._open_due_at = now + OPEN_EACH_S if whole else self._open_due_at
+        self._store.put_status(ARCHIVE, told)
+
+    def _copy(
+        self, bucket: str, model: str, segments: Sequence[int], copied: dict[str, int], *, whole: bool
+    ) -> None:
+        """Closed segments, each noted in `copied`; and where `whole` says so all that is there by now."""
+        for segment in segments:
+            self._copy_segment(bucket, model, segment)
+            copied[model] = segment
+        kept = self._store.journal_segments(model)
+        if whole and kept:
+            self._copy_segment(bucket, model, kept[-1])
+            self._copy_figures(bucket, model)
+
+    def _closed(self, model: str, copied: int) -> list[int]:
+        """Segments that are closed, there, and not copied."""
+        return [segment for segment in self._store.journal_segments(model)[:-1] if segment > copied]
+
+    def _copy_segment(self, bucket: str, model: str, segment: int) -> None:
+        """One that nothing was written to yet, or that was dropped meanwhile, is left out."""
+        try:
+            lines = list(self._store.journal_lines(model, segment))
+        except Misconfigured:
+            return
+        header, ticks = read_journal(islice(lines, 2))
+        first = next(ticks, None)
+        if first is not None:
+            key = journal_key(self._store.service, model, at=first.seen.now, run=header.run, segment=segment)
+            put_object(self._aws.objects, bucket, key, packed(lines), content_type=ZIPPED)
+
+    def _copy_figures(self, bucket: str, model: str) -> None:
+        figures = {
+            "marks": self._store.status(book_name(model)),
+            "load": self._store.status(load_name(model)),
+            "transitions": [asdict(transition) for transition in self._store.transitions(model)],
+        }
+        body = gzip.compress(json.dumps(figures).encode(), mtime=0)
+        key = figures_key(self._store.service, model, self._clock.now())
+        put_object(self._aws.objects, bucket, key, body, content_type=ZIPPED)
+
+
+def archived(store: ServiceStore) -> dict[str, int]:
+    """By model, the last closed segment of its journal that was copied."""
+    return dict((store.status(ARCHIVE) or {}).get("copied", {}))
+
+
+def may_drop(store: ServiceStore, model: str, segment: int) -> bool:
+    """Whether a segment is copied, or nobody copies."""
+    bucket = (store.status(RESOURCES) or {}).get("bucket")
+    return segment < 1 or not bucket or segment <= archived(store).get(model, 0)
