@@ -52,6 +52,10 @@ class Blueprint:
         """`mark-SERVICE-PART`."""
         return name_of(self.service, part)
 
+    def log(self, process: str) -> str:
+        """The log group of a process of the service."""
+        return f"/mark/{self.service}/{process}"
+
     @property
     def mails(self) -> bool:
         """Whether a report is mailed."""

@@ -46,7 +46,12 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     bucket = stack.told("bucket") if is_agent and rollout.bundle else ""
     names = names_of(stack, secret=secret_arn(stack, STORE), bucket=bucket)
     images = [blueprint.image, *([rollout.model_image] if is_agent and rollout.model_image else [])]
-    may = [*of_roles(names, *(("agent",) if is_agent else ("gateway", "agent"))), *of_images(names, images)]
+    log = names.arn("logs", f"log-group:{blueprint.log(role)}:*")
+    may = [
+        *of_roles(names, *(("agent",) if is_agent else ("gateway", "agent"))),
+        *of_images(names, images),
+        allow("Log", ("logs:CreateLogStream", "logs:PutLogEvents"), (log,), why="what its processes say"),
+    ]
     if not is_agent:
         token, reads = secret_arn(stack, TOKEN), ("secretsmanager:GetSecretValue",)
         may.append(allow("TokenSecret", reads, (token,), why="what clients must send"))

@@ -15,11 +15,15 @@ SCRATCH = "/scratch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What an instance starts. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model."""
+    """What an instance starts. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
+
+    `log`: the log group of what it says; its streams bear the machines' names.
+    """
 
     process: str
     image: str
     region: str
+    log: str
     secrets: Mapping[str, str]
     environment: Mapping[str, str] = field(default_factory=dict)
     gpu: bool = False
@@ -58,15 +62,18 @@ def _prepare(start: Start) -> str:
     lines = [
         "#!/bin/bash",
         "set -euo pipefail",
+        "exec 2> >(tee /dev/console >&2)  # the system log, which EC2 shows of any machine",
         "command -v aws > /dev/null || dnf install -y -q awscli-2",
         "umask 077",
         "install -d -m 700 /run/mark",
-        ": > /run/mark/environment",
+        "told=/run/mark/environment.$$  # put in place at once: a model's unit prepares, too",
+        ': > "$told"',
     ]
     for variable, secret in sorted(start.secrets.items()):
         read = f"aws secretsmanager get-secret-value --region {start.region} --secret-id {secret}"
         lines.append(f'value="$({read} --query SecretString --output text)"')
-        lines.append(f"printf '{variable}=%s\\n' \"$value\" >> /run/mark/environment")
+        lines.append(f'printf \'{variable}=%s\\n\' "$value" >> "$told"')
+    lines.append('mv -f "$told" /run/mark/environment')
     for registry in registries:
         login = f"aws ecr get-login-password --region {start.region}"
         lines.append(f"{login} | docker login --username AWS --password-stdin {registry}")
@@ -81,20 +88,21 @@ def _unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu and not start.model_image else ""
     model = "-v /opt/mark/model:/model:ro -e PYTHONPATH=/model " if start.bundle else ""
     run = (
-        f"docker run --rm --name mark --network host --read-only --tmpfs {SCRATCH}:mode=1777 "
+        f"docker run --rm --name mark {_logged(start)}--network host --read-only --tmpfs {SCRATCH}:mode=1777 "
         f"--env-file /etc/mark/environment --env-file /run/mark/environment {gpus}{model}{start.image} "
         f"python -m mark.app.processes.cloud {start.process}"
     )
-    needs = " mark-model.service" if start.model_image else ""
+    # wanted, not required: one that fails at first is started again, and what requires it would not be
+    model_unit = " mark-model.service" if start.model_image else ""
     off = (
         "ExecStopPost=/bin/sh -c 'if [ \"$SERVICE_RESULT\" = success ]; then systemctl --no-block poweroff; fi'\n"
         if start.powers_off
         else ""
     )
     return f"""[Unit]
-After=network-online.target docker.service{needs}
-Requires=docker.service{needs}
-Wants=network-online.target
+After=network-online.target docker.service{model_unit}
+Requires=docker.service
+Wants=network-online.target{model_unit}
 StartLimitIntervalSec=0
 
 [Service]
@@ -111,18 +119,28 @@ WantedBy=multi-user.target
 """
 
 
+def _logged(start: Start, more: str = "") -> str:
+    """Where the container's output goes: to CloudWatch, never waited for, and no file that grows on the disk."""
+    options = {"region": start.region, "group": start.log, "stream": f"%H{more}"}
+    told = "".join(f"--log-opt awslogs-{name}={value} " for name, value in options.items())
+    return f"--log-driver awslogs {told}--log-opt mode=non-blocking "
+
+
 def _model_unit(start: Start) -> str:
     gpus = "--gpus all " if start.gpu else ""
     model = "-v /opt/mark/model:/model:ro " if start.bundle else ""
+    logged = _logged(start, "-model")
+    run = f"docker run --rm --name mark-model {logged}--network host {gpus}{model}{start.model_image}"
     return f"""[Unit]
 After=docker.service
 Requires=docker.service
+StartLimitIntervalSec=0
 
 [Service]
 Environment=HOME=/root
 ExecStartPre=-/usr/bin/docker rm -f mark-model
 ExecStartPre=/usr/local/bin/mark-prepare
-ExecStart=/usr/bin/docker run --rm --name mark-model --network host {gpus}{model}{start.model_image}
+ExecStart=/usr/bin/{run}
 Restart=always
 RestartSec=2
 TimeoutStartSec=900

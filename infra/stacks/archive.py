@@ -11,7 +11,7 @@ from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse
 from mark.aws.archiving import JOURNAL, OLD_VERSIONS_DAYS, REPORTS
 
-LOGS = ("controller", "gateway")
+LOGS = ("agent", "controller", "gateway")
 
 
 class ArchiveStack(ServiceStack):

@@ -81,6 +81,7 @@ class GatewaysStack(ServiceStack):
             process="gateway",
             image=blueprint.image,
             region=Aws.REGION,
+            log=blueprint.log("gateway"),
             secrets={"MARK_STORE_URL": blueprint.name(STORE), "MARK_TOKEN": blueprint.name(TOKEN)},
             environment={"MARK_SETTINGS": blueprint.processes, "MARK_SERVICE": blueprint.service},
         )

@@ -88,6 +88,7 @@ class LaunchStack(ServiceStack):
             process="agent",
             image=self.blueprint.image,
             region=Aws.REGION,
+            log=self.blueprint.log("agent"),
             secrets={"MARK_STORE_URL": self.blueprint.name(STORE)},
             environment={"MARK_SERVICE": self.blueprint.service},
             gpu=bool(machine.accelerator),

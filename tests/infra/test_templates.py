@@ -162,6 +162,33 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         assert "\nMARK_SERVICE=shop\n" in script
 
 
+def test_what_instances_say_is_kept(templates: dict[str, Template]) -> None:
+    """In groups that stay, where the machine's role may write, whatever becomes of the machine."""
+    kept = {one["LogGroupName"] for one in of_type(templates["archive"], "AWS::Logs::LogGroup").values()}
+    for part, process in (("launch", "agent"), ("gateways", "gateway")):
+        group = f"/mark/shop/{process}"
+        assert group in kept
+        [role] = of_type(templates[part], "AWS::IAM::Role").values()
+        [log] = [s for s in plain(role["Policies"][0]["PolicyDocument"]["Statement"]) if s["Sid"] == "Log"]
+        assert log["Resource"] == [f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{group}:*"]
+        for one in of_type(templates[part], "AWS::EC2::LaunchTemplate").values():
+            script = plain(one["LaunchTemplateData"]["UserData"])
+            runs = [line for line in script.splitlines() if "docker run " in line]
+            assert len(runs) == (2 if process == "agent" else 1)
+            assert all(f"--log-driver awslogs --log-opt awslogs-region={REGION} " in run for run in runs)
+            assert all(f"awslogs-group={group} " in run for run in runs)
+
+
+def test_an_agent_does_not_give_up_with_its_model_server(templates: dict[str, Template]) -> None:
+    """What systemd requires is never started again for what waits for it; and it gives up at five failures."""
+    one = of_type(templates["launch"], "AWS::EC2::LaunchTemplate")["TemplateMarkShopServing"]
+    _, model, agent = plain(one["LaunchTemplateData"]["UserData"]).split("[Unit]\n")
+    assert "Requires=docker.service\n" in agent
+    assert "Wants=network-online.target mark-model.service\n" in agent
+    assert "StartLimitIntervalSec=0\n" in model
+    assert "StartLimitIntervalSec=0\n" in agent
+
+
 def test_the_store_has_tls_and_a_password_that_no_template_holds(templates: dict[str, Template]) -> None:
     [group] = of_type(templates["state"], "AWS::ElastiCache::ReplicationGroup").values()
     assert group["TransitEncryptionEnabled"] is True
