@@ -90,3 +90,8 @@ def excuse(
 def compact(value: object) -> str:
     """JSON without blanks."""
     return json.dumps(value, separators=(",", ":"))
+
+
+def words(name: str) -> str:
+    """`amd64-nvidia` -> `Amd64Nvidia`: a name as part of a resource's logical one."""
+    return "".join(part.capitalize() for part in name.split("-"))

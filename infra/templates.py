@@ -7,7 +7,7 @@ from typing import Any
 from aws_cdk import CfnParameter, Fn, aws_ec2, aws_iam
 
 from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
-from infra.stack import ServiceStack
+from infra.stack import ServiceStack, words
 from infra.user_data import Start, start_script
 from mark.app.setting_rollout import MachineSettings
 
@@ -97,8 +97,3 @@ def make_template(  # noqa: PLR0913 - one template, said in full
         launch_template_data=data,
         tag_specifications=[{"resourceType": "launch-template", "tags": stack.tags_list()}],
     )
-
-
-def words(name: str) -> str:
-    """`amd64-nvidia` -> `Amd64Nvidia`."""
-    return "".join(part.capitalize() for part in name.split("-"))

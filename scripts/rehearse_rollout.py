@@ -136,7 +136,7 @@ def takes_back_what_fails(there: Rehearsal) -> str:
     before = there.client("cloudformation").get_template(StackName=stack)["TemplateBody"]
     said = there.run("deploy", "--yes", expect=2)
     last = said.strip().splitlines()[-1]
-    _check("Infer0Live" in last and "took it back" in last, f"the failure is named: {last}")
+    _check("InferInceptionV3Live" in last and "took it back" in last, f"the failure is named: {last}")
     _check(there.stacks()[stack] == "UPDATE_ROLLBACK_COMPLETE", f"{stack} is taken back")
     after = there.client("cloudformation").get_template(StackName=stack)["TemplateBody"]
     _check(before == after, f"{stack} is as it was")

@@ -8,10 +8,11 @@ from aws_cdk import CfnDeletionPolicy, aws_logs, aws_s3
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from infra.stack import ServiceStack, document, excuse
+from infra.stack import ServiceStack, document, excuse, words
 from mark.aws.archiving import JOURNAL, OLD_VERSIONS_DAYS, REPORTS
 
 LOGS = ("agent", "controller", "gateway")
+HANDLERS = ("interruption", "report", "warm")
 
 
 class ArchiveStack(ServiceStack):
@@ -22,11 +23,10 @@ class ArchiveStack(ServiceStack):
         self._bucket()
         for process in LOGS:
             self._log(f"{process.capitalize()}Log", f"/mark/{blueprint.service}/{process}")
-        handlers = ("interruption", "warm", *(("report",) if blueprint.mails else ()))
-        for handler in handlers:
+        for handler in HANDLERS:
             self._log(f"{handler.capitalize()}Log", f"/aws/lambda/{blueprint.name(handler)}")
-        for number, infer in enumerate(blueprint.infer):
-            self._log(f"InferLog{number}", f"/aws/lambda/{infer.name}")
+        for infer in blueprint.infer:
+            self._log(f"InferLog{words(infer.model)}", f"/aws/lambda/{infer.name}")
 
     def _bucket(self) -> None:
         bucket = aws_s3.CfnBucket(
@@ -47,7 +47,7 @@ class ArchiveStack(ServiceStack):
             },
             versioning_configuration={"status": "Enabled"},
         )
-        _keep(bucket)
+        _goes_with_the_stack(bucket)
         excuse(
             bucket,
             "only the service's roles read it, and an access log would be a second bucket to keep",
@@ -77,7 +77,7 @@ class ArchiveStack(ServiceStack):
 
     def _policy(self, bucket: aws_s3.CfnBucket) -> None:
         """Nobody reads or writes in the clear."""
-        policy = aws_s3.CfnBucketPolicy(
+        aws_s3.CfnBucketPolicy(
             self,
             "BucketPolicy",
             bucket=bucket.ref,
@@ -92,13 +92,12 @@ class ArchiveStack(ServiceStack):
                 }
             ),
         )
-        _keep(policy)
 
     def _log(self, id_: str, name: str) -> None:
         group = aws_logs.CfnLogGroup(
             self, id_, log_group_name=name, retention_in_days=self.blueprint.rollout.keep_logs_days
         )
-        _keep(group)
+        _goes_with_the_stack(group)
         excuse(
             group,
             "CloudWatch encrypts logs by itself, and no request's content is logged: a key would cost for nothing",
@@ -108,6 +107,10 @@ class ArchiveStack(ServiceStack):
             excuse(group, "rollout.keep_logs_days says so", checkov=("CKV_AWS_338",))
 
 
-def _keep(resource: aws_s3.CfnBucket | aws_s3.CfnBucketPolicy | aws_logs.CfnLogGroup) -> None:
-    resource.cfn_options.deletion_policy = CfnDeletionPolicy.RETAIN
+def _goes_with_the_stack(resource: aws_s3.CfnBucket | aws_logs.CfnLogGroup) -> None:
+    """The stack is what stays: once it is removed, or its making fails, nothing is in the way of the next one.
+
+    A log group that is there could not be made again. S3 itself refuses to remove a bucket that is not empty.
+    """
+    resource.cfn_options.deletion_policy = CfnDeletionPolicy.DELETE
     resource.cfn_options.update_replace_policy = CfnDeletionPolicy.RETAIN

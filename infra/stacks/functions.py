@@ -12,7 +12,7 @@ from constructs import Construct
 
 from infra.blueprint import Blueprint, InferSpec
 from infra.roles import allow, make_role, names_of, of_roles
-from infra.stack import ServiceStack, compact, excuse
+from infra.stack import ServiceStack, compact, excuse, words
 from infra.stacks.network import Place
 from mark.aws.functions import RUNTIME
 from mark.aws.permissions import NO_RESOURCE, Statement
@@ -40,8 +40,8 @@ class FunctionsStack(ServiceStack):
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "functions", blueprint=blueprint, about="its Lambda functions")
-        for number, infer in enumerate(blueprint.infer):
-            self._infer(f"Infer{number}", infer)
+        for infer in blueprint.infer:
+            self._infer(f"Infer{words(infer.model)}", infer)
         self._interruption()
         self._function("Warm", "warm", self._code("warm"), timeout_s=WARM_TIMEOUT_S, memory_mib=HANDLER_MEMORY_MIB)
         if blueprint.mails:

@@ -11,6 +11,7 @@ import pytest
 
 from infra.app import what_is_missing
 from mark.app.rollout.synthesising import Synthesis, synthesise
+from mark.app.setting_service import ServedSettings
 from scripts.own_venvs import tool
 from scripts.rehearse_rollout import rehearse
 from tests.infra.conftest import of_type, settings
@@ -47,6 +48,24 @@ def test_checkov_finds_nothing_and_no_suppression_is_stale(synthesis: Synthesis,
             for skip in body.get("Metadata", {}).get("checkov", {}).get("skip", ())
         }
         assert declared == skipped, name
+
+
+def test_a_model_more_renames_no_resource_of_another(synthesis: Synthesis, tmp_path: Path) -> None:
+    """CloudFormation would make one's function under the name that the other's still bears."""
+    more = settings(tmp_path)
+    digits = {"model": "digits", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+    serve = (ServedSettings.model_validate(digits), *more.service.serve)
+    service = more.service.model_copy(update={"serve": serve})
+    again = synthesise(more.model_copy(update={"service": service}))
+    for part, kind, name in (
+        ("functions", "AWS::Lambda::Function", "FunctionName"),
+        ("archive", "AWS::Logs::LogGroup", "LogGroupName"),
+    ):
+        before, after = (
+            {one[name]: logical for logical, one in of_type(made.templates[f"mark-shop-{part}"], kind).items()}
+            for made in (synthesis, again)
+        )
+        assert before.items() < after.items()
 
 
 def exports(template: Any) -> set[str]:
