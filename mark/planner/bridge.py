@@ -37,6 +37,8 @@ FEWEST_UNITS = 60
 UNKNOWN_SHARE = 0.5
 USUAL_S = 300.0
 """How long a surge lasts of whose like the history holds none."""
+SURGE_S = 900.0
+"""What lies above the mean of so long before it is a surge: for what lasts longer a plan has rented."""
 
 Floats = NDArray[np.float64]
 
@@ -82,9 +84,10 @@ def unplanned(request: PlanRequest, table: RateTable) -> Unplanned:
 
 
 def pool_size(history: Demand, bridge: Bridge) -> int | None:
-    """Standbys that are worth their disks, by the surges of the history above its usual load; None without one.
+    """Standbys that are worth their disks, by the surges that the history holds; None without one.
 
-    The k-th serves the k-th slice of levels above the usual load, while that is filled far enough to wake it. It
+    A surge is what lies above the mean of the SURGE_S before it: what lasts longer, or comes every day at its
+    hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to wake it. It
     gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent then and its
     disk always. As many are kept as gain most together.
     """
@@ -92,26 +95,32 @@ def pool_size(history: Demand, bridge: Bridge) -> int | None:
     if item is None or not len(history) or not math.isfinite(bridge.lambda_usd):
         return None
     rates = np.array(history.mean_rps, np.float64)
-    usual = float(np.quantile(rates, 0.5))
     if len(history) < FEWEST_UNITS:
-        return math.ceil(UNKNOWN_SHARE * usual / item.capacity_rps)
-    most = math.ceil(max(0.0, float(rates.max()) - usual) / item.capacity_rps)
-    hours = len(rates) * history.unit_s / 3600.0
+        return math.ceil(UNKNOWN_SHARE * float(np.quantile(rates, 0.5)) / item.capacity_rps)
+    excess = surges_rps(rates, max(1, round(SURGE_S / history.unit_s)))
+    hours = len(excess) * history.unit_s / 3600.0
     gained = best = 0.0
     size = 0
-    for count in range(most):
-        low = usual + count * item.capacity_rps
-        woken = rates > low + WORTH_WAKING * item.capacity_rps
-        level = np.array([low + WORTH_WAKING * item.capacity_rps])
-        lasts_s = float(excursions_s(rates, level, history.unit_s)[0])
+    for count in range(math.ceil(float(excess.max()) / item.capacity_rps)):
+        low = count * item.capacity_rps
+        wakes = low + WORTH_WAKING * item.capacity_rps
+        woken = excess > wakes
+        lasts_s = float(excursions_s(excess, np.array([wakes]), history.unit_s)[0])
         busy_h = float(woken.mean()) * hours
         share = max(0.0, 1.0 - (bridge.wake_s + NOTICE_S) / lasts_s)
-        served = np.clip(rates - low, 0.0, item.capacity_rps)[woken]
+        served = np.clip(excess[woken] - low, 0.0, item.capacity_rps)
         gained += share * float(served.sum()) * history.unit_s * bridge.lambda_usd
         gained -= item.usd_per_hour * busy_h * (1.0 + bridge.wake_s / lasts_s) + bridge.asleep_usd_per_hour * hours
         if gained > best:
             best, size = gained, count + 1
     return size
+
+
+def surges_rps(rates: Floats, units: int) -> Floats:
+    """What each unit lies above the mean of so many units before it, requests/s. rates: shape (n,); (n - units,)."""
+    sums = np.concatenate(([0.0], np.cumsum(rates)))
+    before = (sums[units:-1] - sums[: -units - 1]) / units
+    return np.maximum(0.0, rates[units:] - before)
 
 
 def patience_s(history: Demand, bridge: Bridge, kept_rps: float) -> float:

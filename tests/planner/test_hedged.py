@@ -217,12 +217,27 @@ def test_the_pool_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
         return Demand(end_at=0.0, mean_rps=rates, max_rps=rates)
 
     bridge = Bridge(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002)
-    assert pool_size(history(200.0, 120), bridge) == 4
+    assert pool_size(history(200.0, 120), bridge) == 3, "four while it is new, two at its end"
     assert pool_size(history(100.0, 120), bridge) == 2
     assert pool_size(history(12.0, 120), bridge) == 0
     assert pool_size(history(200.0, 120), replace(bridge, asleep_usd_per_hour=5.0)) == 0
     assert pool_size(history(200.0, 120), replace(bridge, standby=None)) is None
     assert pool_size(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), bridge) == 3
+
+
+def test_what_comes_every_day_at_its_hour_needs_no_standby() -> None:
+    """A day's swing from 10 to 190 requests/s is planned for; twice that within a minute is not."""
+    swing = 100.0 - 90.0 * np.cos(2.0 * np.pi * np.arange(2880) / 1440.0)
+    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002)
+    calm = Demand(end_at=0.0, mean_rps=tuple(swing), max_rps=tuple(swing))
+    swing[600::1440] += 200.0
+    surging = replace(calm, mean_rps=tuple(swing), max_rps=tuple(swing))
+
+    assert pool_size(calm, bridge) == 0
+    assert pool_size(surging, replace(bridge, asleep_usd_per_hour=0.0)) == 0, "over before standbys serve"
+    for later in range(1, 10):
+        swing[600 + later :: 1440] += 200.0
+    assert pool_size(replace(calm, mean_rps=tuple(swing), max_rps=tuple(swing)), bridge) == 3
 
 
 @settings(deadline=None, max_examples=60)
