@@ -26,6 +26,7 @@ def names_of(stack: ServiceStack, *, secret: str = "", bucket: str = "", reposit
         repository=repository,
         secret=secret,
         sender=rollout.report.sender or "",
+        costs=rollout.report.reconcile,
     )
 
 

@@ -18,6 +18,8 @@ ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "lambda", "logs", "secretsmanager", "s
 
 MAILING = ("secretsmanager", "email")
 """What the report function calls: functions in a network have no public address. One zone's will do for a mail."""
+COSTS = "ce"
+"""Cost Explorer, where the report asks it."""
 
 
 class NetworkStack(ServiceStack):
@@ -45,6 +47,8 @@ class NetworkStack(ServiceStack):
             vpc_endpoint_type="Gateway",
         )
         mails = MAILING if blueprint.mails else ()
+        if blueprint.mails and blueprint.rollout.report.reconcile:
+            mails = (*mails, COSTS)
         every = [subnet.ref for subnet in subnets]
         if network.private:
             self._endpoints(tuple(dict.fromkeys((*ENDPOINTS, *mails))), vpc.ref, every)

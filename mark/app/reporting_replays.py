@@ -7,14 +7,16 @@ begins is not charged for booting then. Whole days that are over are kept in the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mark.app.journalled import Journalled, demand_trace, service_journal
 from mark.app.live.models import settings_of_model
 from mark.app.settings import Settings
 from mark.app.terminal import Report, note
 from mark.app.wiring import make_experiment, overrides_for, warm_engine
+from mark.catalog.billing import bill_provisioned
 from mark.controller.daily_costs import DAY_S, days_between
+from mark.controller.service import ServedModel
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
 from mark.report.cost_report_reading import Period
@@ -36,6 +38,16 @@ LEAST_S = 2 * UNIT_S
 """A stretch that is shorter says nothing."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """A model, the settings of its replays, what came, and the policies that are asked for."""
+
+    served: ServedModel
+    settings: Settings
+    trace: Trace
+    policies: tuple[str, ...]
+
+
 def replay_days(
     store: ServiceStore, settings: Settings, period: Period, policies: Sequence[str], report: Report
 ) -> Mapping[str, Sequence[ReplayedDay]]:
@@ -52,21 +64,16 @@ def replay_days(
         # what an observing service's own policy would have cost is known by replay alone: Lambda is part of it
         asked = (own.policies[0], *policies) if spec.observed else policies
         asked = tuple(dict.fromkeys(asked))
-        found[served.name] = _model_days(store, served.name, own, journalled, period, asked, report)
+        subject = _Subject(served=served, settings=own, trace=demand_trace(journalled, own.seed), policies=asked)
+        found[served.name] = _model_days(store, subject, journalled, period, report)
     return found
 
 
 def _model_days(
-    store: ServiceStore,
-    model: str,
-    settings: Settings,
-    journalled: Journalled,
-    period: Period,
-    policies: Sequence[str],
-    report: Report,
+    store: ServiceStore, subject: _Subject, journalled: Journalled, period: Period, report: Report
 ) -> Sequence[ReplayedDay]:
+    model = subject.served.name
     kept = {item.day: item for item in replayed_days(store, model)}
-    trace = demand_trace(journalled, settings.seed)
     spans = [
         (day, max(start, journalled.begin_at), min(end, journalled.demand.end_at))
         for day, start, end in days_between(period.since, period.until)
@@ -77,9 +84,9 @@ def _model_days(
         known = kept.get(day)
         if known is None or not known.covers((start, end)):
             known = ReplayedDay(day=day, since=start, until=end, policies={})
-        lacking = known.lacks(policies) if end - start >= LEAST_S else ()
+        lacking = known.lacks(subject.policies) if end - start >= LEAST_S else ()
         if lacking:
-            known = _replayed(settings, trace, known, lacking, report)
+            known = _replayed(replace(subject, policies=lacking), known, report)
             if _is_whole(start, end, journalled):
                 keep_replayed_days(store, model, known)  # at once: Ctrl-C loses no day
         if known.policies:
@@ -93,10 +100,9 @@ def _is_whole(start: float, end: float, journalled: Journalled) -> bool:
     return start <= max(day, journalled.begin_at) + UNIT_S and end >= day + DAY_S - UNIT_S
 
 
-def _replayed(
-    settings: Settings, trace: Trace, day: ReplayedDay, policies: Sequence[str], report: Report
-) -> ReplayedDay:
-    """The same stretch with these policies beside those that it has."""
+def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDay:
+    """The same stretch with the subject's policies beside those that it has."""
+    settings, trace = subject.settings, subject.trace
     from_s, to_s = round(day.since - trace.start_at), round(day.until - trace.start_at)
     begin_s = max(0.0, from_s - RUN_IN_S)
     whole = _experiment(settings, trace, begin_s, to_s)
@@ -107,17 +113,27 @@ def _replayed(
     def told(label: str, share: float) -> None:
         report(f"{day.day}: {label}", share)
 
-    for policy in policies:
+    for policy in subject.policies:
         changed = overrides_for(policy, settings)
         try:
+            overflows = whole.bundle(policy, changed).controller.overflow is not None
             ran = whole.run(policy, overrides=changed, progress=told)
             ran_in = before.run(policy, overrides=changed) if before else None
         except MarkError as error:
             note(f"{day.day}: {policy} is left out: {error}")
             unable.append(policy)
             continue
-        found[policy] = _difference(ran, ran_in, from_s - begin_s)
+        made = _difference(ran, ran_in, from_s - begin_s)
+        provisioned_usd = _provisioned_usd(subject.served, day.until - day.since) if overflows else 0.0
+        found[policy] = replace(made, serving_usd=made.serving_usd + provisioned_usd)
     return replace(day, policies=found, unable=tuple(unable))
+
+
+def _provisioned_usd(served: ServedModel, seconds: float) -> float:
+    """What the service's provisioned Lambda environments cost whoever calls them, answered by them or not."""
+    if served.overflow is None:
+        return 0.0
+    return sum(line.usd for line in bill_provisioned(served.overflow, seconds))
 
 
 def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) -> Experiment:

@@ -52,6 +52,11 @@ CONTROLLER_COUNT = 2
 CONTROLLER_USD_PER_HOUR = 0.0168
 """t4g.small, us-east-1 on demand (price snapshot)."""
 
+PROVISIONED_USD_PER_GIB_S = 4.1667e-6
+"""A Lambda environment kept provisioned, x86, us-east-1 (AWS Lambda pricing, provisioned concurrency)."""
+PROVISIONED_STEP_S = 300.0
+"""It is billed for each five minutes begun (AWS Lambda pricing)."""
+
 COMPONENTS = ("instances", "standby", "lambda", "overhead")
 _COMPONENT = {Role.SERVING: "instances", Role.STANDBY: "standby"}
 
@@ -103,6 +108,19 @@ def bill_lambda(usage: LambdaUsage, offering: LambdaOffering) -> tuple[BillLine,
         _line("lambda", "invocations", usage.requests, "requests", offering.usd_per_request),
         _line("lambda", "duration", usage.gib_s, "GiB-s", offering.usd_per_gib_s),
     )
+
+
+def bill_provisioned(offering: LambdaOffering, duration_s: float) -> tuple[BillLine, ...]:
+    """Lambda environments kept provisioned for so long; no line where there are none.
+
+    Calls that they answer are billed less for their duration (9.7222e-6 USD a GiB second). Which those are nobody
+    tells, so `bill_lambda` takes the full price for all: it errs on the dear side.
+    """
+    if not offering.provisioned:
+        return ()
+    billed = math.ceil((duration_s - ROUNDING_S) / PROVISIONED_STEP_S) * PROVISIONED_STEP_S
+    gib_s = offering.provisioned * offering.memory_gib * max(0.0, billed)
+    return (_line("lambda", "provisioned", gib_s, "GiB-s", PROVISIONED_USD_PER_GIB_S),)
 
 
 def disk_usd(gib: float, seconds: float) -> float:

@@ -65,7 +65,8 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
     served, totals = ledger.served, totals_at(ledger.marks, at)
     traffic = ModelTraffic(model=served.name, billed=totals.billed, gib_s=totals.gib_s)
     usage = fleet_usage((item for item in ledger.transitions if item.at < at), at)
-    lines = live_bill(usage, traffic, served, requests=round(totals.requests), peak_rps=0.0, duration_s=0.0)
+    life_s = max(0.0, at - ledger.began_at)
+    lines = live_bill(usage, traffic, served, requests=round(totals.requests), peak_rps=0.0, duration_s=life_s)
     return tuple(line for line in lines if line.component != "overhead" or line.item in OWN)
 
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, cost_of
+from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, bill_provisioned, cost_of
 from mark.controller.service import ServedModel
 from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage, Transition
 from mark.domain.traffic import ModelTraffic
@@ -74,6 +74,7 @@ def live_bill(
     if served.overflow is not None:
         used = LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s)
         lines += bill_lambda(used, served.overflow)
+        lines += bill_provisioned(served.overflow, duration_s)
     return (
         *lines,
         *bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s),

@@ -122,7 +122,10 @@ class Offering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaOffering:
-    """Lambda for one model: its own latency, prices and limits. Cold starts are billed for `cold_start_s`."""
+    """Lambda for one model: its own latency, prices and limits. Cold starts are billed for `cold_start_s`.
+
+    `provisioned` environments are kept ready and paid for, called or not.
+    """
 
     latency_s: float
     provenance: Provenance
@@ -136,6 +139,7 @@ class LambdaOffering:
     burst: int = 1000
     burst_window_s: float = 10.0
     payload_mib: float = 6.0
+    provisioned: int = 0
 
     @property
     def usd_per_warm_request(self) -> float:

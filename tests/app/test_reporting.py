@@ -6,6 +6,7 @@ import email
 import email.policy
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,15 @@ import pytest
 
 from mark.app import reporting
 from mark.app.reporting import parse_period
+from mark.app.reporting_replays import replay_days
+from mark.app.settings import load_settings
 from mark.domain.errors import Misconfigured
+from mark.report.cost_report_reading import Period
 from mark.report.cost_report_replays import replayed_days
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 from tests.app.served_day import BEGAN, DAY_S, MINUTES, MODEL, RPS, write_service
+from tests.planner.builders import overflow
 
 
 class FakeMail:
@@ -153,3 +158,20 @@ def test_without_a_service_or_a_sender_it_says_what_to_do(mark, config, tmp_path
 )
 def test_periods(text, seconds) -> None:
     assert parse_period(text) == seconds
+
+
+def test_replays_that_call_lambda_pay_for_its_provisioned_environments(store, config) -> None:
+    kept, settings = store[1], load_settings(config, {})
+    spec = kept.spec()
+    (served,) = spec.models
+    period = Period(since=BEGAN + 3600.0, until=BEGAN + 7200.0)
+
+    def cost(**changes: Any) -> dict[str, float]:
+        kept.put_spec(replace(spec, models=(replace(served, **changes),)))
+        found = replay_days(kept, settings, period, ("lambda-only", "sagemaker"), lambda _label, _share: None)
+        return {name: run.serving_usd for name, run in found[MODEL][0].policies.items()}
+
+    before, after = cost(), cost(overflow=replace(overflow(), provisioned=3))
+    kept.put_spec(spec)
+    assert after["lambda-only"] - before["lambda-only"] == pytest.approx(3 * 3.0 * 3600 * 4.1667e-6)
+    assert after["sagemaker"] == before["sagemaker"]

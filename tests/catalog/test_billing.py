@@ -1,6 +1,7 @@
 """Bills against sums done by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -122,6 +123,17 @@ def test_overhead_prices_agree_with_the_snapshot():
     prices = load_prices()
     assert prices.instance_type("c6g.medium").on_demand_usd_per_hour == billing.GATEWAY_USD_PER_HOUR
     assert prices.instance_type("t4g.small").on_demand_usd_per_hour == billing.CONTROLLER_USD_PER_HOUR
+
+
+def test_provisioned_environments_are_billed_by_five_minutes_begun_and_belong_to_lambda():
+    offering = replace(on_lambda(), provisioned=4, memory_gib=3.0)
+    (line,) = billing.bill_provisioned(offering, 86400.0)
+    assert line.quantity == 4 * 3 * 86400
+    assert line.usd == pytest.approx(4.3200346, abs=1e-6)
+    assert billing.cost_of([line]).lambda_ == line.usd
+    (begun,) = billing.bill_provisioned(offering, 301.0)
+    assert begun.quantity == 4 * 3 * 600
+    assert billing.bill_provisioned(on_lambda(), 86400.0) == ()
 
 
 def test_lines_add_up_to_the_cost_words():

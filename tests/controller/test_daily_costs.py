@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,7 @@ SERVED = ServedModel(
     dispatch=DispatchPolicy(),
     offerings=(LARGE, SMALL),
     backend=BackendSpec(kind="emulated"),
-    overflow=overflow(),
+    overflow=replace(overflow(), provisioned=2),
 )
 
 
@@ -68,7 +69,7 @@ def ledgers(draw: st.DrawFn) -> ModelLedger:
     return ModelLedger(served=SERVED, transitions=tuple(told), marks=tuple(marks))
 
 
-@given(ledger=ledgers(), back_s=st.floats(60.0, 9 * DAY_S))
+@given(ledger=ledgers(), back_s=st.one_of(st.floats(0.0, 60.0), st.floats(60.0, 9 * DAY_S)))
 def test_days_are_never_negative_and_add_up_to_the_live_bill(ledger: ModelLedger, back_s: float) -> None:
     until = BEGAN + 6 * DAY_S + 4321.0
     since = max(BEGAN, until - back_s)
@@ -108,7 +109,8 @@ def test_gateways_and_store_are_shared_by_the_models_of_a_service() -> None:
     one, two = (shared_days([ledger] * count, BEGAN, BEGAN + 3600.0) for count in (1, 2))
 
     assert one == two
-    assert model_days(ledger, BEGAN, BEGAN + 3600.0) == ()
+    (own,) = model_days(ledger, BEGAN, BEGAN + 3600.0)
+    assert (own.line.component, own.line.item) == ("lambda", "provisioned")
 
 
 def test_a_period_is_cut_at_midnights() -> None:

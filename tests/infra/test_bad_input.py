@@ -24,6 +24,12 @@ def test_an_image_and_a_certificate_are_asked_for(tmp_path: Path) -> None:
 def test_a_mail_needs_somebody_to_read_it(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"rollout\.report\.to"):
         synthesise(settings(tmp_path, report={"sender": "a@example.com"}))
+    mail = {"sender": "a@example.com", "to": ["b@example.com"], "reconcile": True}
+    elsewhere = settings(tmp_path, report=mail)
+    aws = elsewhere.service.aws.model_copy(update={"region": "eu-central-1"})
+    service = elsewhere.service.model_copy(update={"aws": aws})
+    with pytest.raises(Misconfigured, match=r"rollout\.report\.reconcile"):
+        synthesise(elsewhere.model_copy(update={"service": service}))
 
 
 def test_a_private_network_has_no_public_gateway(tmp_path: Path) -> None:

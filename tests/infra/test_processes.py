@@ -37,8 +37,14 @@ def test_controllers_understand_what_the_templates_say(environment: dict[str, st
     assert told["machines"][Role.SERVING, "amd64"] == "mark-shop-serving"
     assert told["owner"] == "team@example.com"
     assert [zone for zone, _ in told["subnets"]] == ["us-east-1a", "us-east-1b"]
-    [model] = live_models(settings, environment["MARK_QUALIFIER"])
+    provisioned = int(environment["MARK_PROVISIONED"])
+    [model] = live_models(settings, environment["MARK_QUALIFIER"], provisioned)
     assert model.served.function == "mark-shop-inception-v3:live"
+    assert model.served.overflow is not None
+    assert model.served.overflow.provisioned == 2
+    [plain] = live_models(settings, "", 0)
+    assert plain.served.overflow is not None
+    assert plain.served.overflow.provisioned == 0
 
 
 def test_what_is_missing_is_named(environment: dict[str, str]) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mark.app.rollout.synthesising import Synthesis
+from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.aws.permissions import Names, statements
-from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain
+from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 
 UNTAGGED = {
     "AWS::ApplicationAutoScaling::ScalableTarget",
@@ -232,7 +232,8 @@ def test_roles_may_do_what_their_calls_need(
     templates: dict[str, Template], part: str, resource: str, role: str
 ) -> None:
     [policy] = of_type(templates[part], "AWS::IAM::Role")[resource]["Policies"]
-    names = Names(service="shop", owner="team@example.com", region=REGION, account=ACCOUNT)
+    bucket = "<mark-shop-bucket>" if role == "controller" else ""
+    names = Names(service="shop", owner="team@example.com", region=REGION, account=ACCOUNT, bucket=bucket)
     granted = plain(policy["PolicyDocument"]["Statement"])
     wanted = [statement.document() for statement in statements(role, names)]
     assert [_listed(one) for one in granted] == [_listed(one) for one in wanted]
@@ -254,7 +255,7 @@ def test_whatever_may_do_something_to_everything_says_why(templates: dict[str, T
         for statement in plain(policy["PolicyDocument"]["Statement"])
         if "*" in _listed(statement)["Resource"]
     }
-    known = {"CostReads", "Ec2Reads", "ImageLogin", "Network", "QuotaReads"}
+    known = {"AlarmReads", "CostReads", "Ec2Reads", "ImageLogin", "Network", "QuotaReads"}
     assert {star.rpartition("/")[2] for star in stars} <= known, stars
 
 
@@ -298,3 +299,17 @@ def test_alarms_watch_what_matters(templates: dict[str, Template]) -> None:
     assert alarms["MArk", "UsdPerHour"]["Threshold"] == 5
     assert {"BurnRate", "OverflowShare"} <= {metric for _, metric in alarms}
     assert all(one["AlarmActions"] == [{"Ref": "Alarms"}] for one in alarms.values())
+
+
+def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(
+    templates: dict[str, Template], tmp_path: Path
+) -> None:
+    def asks(part: Mapping[str, Template]) -> tuple[bool, bool, bool]:
+        text = {name: json.dumps(template) for name, template in part.items()}
+        granted = "ce:GetCostAndUsage" in text["functions"]
+        return granted, "MARK_REPORT_RECONCILE" in text["functions"], '.ce"' in text["network"]
+
+    assert asks(templates) == (False, False, False)
+    mail = {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True}
+    made = synthesise(settings(tmp_path, report=mail)).templates
+    assert asks({name.removeprefix("mark-shop-"): made[name] for name in made}) == (True, True, True)

@@ -25,6 +25,8 @@ STACK = "aws:cloudformation:stack"
 """How the manifest of a CDK app calls a stack."""
 NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
+COSTS_REGION = "us-east-1"
+"""Where Cost Explorer's endpoint is (AWS general reference); functions in a network reach no other region."""
 HANDLERS = ("interruption", "warm")
 BUILD = "python -m scripts.build_lambda"
 LEFT_OUT = {"rollout", "trace", "faults", "out"}
@@ -80,6 +82,12 @@ def _check(settings: Settings) -> None:
             raise Misconfigured(f"rollout.{name} is missing; docs/rollout.md says what it is for")
     if rollout.report.sender is not None and not rollout.report.to:
         raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
+    region = settings.service.aws.region
+    if rollout.report.reconcile and rollout.network.vpc is None and region != COSTS_REGION:
+        raise Misconfigured(
+            f"rollout.report.reconcile: Cost Explorer is reached from {COSTS_REGION} alone, not {region}; leave "
+            "it out, and run `mark report --reconcile` elsewhere"
+        )
     if rollout.network.private and rollout.gateway.scheme == "internet-facing":
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
 
