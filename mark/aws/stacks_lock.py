@@ -78,6 +78,12 @@ class RolloutLock:
             if self._holder.is_same(self.holder()):
                 self._remove()
 
+    def confirm(self) -> None:
+        """Asked before each step. Misconfigured where another has it: we were silent for too long."""
+        now = self.holder()
+        if not self._holder.is_same(now):
+            raise self._refusal(now or self._holder)
+
     def _take_over(self, other: Holder | None) -> None:
         if other is not None:
             left = other.host == self._holder.host and not self._runs(other.pid)

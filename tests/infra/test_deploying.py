@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from mark.app.rollout import destroying
 from mark.app.rollout.deploying import finish, settle
+from mark.app.rollout.showing import agreed
 from mark.aws.stacks import StackEvent, StackState
 from mark.domain.errors import Misconfigured
 
@@ -53,13 +55,23 @@ def failed(reason: str) -> StackEvent:
     [
         ("UPDATE_ROLLBACK_COMPLETE", "it is as it was before"),
         ("ROLLBACK_COMPLETE", "deploying again replaces it"),
-        ("UPDATE_ROLLBACK_FAILED", "it is UPDATE_ROLLBACK_FAILED"),
+        ("UPDATE_ROLLBACK_FAILED", "CloudFormation could not take it back"),
+        ("DELETE_FAILED", "What is left of it is still there"),
+        ("UPDATE_FAILED", "It is UPDATE_FAILED"),
     ],
 )
 def test_a_failure_is_named_with_what_it_left(status: str, said: str) -> None:
     there: Any = Answers(state(NAME, status))
     with pytest.raises(Misconfigured, match=rf"{NAME} failed at Raw \(AWS::SQS::Queue\): too long\. .*{said}"):
         finish(there, NAME, [failed("too long")])
+
+
+def test_where_nobody_can_answer_nothing_seems_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO(""))
+    with pytest.raises(Misconfigured, match="--yes goes on"):
+        agreed("Do this?")
+    monkeypatch.setattr("sys.stdin", StringIO("n\n"))
+    assert not agreed("Do this?")
 
 
 def test_what_went_well_says_nothing() -> None:
@@ -85,6 +97,7 @@ def test_what_launches_goes_before_instances_end(monkeypatch: pytest.MonkeyPatch
     parts = ("archive", "control", "events", "future", "gateways", "launch", "network")
     there: Any = Answers(*(state(f"mark-shop-{part}", "CREATE_COMPLETE") for part in parts))
     account: Any = SimpleNamespace(aws=None, stacks=there)
+    held: Any = SimpleNamespace(confirm=lambda: there.done.append("lock") if len(there.there) == 7 else None)
     left = iter([("i-1",), (), (), ()])
 
     def end(aws: object, service: str) -> tuple[str, ...]:
@@ -93,8 +106,9 @@ def test_what_launches_goes_before_instances_end(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(destroying, "end_instances", end)
     monkeypatch.setattr(destroying, "POLL_S", 0.0)
-    destroying.remove_stacks(account, destroying.in_order(there.named("mark-shop-"), "shop"), "shop")
+    destroying.remove_stacks(account, destroying.in_order(there.named("mark-shop-"), "shop"), "shop", held)
     assert there.done == [
+        "lock",
         "control",
         "gateways",
         "end instances",

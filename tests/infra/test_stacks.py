@@ -207,6 +207,9 @@ def test_what_a_killed_rollout_held_is_taken_over(
     killed.__enter__()
     with rollout_lock(there, ME, runs=runs) as mine:
         assert mine.holder() == ME
+        mine.confirm()
+        with pytest.raises(Misconfigured, match="being rolled out by process"):
+            killed.confirm()  # it only slept: another goes on from here
     assert mine.holder() is None
     killed.__exit__(None, None, None)
 

@@ -35,7 +35,7 @@ class Account:
 def open_account(settings: Settings) -> Iterator[Account]:
     """The account of the credentials that boto3 finds. Misconfigured where it is not the one that is meant."""
     region, wanted = settings.service.aws.region, settings.rollout.account
-    aws = Aws(AwsSettings(region=region, retry_mode="adaptive", max_attempts=8))
+    aws = Aws(AwsSettings(region=region, retry_mode="adaptive", max_attempts=8, role="deployer"))
     try:
         with translated():
             found = aws.identity.get_caller_identity()["Account"]

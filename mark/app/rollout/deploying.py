@@ -11,8 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import typer
-
 from mark.app.rollout.account import Account, lock, open_account, tags_of
 from mark.app.rollout.planning import (
     STAYS,
@@ -22,13 +20,14 @@ from mark.app.rollout.planning import (
     refuse_stuck,
     with_change_sets,
 )
-from mark.app.rollout.showing import EventLog, plan_document, plan_table
+from mark.app.rollout.showing import EventLog, agreed, plan_document, plan_table
 from mark.app.rollout.synthesising import Bundle, Synthesis, synthesise
 from mark.app.settings import Settings
 from mark.app.terminal import note, show, show_json
 from mark.aws.errors import code_of, translated
 from mark.aws.names import name_of
 from mark.aws.stacks import StackEvent, Stacks, first_failure
+from mark.aws.stacks_lock import RolloutLock
 from mark.domain.errors import MarkError, Misconfigured
 
 TEMPLATES = "templates/"
@@ -53,7 +52,7 @@ def deploy(settings: Settings, *, yes: bool) -> None:
     """Make the account as the settings say, after a confirmation. Misconfigured where CloudFormation refuses."""
     service = settings.service.name
     synthesis = synthesise(settings)
-    with open_account(settings) as account, lock(account, service):
+    with open_account(settings) as account, lock(account, service) as held:
         settle(account.stacks, service)
         compared = compare(account.stacks, synthesis, service)
         refuse_stuck(compared)
@@ -63,11 +62,16 @@ def deploy(settings: Settings, *, yes: bool) -> None:
             show(f"no difference: the {len(plans)} stacks of {service} are as the settings say")
             return
         show(plan_table(work))
-        if not yes and not typer.confirm(f"Do this in account {account.id}, region {account.region}?", err=True):
+        try:
+            goes_on = yes or agreed(f"Do this in account {account.id}, region {account.region}?")
+        except MarkError:
+            _discard(account.stacks, work)
+            raise
+        if not goes_on:
             _discard(account.stacks, work)
             show("nothing was changed")
             return
-        _carry_out(account, settings, synthesis, work)
+        _carry_out(account, settings, synthesis, work, held)
         _say_where(account.stacks, settings)
 
 
@@ -86,7 +90,9 @@ def _discard(stacks: Stacks, plans: list[StackPlan]) -> None:
             stacks.discard(plan.name, plan.change_set.id)
 
 
-def _carry_out(account: Account, settings: Settings, synthesis: Synthesis, work: list[StackPlan]) -> None:
+def _carry_out(
+    account: Account, settings: Settings, synthesis: Synthesis, work: list[StackPlan], held: RolloutLock
+) -> None:
     """One stack after the other; what is no longer wanted goes first, since it may hold on to others' values."""
     log, stacks, tags = EventLog(len(work)), account.stacks, tags_of(settings)
     deletes = [plan for plan in work if plan.act == "delete"]
@@ -97,6 +103,7 @@ def _carry_out(account: Account, settings: Settings, synthesis: Synthesis, work:
     for place, plan in enumerate(pending):
         log.stack(plan.name, plan.act)
         try:
+            held.confirm()
             if plan.act in ("delete", "create again"):
                 assert plan.state is not None
                 finish(stacks, plan.name, list(logged(stacks.remove(plan.state), log)), gone=True)
@@ -137,11 +144,12 @@ def finish(stacks: Stacks, name: str, events: Sequence[StackEvent], *, gone: boo
     what = f"{failure.resource} ({failure.type}): {failure.reason}" if failure else "its events say why"
     status = state.status if state else "gone"
     after = {
-        "UPDATE_ROLLBACK_COMPLETE": "it is as it was before",
-        "ROLLBACK_COMPLETE": "nothing of it is left but its name; deploying again replaces it",
-        "DELETE_FAILED": "what is left of it is still there",
+        "UPDATE_ROLLBACK_COMPLETE": "CloudFormation took it back: it is as it was before",
+        "ROLLBACK_COMPLETE": "CloudFormation took it back: only its name is left; deploying again replaces it",
+        "UPDATE_ROLLBACK_FAILED": "CloudFormation could not take it back; `mark deploy` says what to do",
+        "DELETE_FAILED": "what is left of it is still there; mend that, and do it again",
     }.get(status, f"it is {status}")
-    raise Misconfigured(f"{name} failed at {what.rstrip('.')}. CloudFormation took it back: {after}")
+    raise Misconfigured(f"{name} failed at {what.rstrip('.')}. {after[0].upper()}{after[1:]}")
 
 
 def _upload(account: Account, archive: str, synthesis: Synthesis, log: EventLog) -> None:

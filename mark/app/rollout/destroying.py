@@ -10,18 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import typer
-
 from mark.app.rollout.account import Account, lock, open_account
 from mark.app.rollout.deploying import finish, logged, settle
 from mark.app.rollout.planning import STAYS
-from mark.app.rollout.showing import EventLog
+from mark.app.rollout.showing import EventLog, agreed
 from mark.app.settings import Settings
 from mark.app.terminal import show
 from mark.aws.launching import SERVICE
 from mark.aws.names import name_of
 from mark.aws.setting_up import end_instances
 from mark.aws.stacks import StackState
+from mark.aws.stacks_lock import RolloutLock
 from mark.domain.errors import RetryLater
 
 ORDER = (
@@ -44,7 +43,7 @@ END_S, POLL_S = 600.0, 2.0
 def destroy(settings: Settings, *, yes: bool) -> None:
     """Remove the service from the account, after a confirmation."""
     service = settings.service.name
-    with open_account(settings) as account, lock(account, service):
+    with open_account(settings) as account, lock(account, service) as held:
         settle(account.stacks, service)
         stays = name_of(service, STAYS)
         going = in_order(account.stacks.named(name_of(service, "")), service)
@@ -55,12 +54,10 @@ def destroy(settings: Settings, *, yes: bool) -> None:
             return
         show(f"goes: its instances, and {', '.join(state.name for state in going)}")
         _say_what_stays(account, stays)
-        if not yes and not typer.confirm(
-            f"Remove {service} from account {account.id}, region {account.region}?", err=True
-        ):
+        if not (yes or agreed(f"Remove {service} from account {account.id}, region {account.region}?")):
             show("nothing was changed")
             return
-        remove_stacks(account, going, service)
+        remove_stacks(account, going, service, held)
         show(f"the service {service} is gone from account {account.id}, region {account.region}")
 
 
@@ -71,12 +68,13 @@ def in_order(found: Sequence[StackState], service: str) -> list[StackState]:
     return sorted(going, key=lambda state: _place(state, service))
 
 
-def remove_stacks(account: Account, going: Sequence[StackState], service: str) -> None:
+def remove_stacks(account: Account, going: Sequence[StackState], service: str, held: RolloutLock) -> None:
     """Remove these stacks, and the service's instances as soon as nothing launches any."""
     log = EventLog(len(going))
     launching = tuple(name_of(service, part) for part in LAUNCHING)
     ended = False
     for state in going:
+        held.confirm()
         if not ended and state.name not in launching:
             _end(account, service, log)
             ended = True

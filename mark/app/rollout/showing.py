@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from mark.app.rollout.planning import StackPlan
 from mark.aws.stacks import Change, StackEvent
+from mark.domain.errors import Misconfigured
 
 SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
 SHOWN_NEW = 6
@@ -47,6 +49,14 @@ def _kinds(changes: Sequence[Change]) -> str:
 def _replaced(change: Change) -> str:
     told = (change.differs, {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.replaced, ""))
     return "; ".join(word for word in told if word)
+
+
+def agreed(question: str) -> bool:
+    """Whether a person says yes. Misconfigured where nobody answers: a job must not seem to have done it."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort as error:
+        raise Misconfigured("nobody answered, so nothing was changed; --yes goes on without a question") from error
 
 
 def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, Any]]:
