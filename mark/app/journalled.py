@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.app.explaining import find_journal
+from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.folder import RunFolder, find_running
 from mark.app.live.models import settings_of_model
 from mark.app.settings import Settings, TraceSettings
@@ -63,14 +64,13 @@ class Journalled:
 
 
 def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
-    """Settings and workload of a replay of a service's journal, or of that in the folder of a replay.
+    """Settings and workload of a replay of a service's journal, archived or not, or of a replay's.
 
     What `given` sets wins; the rest is the service's own, or what the journal's first line says.
     """
     if given.trace.file is not None:
         raise Misconfigured("--trace and --journal both say what arrives; give one of them")
-    folder = Path(journal)
-    settings, found = _of_folder(given, folder) if folder.is_dir() else _of_service(given, journal)
+    settings, found = _of_place(given, journal)
     if len(found.demand) < LEAST_UNITS:
         raise Misconfigured(
             f"{found.name} holds {len(found.demand)} minutes of load, too few to replay; try later"
@@ -81,6 +81,17 @@ def journalled_run(given: Settings, journal: str) -> tuple[Settings, Workload]:
         trace = settings.trace.model_copy(update={"start_s": start_s})
         settings = settings.model_copy(update={"trace": trace})
     return settings, workload_on(settings, demand_trace(found, settings.seed))
+
+
+def _of_place(given: Settings, journal: str) -> tuple[Settings, Journalled]:
+    """A folder or file of archived segments, the folder of a replay, or a service by its name."""
+    place = Path(journal)
+    segments = archived_segments(place)
+    if segments:
+        header, demand = archived_load(segments, given.model)
+        found = Journalled(name=f"the journal in {place}", demand=demand, seen_from=start_of(demand))
+        return merged(Settings.model_validate(_told(header)), given), found
+    return _of_folder(given, place) if place.is_dir() else _of_service(given, journal)
 
 
 def demand_trace(found: Journalled, seed: int) -> Trace:

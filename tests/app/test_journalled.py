@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -60,6 +61,16 @@ def test_a_replays_journal_is_replayed_under_another_policy(mark) -> None:
     assert other["slo"]["latency_ms"] == 700
     # the journal's last minute is still open when the run ends
     assert 0.85 * ran["requests"] <= other["requests"] <= ran["requests"]
+
+    segment = Path("downloaded/2026-11-21/080000-run-000001.jsonl.gz")
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(gzip.compress(Path("run/journal.jsonl").read_bytes()))
+    for place in ("downloaded", str(segment)):
+        archived = mark("simulate", "--journal", place, "--policy", "reactive", "--start-s", "0", "--json")
+        assert archived.status == 0, archived.err
+        (run,) = json.loads(archived.out)["runs"]
+        assert (run["model"], run["requests"]) == (other["model"], other["requests"])
+        assert run["slo"]["latency_ms"] == 700
 
 
 @pytest.mark.parametrize(

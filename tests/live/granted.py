@@ -10,7 +10,7 @@ import botocore.session
 
 from mark.aws.calls import ROLES
 
-NAMES = {"servicequotas": "service-quotas", "ses": "sesv2"}
+NAMES = {"monitoring": "cloudwatch", "servicequotas": "service-quotas", "ses": "sesv2"}
 """A signature's word for a service -> boto3's, where they differ."""
 
 
@@ -22,20 +22,21 @@ def beyond_what_is_granted(callers: Mapping[str, Mapping[str, int]]) -> list[str
         for text in actions:
             service, _, action = text.partition(":")
             name = NAMES.get(service, service)
-            if (name, _operation(name, action)) not in granted:
-                found.append(f"{role or 'somebody'}: {name}:{_operation(name, action)}")
+            operations = _operations(name, action)
+            if not any((name, operation) in granted for operation in operations):
+                found.append(f"{role or 'somebody'}: {name}:{' or '.join(operations)}")
     return found
 
 
-def _operation(service: str, action: str) -> str:
-    """boto3's name of an action; one of a REST protocol stands as method and path."""
+def _operations(service: str, action: str) -> list[str]:
+    """boto3's names of an action; one of a REST protocol stands as method and path, which several may have."""
     method, _, path = action.partition(" ")
     if not path:
-        return action
-    return next(
-        (name for name, verb, shape in _shapes(service) if verb == method and shape.fullmatch(path.rstrip("/"))),
-        action,
-    )
+        return [action]
+    shapes = _shapes(service)
+    return [name for name, verb, shape in shapes if verb == method and shape.fullmatch(path.rstrip("/"))] or [
+        action
+    ]
 
 
 @cache
@@ -44,8 +45,8 @@ def _shapes(service: str) -> tuple[tuple[str, str, re.Pattern[str]], ...]:
     found = []
     for name in model.operation_names:
         http = model.operation_model(name).http
-        path = re.sub(
-            r"\\\{\w+\\\+?\\\}|\\\{\w+\\\}", "[^/]+", re.escape(http["requestUri"].partition("?")[0].rstrip("/"))
-        )
+        path, _, part = http["requestUri"].partition("?")
+        named = f"{path.rstrip('/')}?{part}" if service == "s3" and part and "=" not in part else path.rstrip("/")
+        path = re.sub(r"\\\{\w+\\\+?\\\}|\\\{\w+\\\}", "[^/?]+", re.escape(named))
         found.append((name, http["method"], re.compile(path)))
     return tuple(found)

@@ -24,8 +24,9 @@ def simulate(
     journal: Annotated[
         str | None,
         typer.Option(
-            metavar="SERVICE|DIR",
-            help="Replay what a service that runs, or the folder of a replay, saw arrive, instead of a trace.",
+            metavar="SERVICE|PATH",
+            help="Replay what a service that runs, the folder of a replay, or archived journals (a folder or one "
+            "file) saw arrive, instead of a trace.",
         ),
     ] = None,
     model: given.Model = None,

@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from mark.app.live.clock import ServiceClock
 from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.session import Aws
+from mark.ports import Clock
 from mark.store.service import ServiceStore
 
 ALERTS = "alerts"
@@ -20,7 +20,7 @@ EACH_S = 60.0
 class AlertWatch:
     """Writes the document while a controller acts."""
 
-    def __init__(self, *, store: ServiceStore, aws: Aws, clock: ServiceClock) -> None:
+    def __init__(self, *, store: ServiceStore, aws: Aws, clock: Clock) -> None:
         self._store, self._aws, self._clock = store, aws, clock
         self._due_at = -math.inf
 

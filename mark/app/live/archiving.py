@@ -11,20 +11,18 @@ import gzip
 import json
 import logging
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
-from typing import Any
 
 from mark.app.live.account import RESOURCES
-from mark.app.live.clock import ServiceClock
 from mark.aws.archiving import figures_key, journal_key, packed, put_object
 from mark.aws.session import Aws
 from mark.controller.journal import read_journal
 from mark.controller.load_book import load_name
 from mark.controller.tally_book import book_name
 from mark.domain.errors import MarkError, Misconfigured
+from mark.ports import Clock
 from mark.store.service import ServiceStore
 
 log = logging.getLogger(__name__)
@@ -34,41 +32,41 @@ ARCHIVE = "archive"
 OPEN_EACH_S = 3600.0
 """Of the service's clock, between two copies of the segment that is written to."""
 AGAIN_S = 60.0
-"""Real seconds until what failed is tried again."""
+"""Of the service's clock, until what failed is tried again."""
 ZIPPED = "application/gzip"
 
 
 class Archivist:
     """Copies what there is to copy, while a controller acts; the one before left in the store what it had done."""
 
-    def __init__(self, *, store: ServiceStore, aws: Aws, clock: ServiceClock) -> None:
+    def __init__(self, *, store: ServiceStore, aws: Aws, clock: Clock) -> None:
         self._store, self._aws, self._clock = store, aws, clock
-        self._again = -math.inf
-        self._open_due_at = clock.now() + OPEN_EACH_S
+        self._again_at = -math.inf
+        self._began_at = clock.now()
 
     def look(self) -> None:
         """Copy what is due, where there is a bucket."""
         bucket = (self._store.status(RESOURCES) or {}).get("bucket")
-        if not bucket or time.monotonic() < self._again:
-            return
-        copied = archived(self._store)
-        models = [model.name for model in self._store.spec().models]
         now = self._clock.now()
-        whole = now >= self._open_due_at
+        if not bucket or now < self._again_at:
+            return
+        before = self._store.status(ARCHIVE) or {}
+        copied, whole_at = dict(before.get("copied", {})), before.get("whole_at", self._began_at)
+        models = [model.name for model in self._store.spec().models]
+        whole = now >= whole_at + OPEN_EACH_S
         todo = {model: self._closed(model, copied.get(model, 0)) for model in models}
         if not whole and not any(todo.values()):
             return
-        told: dict[str, Any] = {"bucket": bucket, "at": now, "copied": copied, "failed": None}
+        failed = None
         try:
             for model, segments in todo.items():
                 self._copy(bucket, model, segments, copied, whole=whole)
         except MarkError as error:
             log.warning("the journal is not archived", extra={"why": str(error)})
-            told["failed"] = str(error)
-            self._again = time.monotonic() + AGAIN_S
-        else:
-            self._open_due_at = now + OPEN_EACH_S if whole else self._open_due_at
-        self._store.put_status(ARCHIVE, told)
+            failed, self._again_at = str(error), now + AGAIN_S
+        told = {"bucket": bucket, "at": now, "copied": copied, "failed": failed}
+        done_at = now if whole and failed is None else whole_at
+        self._store.put_status(ARCHIVE, {**told, "whole_at": done_at})
 
     def _copy(
         self, bucket: str, model: str, segments: Sequence[int], copied: dict[str, int], *, whole: bool

@@ -1,0 +1,66 @@
+"""The load that archived journals hold: segments as they were downloaded from the service's bucket.
+
+A folder may hold days of a model's segments, of several lives of the service; their names sort by time. Each says
+all that was seen before it in its life, so a segment that is missing leaves no gap. Where nobody looked for a
+while, what came after it is what is known.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mark.controller.journal import Header, Tick, read_journal
+from mark.controller.journal_facts import journal_demand
+from mark.controller.load_book import joined, latest
+from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured, unknown
+
+SUFFIX = ".jsonl.gz"
+
+
+def archived_segments(place: Path) -> tuple[Path, ...]:
+    """The segments in a folder, wherever in it, oldest first; the one file that is named; none elsewhere."""
+    if place.is_dir():
+        return tuple(sorted(place.rglob(f"*{SUFFIX}"), key=lambda path: path.parts[-2:]))
+    return (place,) if place.is_file() and place.name.endswith(SUFFIX) else ()
+
+
+def archived_load(segments: Sequence[Path], model: str | None) -> tuple[Header, Demand]:
+    """The last segment's header, and all load that was seen; of `model`, or of the one model that there is."""
+    models = {path: _opened(path)[0].model for path in segments}
+    there = sorted(set(models.values()))
+    if model is None and len(there) > 1:
+        raise Misconfigured(f"the segments are of {', '.join(there)}: choose one of them with --model")
+    chosen = there[0] if model is None else model
+    if chosen not in there:
+        raise unknown("model of these segments", chosen, there)
+    demand: Demand | None = None
+    for path in segments:
+        if models[path] != chosen:
+            continue
+        header, ticks = _opened(path)
+        try:
+            own, seen_from = journal_demand([(header, ticks)])
+        except Misconfigured as error:
+            raise Misconfigured(f"{path}: {error}") from error
+        demand = joined(demand, latest(own, seen_from))
+    assert demand is not None
+    return header, demand
+
+
+def _opened(path: Path) -> tuple[Header, Iterator[Tick]]:
+    try:
+        return read_journal(_lines(path))
+    except Misconfigured as error:
+        raise Misconfigured(f"{path}: {error}") from error
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path, "rb") as file:
+            yield from file
+    except (OSError, EOFError, zlib.error) as error:
+        raise Misconfigured(f"it cannot be unpacked ({error}); download it again") from error

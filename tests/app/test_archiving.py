@@ -1,0 +1,218 @@
+"""Journals are copied into the bucket, each segment once whatever fails, and read from what was downloaded."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from mark.app.journalled_archive import archived_load, archived_segments
+from mark.app.live.account import RESOURCES
+from mark.app.live.archiving import AGAIN_S, ARCHIVE, OPEN_EACH_S, Archivist, may_drop
+from mark.aws.archiving import Keeping, make_bucket
+from mark.aws.session import Aws
+from mark.controller.journal import Checkpoint, Header, header_line
+from mark.controller.state import Decision, Observation, State
+from mark.domain.demand import Demand, DemandUnit
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import FleetView
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.journal import StoreJournal
+from mark.store.service import ServiceStore
+from tests.aws.builders import HandClock, aws, wire
+from tests.controller.builders import POLICY
+from tests.lambda_handlers.stored import store_service
+
+BEGAN_AT = 1_800_000_000.0
+BUCKET, MODEL = "mark-shop-archive", "m"
+
+
+def header(at: float = BEGAN_AT, history: int = 5, *, checkpoint: bool = False, **changes: Any) -> Header:
+    """A header with minutes of history that end at `at`."""
+    point = Checkpoint(state=State(), fleet=FleetView(), first_at=BEGAN_AT, planned_at=at, orders=())
+    known = minutes(at - 60.0 * history, history)
+    plain = Header(policy=POLICY, catalogue="test", seed=1, history=known, model=MODEL, run="abcdefghijkl")
+    return replace(plain, checkpoint=point if checkpoint else None, **changes)
+
+
+def minutes(start_at: float, count: int) -> Demand:
+    """A load that tells its minutes apart."""
+    counts = [1 + round(start_at / 60.0 + n) % 50 for n in range(count)]
+    return Demand(
+        end_at=start_at + 60.0 * count,
+        mean_rps=tuple(n / 60 for n in counts),
+        max_rps=tuple(n / 5 for n in counts),
+    )
+
+
+def tick(journal: StoreJournal, start_at: float) -> None:
+    """The tick that saw the minute which began then."""
+    load = minutes(start_at, 1)
+    unit = DemandUnit(start_at=start_at, count=1, mean_rps=load.mean_rps[0], max_rps=load.max_rps[0])
+    seen = Observation(now=start_at + 60.0, fleet=FleetView(), demand=unit)
+    journal.append(FleetView(), seen, Decision(state=State()))
+
+
+@dataclass
+class Kept:
+    """A service whose journal is archived."""
+
+    store: ServiceStore
+    aws: Aws
+    clock: HandClock
+    archivist: Archivist
+    journal: StoreJournal
+
+    def objects(self) -> dict[str, bytes]:
+        rows = self.aws.objects.list_objects_v2(Bucket=BUCKET).get("Contents", [])
+        return {
+            row["Key"]: self.aws.objects.get_object(Bucket=BUCKET, Key=row["Key"])["Body"].read() for row in rows
+        }
+
+    def segments(self) -> list[str]:
+        return [name.rpartition("/")[2] for name in self.objects() if name.endswith(".jsonl.gz")]
+
+    def write(self, first: int, last: int) -> None:
+        for number in range(first, last):
+            tick(self.journal, BEGAN_AT + 60.0 * number)
+
+    def rotate(self, number: int) -> None:
+        at = BEGAN_AT + 60.0 * number
+        self.journal.rotate(header_line(header(at, number, checkpoint=True)))
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path_factory.mktemp("store")) as server:
+        yield server
+
+
+@pytest.fixture
+def kept(redis: EmbeddedRedis) -> Iterator[Kept]:
+    link = connect(redis.url)
+    link.call("FLUSHALL")
+    store_service(redis.url, anchor=ServiceStore(link, "shop").clock())
+    store = ServiceStore(link, "shop")
+    store.put_status(RESOURCES, {"bucket": BUCKET})
+    lease = store.leases.take("test", 600.0)
+    assert lease is not None
+    with mock_aws():
+        there, clock = aws(max_attempts=1), HandClock(BEGAN_AT)
+        make_bucket(there, BUCKET, service="shop", owner="mark", keeping=Keeping())
+        journal = store.open_journal(MODEL, header_line(header()), lease)
+        yield Kept(store, there, clock, Archivist(store=store, aws=there, clock=clock), journal)
+        there.close()
+    link.close()
+
+
+def test_a_closed_segment_is_copied_once_and_may_then_be_dropped(kept: Kept) -> None:
+    kept.write(0, 3)
+    kept.archivist.look()
+    assert kept.objects() == {}
+    kept.rotate(3)
+    assert not may_drop(kept.store, MODEL, 1)
+    kept.archivist.look()
+    [(name, data)] = kept.objects().items()
+    assert name == "journal/shop/m/2027-01-15/080100-abcdefgh-000001.jsonl.gz"
+    assert gzip.decompress(data).splitlines() == list(kept.store.journal_lines(MODEL, 1))
+    assert may_drop(kept.store, MODEL, 1)
+    assert not may_drop(kept.store, MODEL, 2)
+
+    calls: list[str] = []
+    wire(kept.aws.objects).rules.append(lambda action, _request: calls.append(action))
+    kept.archivist.look()
+    Archivist(store=kept.store, aws=kept.aws, clock=kept.clock).look()  # who takes the lease over
+    assert calls == []
+
+
+def test_each_hour_what_is_there_by_then_is_copied_over_the_copy_before(kept: Kept) -> None:
+    kept.write(0, 2)
+    kept.clock.at += OPEN_EACH_S
+    kept.archivist.look()
+    before = kept.objects()
+    assert kept.segments() == ["080100-abcdefgh-000001.jsonl.gz"]
+    figures = json.loads(gzip.decompress(before["journal/shop/m/2027-01-15/figures.json.gz"]))
+    assert figures["transitions"][0]["instance"] == "i-0"
+    assert len(figures["transitions"]) == 4
+    kept.write(2, 3)
+    kept.clock.at += OPEN_EACH_S - 1.0
+    kept.archivist.look()
+    assert kept.objects() == before
+    kept.clock.at += 1.0
+    Archivist(store=kept.store, aws=kept.aws, clock=kept.clock).look()
+    assert kept.segments() == ["080100-abcdefgh-000001.jsonl.gz"]
+    assert kept.objects() != before
+
+
+def test_what_fails_is_told_tried_again_and_loses_nothing(kept: Kept) -> None:
+    kept.write(0, 2)
+    kept.rotate(2)
+    kept.aws.objects.delete_bucket(Bucket=BUCKET)
+    kept.archivist.look()
+    told = kept.store.status(ARCHIVE)
+    assert told is not None
+    assert "NoSuchBucket" in told["failed"]
+    assert not may_drop(kept.store, MODEL, 1)
+    make_bucket(kept.aws, BUCKET, service="shop", owner="mark", keeping=Keeping())
+    kept.clock.at += AGAIN_S - 1.0
+    kept.archivist.look()
+    assert kept.objects() == {}
+    kept.clock.at += 1.0
+    kept.archivist.look()
+    assert kept.segments() == ["080100-abcdefgh-000001.jsonl.gz"]
+    assert may_drop(kept.store, MODEL, 1)
+    again = kept.store.status(ARCHIVE)
+    assert again is not None
+    assert again["failed"] is None
+
+
+def test_nobody_waits_for_an_archive_that_is_not_there(kept: Kept) -> None:
+    kept.store.put_status(RESOURCES, {})
+    kept.write(0, 1)
+    kept.rotate(1)
+    kept.archivist.look()
+    assert kept.store.status(ARCHIVE) is None
+    assert may_drop(kept.store, MODEL, 1)
+
+
+def test_what_was_downloaded_holds_the_load_that_came(kept: Kept, tmp_path: Path) -> None:
+    for number in range(4):
+        kept.write(3 * number, 3 * number + 3)
+        kept.rotate(3 * number + 3)
+    kept.archivist.look()
+    for name, data in kept.objects().items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    segments = archived_segments(tmp_path)
+    assert len(segments) == 3  # the first was dropped before anybody looked
+    found, load = archived_load(segments, None)
+    assert (found.model, load) == (MODEL, minutes(BEGAN_AT, 12))
+    assert archived_load((segments[0], segments[2]), MODEL)[1] == load  # a later one knows what was before
+    assert archived_load(archived_segments(segments[0]), None)[1] == minutes(BEGAN_AT, 6)
+
+
+def write(folder: Path, *lines: bytes) -> Path:
+    folder.mkdir(parents=True)
+    path = folder / "000000-run-000001.jsonl.gz"
+    path.write_bytes(gzip.compress(b"".join(line + b"\n" for line in lines)))
+    return path
+
+
+def test_segments_that_cannot_be_replayed_say_why(tmp_path: Path) -> None:
+    one, other = (write(tmp_path / name / "2027-01-15", header_line(header(model=name))) for name in ("a", "b"))
+    with pytest.raises(Misconfigured, match="of a, b: choose one of them with --model"):
+        archived_load((one, other), None)
+    with pytest.raises(Misconfigured, match="unknown model of these segments 'c'"):
+        archived_load((one, other), "c")
+    one.write_bytes(one.read_bytes()[:50])
+    with pytest.raises(Misconfigured, match=r"000001\.jsonl\.gz: it cannot be unpacked .*; download it again"):
+        archived_load((one,), None)
+    assert archived_segments(tmp_path / "nowhere") == ()
