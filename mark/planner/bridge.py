@@ -87,9 +87,9 @@ def pool_size(history: Demand, bridge: Bridge) -> int | None:
     """Standbys that are worth their disks, by the surges that the history holds; None without one.
 
     A surge is what lies above the mean of the SURGE_S before it: what lasts longer, or comes every day at its
-    hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to wake it. It
-    gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent then and its
-    disk always. As many are kept as gain most together.
+    hour, is the plan's. The k-th standby serves the k-th slice of that, while it is filled far enough to wake
+    it. It gains what Lambda would cost then, less the first w seconds of each excursion; it costs its rent then
+    and its disk always. As many are kept as gain most together.
     """
     item = bridge.standby
     if item is None or not len(history) or not math.isfinite(bridge.lambda_usd):
@@ -117,7 +117,7 @@ def pool_size(history: Demand, bridge: Bridge) -> int | None:
 
 
 def surges_rps(rates: Floats, units: int) -> Floats:
-    """What each unit lies above the mean of so many units before it, requests/s. rates: shape (n,); (n - units,)."""
+    """What each unit lies above the mean of so many before it, requests/s. rates: shape (n,); (n - units,)."""
     sums = np.concatenate(([0.0], np.cumsum(rates)))
     before = (sums[units:-1] - sums[: -units - 1]) / units
     return np.maximum(0.0, rates[units:] - before)
