@@ -11,6 +11,7 @@ from infra.app import what_is_missing
 from mark.app.rollout.synthesising import synthesise
 from mark.app.settings import Settings
 from mark.domain.errors import Misconfigured
+from scripts.build_lambda import packed
 from tests.infra.conftest import settings
 
 
@@ -40,8 +41,21 @@ def test_a_private_network_has_no_public_gateway(tmp_path: Path) -> None:
 def test_a_bundle_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
     asked = settings(tmp_path)
     (tmp_path / "warm.zip").unlink()
-    with pytest.raises(Misconfigured, match=r"no bundle .*warm\.zip: `python -m scripts\.build_lambda` makes it"):
+    says = r"no bundle .*warm\.zip: `\(cd \S+ && \S+ -m scripts\.build_lambda --to /\S+\)` makes it"
+    with pytest.raises(Misconfigured, match=says):
         synthesise(asked)
+
+
+def test_a_bundle_without_the_model_is_refused(tmp_path: Path) -> None:
+    asked = settings(tmp_path).model_dump(mode="json")
+    asked["service"]["serve"] = [
+        {"model": "inception-v3", "backend": {"kind": "python", "target": "models.digits:Digits"}}
+    ]
+    with pytest.raises(Misconfigured, match=r"infer\.zip is no zip: .* --model models\.digits\)` makes it"):
+        synthesise(Settings.model_validate(asked))
+    (tmp_path / "infer.zip").write_bytes(packed({"lambda_handlers/infer.py": b""}))
+    with pytest.raises(Misconfigured, match=r"holds no models\.digits, which is the model inception-v3"):
+        synthesise(Settings.model_validate(asked))
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,19 @@ service:
       backend: {kind: python, target: "models.digits:Digits"}
       market: on-demand
       expected_rps: 5
+      # torch is larger than a zip of Lambda may be: for `mark deploy` put the model into an image, or do without.
+      # offerings: {overflow: false}
 
 # A trace of your own traffic: what lies before start_s is the history that the forecaster learns from.
 # trace: {file: load.csv.gz, start_s: 86400}
+
+# The service in an AWS account: `mark doctor`, `mark deploy` (docs/rollout.md says what stands behind each key).
+# rollout:
+#   owner: team@example.com
+#   image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1
+#   certificate: arn:aws:acm:us-east-1:123456789012:certificate/0000
+#   alarms: {to: [team@example.com], max_usd_per_hour: 12}
+#   report: {sender: mark@example.com, to: [team@example.com]}
 
 # Seed of all that is drawn on the emulated AWS.
 seed: 0

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mark.app.rollout.account import Account, lock, open_account, tags_of
+from mark.app.rollout.bundling import Bundle
 from mark.app.rollout.planning import (
     STAYS,
     StackPlan,
@@ -21,7 +22,7 @@ from mark.app.rollout.planning import (
     with_change_sets,
 )
 from mark.app.rollout.showing import EventLog, agreed, plan_document, plan_table
-from mark.app.rollout.synthesising import Bundle, Synthesis, synthesise
+from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.app.settings import Settings
 from mark.app.terminal import note, show, show_json
 from mark.aws.errors import code_of, translated

@@ -5,7 +5,6 @@ Nothing is asked of AWS here: the same settings and bundles give the same templa
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 from mark.app.live.account import function_of
 from mark.app.live.models import LiveModel, make_live_models
+from mark.app.rollout.bundling import Bundle, find_bundles, overflowing
 from mark.app.settings import Settings
 from mark.domain.errors import Misconfigured
 
@@ -27,19 +27,8 @@ NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
 COSTS_REGION = "us-east-1"
 """Where Cost Explorer's endpoint is (AWS general reference); functions in a network reach no other region."""
-HANDLERS = ("interruption", "warm")
-BUILD = "python -m scripts.build_lambda"
 LEFT_OUT = {"rollout", "trace", "faults", "out"}
 """Settings that processes in the account do not read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
-    """A handler's zip and where in the service's bucket it lies: its key changes when it does."""
-
-    handler: str
-    path: Path
-    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +47,7 @@ def synthesise(settings: Settings) -> Synthesis:
     """All templates of the service. Misconfigured where a setting, a bundle or a tool is missing."""
     _check(settings)
     models = make_live_models(settings)
-    bundles = _bundles(settings, models)
+    bundles = find_bundles(settings, models)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
         source.write_text(json.dumps(_blueprint(settings, models, bundles)), encoding="utf-8")
@@ -92,29 +81,10 @@ def _check(settings: Settings) -> None:
         raise Misconfigured("rollout.gateway.scheme internet-facing needs a network that is not private")
 
 
-def _overflowing(models: Sequence[LiveModel]) -> list[LiveModel]:
-    return [model for model in models if model.served.overflow is not None]
-
-
-def _bundles(settings: Settings, models: Sequence[LiveModel]) -> tuple[Bundle, ...]:
-    functions, mails = settings.rollout.functions, settings.rollout.report.sender is not None
-    infer = ("infer",) if _overflowing(models) and functions.infer_image is None else ()
-    names = (*infer, *HANDLERS, *(("report",) if mails else ()))
-    found = []
-    for name in names:
-        path = functions.bundles / f"{name}.zip"
-        try:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise Misconfigured(f"there is no bundle {path}: `{BUILD}` makes it") from error
-        found.append(Bundle(handler=name, path=path, key=f"lambda/{name}-{digest[:16]}.zip"))
-    return tuple(found)
-
-
 def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[Bundle, ...]) -> dict[str, Any]:
     """infra/blueprint.py says what it holds."""
     service, region = settings.service, settings.service.aws.region
-    infer = [(model.name, function_of(model.served)) for model in _overflowing(models)]
+    infer = [(model.name, function_of(model.served)) for model in overflowing(models)]
     return {
         "service": service.name,
         "region": region,

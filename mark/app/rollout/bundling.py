@@ -1,0 +1,96 @@
+"""The handlers' zips that a rollout needs: where they are, that they hold the models, and what makes them."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import mark
+from mark.app.live.models import LiveModel
+from mark.app.settings import Settings
+from mark.domain.errors import Misconfigured
+
+HANDLERS = ("interruption", "warm")
+BUILDER = "scripts.build_lambda"
+CLONE = Path(mark.__file__).parents[1]
+"""Where MArk's sources are, if it runs from them: bundles are built there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A handler's zip and where in the service's bucket it lies: its key changes when it does."""
+
+    handler: str
+    path: Path
+    key: str
+
+
+def overflowing(models: Sequence[LiveModel]) -> list[LiveModel]:
+    """The models that Lambda answers for too."""
+    return [model for model in models if model.served.overflow is not None]
+
+
+def find_bundles(settings: Settings, models: Sequence[LiveModel]) -> tuple[Bundle, ...]:
+    """The bundles of a service. Misconfigured, with the command that makes them, where they are not right."""
+    functions, mails = settings.rollout.functions, settings.rollout.report.sender is not None
+    in_zip = overflowing(models) if functions.infer_image is None else []
+    names = (*(("infer",) if in_zip else ()), *HANDLERS, *(("report",) if mails else ()))
+    return tuple(_found(functions.bundles, name, in_zip) for name in names)
+
+
+def _found(folder: Path, name: str, in_zip: Sequence[LiveModel]) -> Bundle:
+    path = folder / f"{name}.zip"
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise Misconfigured(f"there is no bundle {path}: {_makes(folder, in_zip)}") from error
+    if name == "infer":
+        _check_models(path, in_zip)
+    return Bundle(handler=name, path=path, key=f"lambda/{name}-{digest[:16]}.zip")
+
+
+def _check_models(path: Path, in_zip: Sequence[LiveModel]) -> None:
+    """Misconfigured where a function would not find its model."""
+    wanted = {model.name: module for model in in_zip if (module := _module_of(model))}
+    if not wanted:
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            there = set(archive.namelist())
+    except (OSError, zipfile.BadZipFile) as error:
+        raise Misconfigured(f"{path} is no zip: {_makes(path.parent, in_zip)}") from error
+    for name, module in wanted.items():
+        place = module.replace(".", "/")
+        if not {f"{place}.py", f"{place}/__init__.py"} & there:
+            raise Misconfigured(
+                f"{path} holds no {module}, which is the model {name}: {_makes(path.parent, in_zip)}; one that is "
+                "too large for a zip goes into an image (rollout.functions.infer_image), or does without Lambda "
+                "(offerings: {overflow: false})"
+            )
+
+
+def _module_of(model: LiveModel) -> str:
+    """The module of a model that is a class; empty for other backends, and for one that is named by its file."""
+    backend = model.served.backend
+    module, colon, _ = backend.target.partition(":")
+    return module if backend.kind == "python" and colon and not module.endswith(".py") else ""
+
+
+def _makes(folder: Path, in_zip: Sequence[LiveModel]) -> str:
+    """The exact command, to be pasted as it is."""
+    modules = sorted({module for model in in_zip if (module := _module_of(model))})
+    words = [
+        "-m",
+        BUILDER,
+        "--to",
+        str(folder.absolute()),
+        *(w for module in modules for w in ("--model", module)),
+    ]
+    if not CLONE.joinpath(*BUILDER.split(".")).with_suffix(".py").is_file():
+        return f"in a clone of MArk's sources `python {shlex.join(words)}` makes it"
+    return f"`(cd {shlex.quote(str(CLONE))} && {shlex.join([sys.executable, *words])})` makes it"

@@ -1,0 +1,37 @@
+"""The mark.yaml that `mark init` writes is one that can be used, and so is what it only hints at."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mark.app.live.initing import CONFIG
+from mark.app.settings import Settings, load_settings
+
+
+@pytest.fixture
+def filled() -> str:
+    """With the marks taken off what a rollout needs, as docs/rollout.md says."""
+    text = re.sub(r"^# (rollout:)$", r"\1", CONFIG, flags=re.MULTILINE)
+    text = re.sub(r"^#   (\w+: )", r"  \1", text, flags=re.MULTILINE)
+    return text.replace("# offerings:", "offerings:")
+
+
+def test_what_is_written_is_valid(tmp_path: Path) -> None:
+    path = tmp_path / "mark.yaml"
+    path.write_text(CONFIG)
+    assert isinstance(load_settings(path, {}), Settings)
+
+
+def test_what_a_rollout_needs_is_there_to_be_filled_in(filled: str, tmp_path: Path) -> None:
+    path = tmp_path / "mark.yaml"
+    path.write_text(filled)
+    settings = load_settings(path, {})
+    assert settings.rollout.image is not None
+    assert settings.rollout.certificate is not None
+    assert settings.rollout.report.to == ("team@example.com",)
+    [_, digits] = settings.service.serve
+    assert digits.offerings is not None
+    assert not digits.offerings.overflow
