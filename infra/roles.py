@@ -36,9 +36,11 @@ def secret_arn(stack: ServiceStack, name: str) -> str:
     return f"arn:{where}:secret:{stack.blueprint.name(name)}-??????"
 
 
-def repository_of(image: str) -> str:
-    """The repository of an image in ECR: `1234.dkr.ecr.REGION.amazonaws.com/shop/agent:1` -> `shop/agent`."""
-    return image.partition("/")[2].partition("@")[0].partition(":")[0]
+def repository_of(image: str, partition: str) -> str:
+    """The ARN of an image's repository in ECR; its account and region may be others than the service's."""
+    registry, _, name = image.partition("/")
+    account, _, _, region, *_ = registry.split(".")
+    return f"arn:{partition}:ecr:{region}:{account}:repository/{name.partition('@')[0].partition(':')[0]}"
 
 
 def make_role(
@@ -94,7 +96,7 @@ def of_roles(names: Names, *roles: str) -> tuple[Statement, ...]:
 def of_images(names: Names, images: Sequence[str]) -> tuple[Statement, ...]:
     """Pull these images from ECR."""
     pulls = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-    repositories = tuple(names.arn("ecr", f"repository/{repository_of(image)}") for image in images)
+    repositories = tuple(repository_of(image, names.partition) for image in images)
     return (
         allow("ImageLogin", ("ecr:GetAuthorizationToken",), ("*",), why=NO_RESOURCE),
         allow("Image", pulls, repositories, why="the images that it starts"),

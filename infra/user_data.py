@@ -75,7 +75,7 @@ def _prepare(start: Start) -> str:
         lines.append(f'printf \'{variable}=%s\\n\' "$value" >> "$told"')
     lines.append('mv -f "$told" /run/mark/environment')
     for registry in registries:
-        login = f"aws ecr get-login-password --region {start.region}"
+        login = f"aws ecr get-login-password --region {registry.split('.')[3]}"
         lines.append(f"{login} | docker login --username AWS --password-stdin {registry}")
     lines += [f"docker pull -q {image}" for image in (start.image, start.model_image) if image]
     if start.bundle:

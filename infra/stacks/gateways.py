@@ -101,7 +101,6 @@ class GatewaysStack(ServiceStack):
         balancer = aws_elasticloadbalancingv2.CfnLoadBalancer(
             self,
             "Balancer",
-            name=self.blueprint.name("gateways")[:32].rstrip("-"),
             type="network",
             scheme=self.blueprint.rollout.gateway.scheme,
             subnets=place.subnets,

@@ -11,7 +11,13 @@ from mark.app.setting_parts import NotNegativeInt, Part, Positive, PositiveInt
 
 Mail = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
 Arn = Annotated[str, Field(pattern=r"^arn:[a-z-]+:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:.+$")]
-Image = Annotated[str, Field(pattern=r"^[\w.-]+(:\d+)?/[\w./-]+(:[\w.-]+|@sha256:[0-9a-f]{64})$")]
+Image = Annotated[
+    str,
+    Field(
+        pattern=r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[\w./-]+(:[\w.-]+|@sha256:[0-9a-f]{64})$"
+    ),
+]
+"""In a registry of ECR, this account's or another's: no other takes the login that start scripts have."""
 Owner = Annotated[str, Field(pattern=r"^[\w.:/=+@ -]{1,100}$")]
 
 

@@ -109,6 +109,10 @@ def _mappings_of_own(names: Names) -> Conditions:
     return {"ArnLike": {"lambda:FunctionArn": list(_functions(names))}}
 
 
+def _identities(sender: str) -> tuple[str, ...]:
+    return (sender, sender.partition("@")[2]) if sender else ()
+
+
 def _everything(_: Names) -> tuple[str, ...]:
     return ("*",)
 
@@ -210,9 +214,9 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "the report's schedule",
         ),
         "Sender": (
-            lambda n: (n.arn("ses", f"identity/{n.sender}"),) if n.sender else (),
+            lambda n: tuple(n.arn("ses", f"identity/{who}") for who in _identities(n.sender)),
             _always,
-            "who reports are from",
+            "who reports are from: SES looks for the address, or for its domain where that is verified",
         ),
         "RolloutLock": (
             lambda n: (n.arn("ssm", f"parameter/mark/{n.service}/rollout"),),

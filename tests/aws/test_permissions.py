@@ -133,3 +133,10 @@ def test_rollouts_call_what_is_listed_for_the_deployer() -> None:
     if "end_instances" in text:
         found |= {"describe_instances", "terminate_instances"}
     assert found == {xform_name(call.action) for call in ROLES["deployer"]}
+
+
+def test_a_report_is_from_an_address_or_its_verified_domain() -> None:
+    names = Names(service="shop", region="eu-west-1", account="123456789012", sender="mark@example.com")
+    [sends] = [item for item in statements("report", names) if item.sid == "Sender"]
+    where = "arn:aws:ses:eu-west-1:123456789012:identity"
+    assert sends.resources == (f"{where}/mark@example.com", f"{where}/example.com")

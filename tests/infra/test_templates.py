@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from mark.app.rollout.synthesising import Synthesis, synthesise
+from mark.app.setting_rollout import RolloutSettings
 from mark.aws.permissions import Names, statements
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 
@@ -313,3 +315,14 @@ def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(
     mail = {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True}
     made = synthesise(settings(tmp_path, report=mail)).templates
     assert asks({name.removeprefix("mark-shop-"): made[name] for name in made}) == (True, True, True)
+
+
+def test_an_image_is_pulled_from_where_it_is(templates: dict[str, Template]) -> None:
+    """Often from an account that all teams share."""
+    roles = pytest.importorskip("infra.roles")
+    image = "999999999999.dkr.ecr.eu-west-1.amazonaws.com/team/mark"
+    wanted = "arn:aws:ecr:eu-west-1:999999999999:repository/team/mark"
+    assert roles.repository_of(f"{image}:1.2", "aws") == wanted
+    assert roles.repository_of(f"{image}@sha256:{'0' * 64}", "aws") == wanted
+    with pytest.raises(ValidationError, match="image"):
+        RolloutSettings.model_validate({"image": "docker.io/library/python:3.11"})
