@@ -23,7 +23,7 @@ from mark.aws.prices import type_facts
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import age_days
-from mark.domain.errors import MarkError
+from mark.domain.errors import MarkError, RetryLater
 
 MENDS = 1
 """Exit status where something must be mended."""
@@ -76,6 +76,7 @@ def _findings(
         ("Lambda", lambda: check_lambda(settings, models, aws)),
         ("instance types", lambda: check_types(prices, models, aws)),
         ("image", lambda: check_image(settings, aws)),
+        ("certificate", lambda: iter((check_certificate(settings),))),
         ("mail", lambda: check_mail(settings, aws)),
     )
     for what, check in checks:
@@ -83,9 +84,9 @@ def _findings(
         try:
             yield from check()
         except MarkError as error:
-            yield Finding(
-                check=what, state="unknown", said=str(error), do="allow the role of mark.aws.permissions: doctor"
-            )
+            away = isinstance(error, RetryLater)
+            do = "try again later" if away else "allow the role of mark.aws.permissions: doctor"
+            yield Finding(check=what, state="unknown", said=str(error), do=do)
 
 
 def check_credentials(settings: Settings, aws: Aws) -> Finding:
@@ -111,6 +112,19 @@ def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
     if age_days(prices, today) > OLD_DAYS:
         return Finding(check="prices", state="warn", said=said, do=renew)
     return Finding(check="prices", state="well", said=said)
+
+
+def check_certificate(settings: Settings) -> Finding:
+    """Whether the load balancer can take the certificate: it must be of its region. ACM itself is not asked."""
+    arn, region = settings.rollout.certificate, settings.service.aws.region
+    if arn is None:
+        return Finding(check="certificate", state="off", said="rollout.certificate is not set")
+    _, _, service, where, *_ = arn.split(":")
+    if (service, where) != ("acm", region):
+        said = f"{arn} is of {service} in {where or 'no region'}, the service is in {region}"
+        do = f"request one in {region} (`aws acm request-certificate --region {region}`)"
+        return Finding(check="certificate", state="mend", said=said, do=do)
+    return Finding(check="certificate", state="well", said=f"of {region}")
 
 
 def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
@@ -139,7 +153,12 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
 
 def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
     """Whether the images are in ECR."""
-    images = {"image": settings.rollout.image, "model_image": settings.rollout.model_image}
+    rollout = settings.rollout
+    images = {
+        "image": rollout.image,
+        "model_image": rollout.model_image,
+        "functions.infer_image": rollout.functions.infer_image,
+    }
     for key, image in images.items():
         if image is None:
             yield Finding(check=key, state="off", said=f"rollout.{key} is not set")

@@ -75,6 +75,8 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
         "instance types": "mend",  # p2 has been retired
         "image": "mend",
         "model_image": "off",
+        "functions.infer_image": "off",
+        "certificate": "off",
         "sender": "mend",
         "SES": "mend",
     }
@@ -88,14 +90,18 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
 
 def test_what_was_mended_is_well(world: World, doctor: Doctor) -> None:
     world.mark("POST", "mail", {"verify": ["example.org"], "sandbox": False})
-    _, found = doctor("report: {sender: a@example.org, to: [b@example.org]}")
-    assert (found["sender"]["state"], found["SES"]["state"]) == ("well", "well")
+    certificate = "certificate: arn:aws:acm:us-east-1:123456789012:certificate/0"
+    _, found = doctor(f"{certificate}\n  report: {{sender: a@example.org, to: [b@example.org]}}")
+    assert [found[name]["state"] for name in ("sender", "SES", "certificate")] == ["well"] * 3
 
 
 def test_another_account_or_region_must_be_mended(doctor: Doctor) -> None:
     status, found = doctor('account: "999999999999"')
     assert (status, set(found)) == (1, {"credentials", "prices"})
     assert "999999999999" in found["credentials"]["said"]
+    _, found = doctor("certificate: arn:aws:acm:eu-west-1:123456789012:certificate/0")
+    assert found["certificate"]["state"] == "mend"
+    assert "--region us-east-1" in found["certificate"]["do"]
 
 
 def test_what_may_not_be_asked_is_unknown_and_mends_nothing(world: World, doctor: Doctor) -> None:
@@ -107,7 +113,14 @@ def test_what_may_not_be_asked_is_unknown_and_mends_nothing(world: World, doctor
         world.mark("DELETE", "faults")
     assert found["vCPU quotas"]["state"] == "unknown"
     assert "AccessDenied" in found["vCPU quotas"]["said"]
+    assert "mark.aws.permissions" in found["vCPU quotas"]["do"]
     assert found["image"]["state"] == "off"
+    world.mark("POST", "faults", {**fault, "code": "ThrottlingException"})
+    try:
+        _, found = doctor()
+    finally:
+        world.mark("DELETE", "faults")
+    assert found["vCPU quotas"]["do"] == "try again later"
 
 
 def test_the_table_and_bad_input(account: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
