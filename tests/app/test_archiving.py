@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from moto import mock_aws
 from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.account import RESOURCES
 from mark.app.live.archiving import AGAIN_S, ARCHIVE, OPEN_EACH_S, Archivist, may_drop
+from mark.app.live.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
 from mark.aws.archiving import Keeping, make_bucket
 from mark.aws.session import Aws
 from mark.controller.journal import Checkpoint, Header, header_line
@@ -216,3 +218,31 @@ def test_segments_that_cannot_be_replayed_say_why(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"000001\.jsonl\.gz: it cannot be unpacked .*; download it again"):
         archived_load((one,), None)
     assert archived_segments(tmp_path / "nowhere") == ()
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "copied", "rotates"),
+    [
+        (SEGMENT_BYTES, True, False),
+        (SEGMENT_BYTES + 1, True, True),
+        (SEGMENT_BYTES + 1, False, False),
+        (WAITING_BYTES, False, False),
+        (WAITING_BYTES + 1, False, True),
+    ],
+)
+def test_a_long_segment_waits_for_the_copy_of_the_one_that_it_would_drop(
+    size_bytes: int, copied: bool, rotates: bool
+) -> None:
+    asked: list[int] = []
+
+    def may(segment: int) -> bool:
+        asked.append(segment)
+        return copied
+
+    anything: Any = SimpleNamespace(size_bytes=size_bytes, dropped_next=3)
+    driver = ModelDriver(
+        anything, clock=anything, cloud=anything, plane=anything, publisher=anything, journal=anything,
+        header=anything, may_drop=may,
+    )  # fmt: skip
+    assert driver._is_long() is rotates
+    assert set(asked) <= {3}

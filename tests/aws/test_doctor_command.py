@@ -150,5 +150,10 @@ def test_status_asks_aws_for_what_bears_the_tag(
     }
     assert run(["status", "--aws", "--name", "shop"]) == 0
     assert "2 instances" in capsys.readouterr().out
+    assert document["alerts"] == {"dead_letters": None, "ringing": [], "unknown": document["alerts"]["unknown"]}
+    url = world.client("sqs").create_queue(QueueName="mark-shop-raw-dead")["QueueUrl"]
+    world.client("sqs").send_message(QueueUrl=url, MessageBody="poison")
+    assert run(["status", "--aws", "--name", "shop"]) == 0
+    assert "1 message about instances is a dead letter" in capsys.readouterr().out
     assert run(["status", "--aws", "--name", "none"]) == 0
     assert "has no instance" in capsys.readouterr().out

@@ -135,6 +135,29 @@ def test_the_scheduled_report_arrives_with_the_ledgers_figures_once(
     assert len(sent(world)) == 2
 
 
+def test_the_report_is_kept_in_the_bucket_and_mailed_where_it_cannot_be(
+    world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
+) -> None:
+    world.mark("POST", "mail", {"verify": [FROM, TO]})
+    deploy(world, redis, MARK_REPORT_BUCKET="shop-archive")
+    assert call(world, event() | {"time": "2027-01-14T09:00:00Z"}) == {"message": sent(world)[0]["id"]}
+    assert (
+        "not kept in shop-archive: PutObject: NoSuchBucket"
+        in (world.config.folder / "lambda-report.log").read_text()
+    )
+
+    objects = world.client("s3")
+    objects.create_bucket(Bucket="shop-archive")
+    show(world, ENDED_AT)
+    call(world, event() | {"time": "2027-01-15T08:00:00Z", "resources": ["kept"]})
+    (row,) = objects.list_objects_v2(Bucket="shop-archive")["Contents"]
+    assert row["Key"] == f"reports/{SERVICE}/2027-01-15.html"
+    page = objects.get_object(Bucket="shop-archive", Key=row["Key"])["Body"].read().decode()
+    assert f"{spent_usd['total']:.2f}" in page
+    assert 'src="cid:' not in page
+    assert len(sent(world)) == 2
+
+
 def test_a_report_that_cannot_be_sent_says_what_to_do_and_is_sent_later(
     world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
 ) -> None:

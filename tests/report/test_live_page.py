@@ -92,6 +92,22 @@ def test_trouble_is_a_banner(changed: dict[str, Any], says: str, bad: bool) -> N
     assert banner.bad is bad
 
 
+def test_dead_letters_alarms_and_a_journal_that_is_not_archived_are_banners() -> None:
+    well = {"alerts": {"dead_letters": 0, "ringing": [], "unknown": ""}, "archive": {"failed": None}}
+    assert banners(document(busy_model(), **well)) == ()
+    rings = {"name": "mark-shop-deadletters", "reason": "1 of the last 1 periods break the threshold"}
+    alerts = {"dead_letters": 2, "ringing": [rings], "unknown": ""}
+    said = banners(document(busy_model(), alerts=alerts, archive={"failed": "PutObject: AccessDenied: no"}))
+    assert [(one.text.partition(":")[0], one.bad) for one in said] == [
+        ("2 messages about instances are dead letters", True),
+        ("The alarm mark-shop-deadletters rings", True),
+        ("The journal is not archived, and is tried again", False),
+    ]
+    silent = {"dead_letters": None, "ringing": None, "unknown": "GetQueueUrl: AccessDenied"}
+    (banner,) = banners(document(busy_model(), alerts=silent))
+    assert banner.text == "AWS does not say which alarms ring: GetQueueUrl: AccessDenied"
+
+
 def test_a_service_at_work_has_no_banner_and_an_interruption_one() -> None:
     assert banners(document(busy_model())) == ()
     (banner,) = banners(document(interrupted_model()))

@@ -10,7 +10,7 @@ from typing import Any
 
 from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
-from mark.app.setting_rollout import RolloutSettings
+from mark.app.setting_rollout import ReportMailSettings, RolloutSettings
 from mark.app.settings import Settings
 from mark.aws.archiving import Keeping
 from mark.aws.functions import FunctionSetup
@@ -18,6 +18,7 @@ from mark.aws.scheduling import ReportSetup
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.aws.setting_up import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.controller.service import ServedModel
+from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
 
@@ -43,19 +44,26 @@ def make_resources(
     aws: Aws, running: Running, models: Sequence[LiveModel], rollout: RolloutSettings
 ) -> ServiceResources:
     """Make what the service needs, as its rollout's stacks do."""
-    asked, archive = rollout.report, rollout.archive
+    archive = rollout.archive
     setup = ServiceSetup(
         service=running.name,
         store_url=running.store,
         image_id=IMAGE,
         infer=tuple(function_of(model.served) for model in models if model.served.overflow is not None),
         code=_stub(),
-        report=None
-        if asked.sender is None
-        else ReportSetup(sender=asked.sender, to=asked.to, schedule=asked.schedule, timezone=asked.timezone),
+        report=_report_of(rollout.report),
         keeping=Keeping(journals_days=archive.journals_days, reports_days=archive.reports_days),
     )
     return set_up(aws, setup)
+
+
+def _report_of(asked: ReportMailSettings) -> ReportSetup | None:
+    """The report that is mailed, if one is. Misconfigured where nobody is to get it."""
+    if asked.sender is None:
+        return None
+    if not asked.to:
+        raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
+    return ReportSetup(sender=asked.sender, to=asked.to, schedule=asked.schedule, timezone=asked.timezone)
 
 
 def remove_resources(aws: Aws, service: str) -> None:
