@@ -142,7 +142,7 @@ class AlarmSettings(Part):
 
     to: tuple[Mail, ...] = Field((), description="Who is told, by mail.")
     max_usd_per_hour: Positive | None = Field(
-        None, description="Told when spend is above this; none when left out."
+        None, description="Told when a model's spend is above this; none when left out."
     )
     max_overflow_share: float = Field(
         0.2, gt=0, le=1, description="Told when Lambda answers more than this share."
