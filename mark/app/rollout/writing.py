@@ -15,11 +15,16 @@ from mark.app.rollout.account import tags_of
 from mark.app.rollout.synthesising import STACK, Synthesis, synthesise
 from mark.app.settings import Settings
 from mark.app.terminal import show
+from mark.aws.deployer import deployer_policy
 from mark.aws.names import name_of
+from mark.aws.permission_scopes import Names
 from mark.domain.errors import Misconfigured
 
 SCRIPT, UPLOADS = "deploy.sh", "bundles.sh"
 MANIFEST, CDK = "manifest.json", "cdk.json"
+POLICY = "deployer-policy.json"
+"""What somebody must be allowed who deploys the stacks."""
+ANY_ACCOUNT = "*"
 
 
 def write_templates(settings: Settings, folder: Path) -> None:
@@ -33,6 +38,7 @@ def write_templates(settings: Settings, folder: Path) -> None:
             _write_json(folder / _file(synthesis, name), template)
         _write_json(folder / MANIFEST, _manifest(synthesis))
         _write_json(folder / CDK, {"app": "."})
+        _write_json(folder / POLICY, _policy(settings, synthesis))
         for bundle in synthesis.bundles:
             target = folder / bundle.key
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,6 +48,25 @@ def write_templates(settings: Settings, folder: Path) -> None:
     except OSError as error:
         raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
     show(f"wrote {len(synthesis.templates)} templates, {len(synthesis.bundles)} bundles and {SCRIPT} to {folder}")
+
+
+def _policy(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
+    """By the types that the templates have; buckets get their names from their stack's."""
+    rollout, service = settings.rollout, settings.service
+    names = Names(
+        service=service.name,
+        owner=rollout.owner,
+        region=service.aws.region,
+        account=rollout.account or ANY_ACCOUNT,
+        bucket=f"{name_of(service.name, 'archive')}-*",
+    )
+    return deployer_policy(names, types_of(synthesis))
+
+
+def types_of(synthesis: Synthesis) -> frozenset[str]:
+    """The types of resources that the templates have."""
+    found = (template["Resources"].values() for template in synthesis.templates.values())
+    return frozenset(str(resource["Type"]) for resources in found for resource in resources)
 
 
 def _file(synthesis: Synthesis, name: str) -> str:

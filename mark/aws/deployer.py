@@ -1,0 +1,156 @@
+"""What somebody must be allowed who rolls the service out: the deployer's own calls, and CloudFormation's.
+
+CloudFormation makes, changes and removes what stacks hold in the name of who asks (`stack_actions.py`). What can
+be named is limited by the service's name; what EC2 gives an id by the service's tags, but for the moment in which
+it is made: CloudFormation tags some kinds only then. Whoever has this may make roles named after the service with
+any permission in them: it is for who would be trusted with the account's roles anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mark.aws.launching import OWNER, SERVICE
+from mark.aws.names import name_of
+from mark.aws.permission_scopes import NO_RESOURCE, Conditions, Names
+from mark.aws.permissions import Statement, statements
+from mark.aws.stack_actions import stack_actions
+
+_READS = re.compile(
+    r"(ec2|autoscaling|elasticloadbalancing):Describe|ecs:DescribeTaskDefinition|logs:Describe"
+    r"|secretsmanager:GetRandomPassword|elasticache:Describe|cloudwatch:DescribeAlarms"
+)
+_SEEN = re.compile(r"(?<=:)Describe\w+")
+_MADE = re.compile(r"ec2:(Create(?!Tags|Route$|LaunchTemplateVersion)|RunInstances)")
+_UNNAMED = re.compile(r"ecs:(Der|R)egisterTaskDefinition|lambda:\w+EventSourceMapping|sns:Unsubscribe")
+_ALONE = {
+    "ec2:CreateTags": "StackTags",
+    "iam:CreateServiceLinkedRole": "StackLinked",
+    "iam:PassRole": "StackRoles",
+}
+ROLES_FOR = ("ec2", "ecs-tasks", "lambda", "scheduler")
+"""Services that run as the service's roles."""
+LINKED_FOR = ("autoscaling", "ecs", "elasticache", "elasticloadbalancing")
+"""Services that make a role of their own when an account first uses them."""
+IMAGES = "parameter/aws/service/ecs/optimized-ami/*"
+"""Where AWS says which machine image is its newest."""
+
+
+def deployer_policy(names: Names, types: Iterable[str]) -> dict[str, Any]:
+    """The policy document of who deploys stacks with resources of these types, and removes them."""
+    made = (*statements("deployer", names), *stack_statements(names, types))
+    return {"Version": "2012-10-17", "Statement": [item.document() for item in made]}
+
+
+def stack_statements(names: Names, types: Iterable[str]) -> tuple[Statement, ...]:
+    """What CloudFormation needs for resources of these types."""
+    grouped: dict[str, set[str]] = {}
+    for action in stack_actions(types):
+        grouped.setdefault(_scope(action), set()).add(action)
+    # by name they are so many that the policy would be longer than a role's may be
+    grouped["StackSeen"] = {_SEEN.sub("Describe*", action) for action in grouped.get("StackSeen", ())}
+    grouped["StackImages"] = {"ssm:GetParameters"}
+    scopes = _scopes(names)
+    return tuple(
+        Statement(
+            sid=sid,
+            actions=tuple(sorted(actions)),
+            resources=scopes[sid][0],
+            conditions=scopes[sid][1],
+            why=scopes[sid][2],
+        )
+        for sid, actions in sorted(grouped.items())
+        if actions
+    )
+
+
+def _scope(action: str) -> str:
+    known = {
+        "iam:PassRole": "StackRoles",
+        "iam:CreateServiceLinkedRole": "StackLinked",
+        "ec2:CreateTags": "StackTags",
+    }
+    if action in known:
+        return known[action]
+    if _READS.match(action):
+        return "StackSeen"
+    if _MADE.match(action):
+        return "StackMade"
+    if _UNNAMED.fullmatch(action):
+        return "StackUnnamed"
+    return "StackOwned" if action.startswith("ec2:") else "StackNamed"
+
+
+def _scopes(names: Names) -> Mapping[str, tuple[tuple[str, ...], Conditions, str]]:
+    """Resources, conditions, and why they are no narrower."""
+    here = {"StringEquals": {"aws:RequestedRegion": names.region}}
+    tags: dict[str, str | list[str]] = {f"/{SERVICE}": names.service, f"/{OWNER}": names.owner}
+    return {
+        "StackImages": (
+            (f"arn:{names.partition}:ssm:{names.region}::{IMAGES}",),
+            {},
+            "templates name AWS's newest image",
+        ),
+        "StackLinked": (
+            (f"arn:{names.partition}:iam::{names.account}:role/aws-service-role/*",),
+            {"StringEquals": {"iam:AWSServiceName": [f"{service}.amazonaws.com" for service in LINKED_FOR]}},
+            "made once an account, by the service that uses it",
+        ),
+        "StackMade": (
+            ("*",),
+            here,
+            "what is made has no tag yet, and may stand in another's network",
+        ),
+        "StackNamed": (_named(names), {}, "named after the service or its stacks"),
+        "StackOwned": (
+            names.ec2("*"),
+            {"StringEquals": {f"aws:ResourceTag{key}": value for key, value in tags.items()}},
+            "of the service, by its tags",
+        ),
+        "StackRoles": (
+            (f"{names.role('')}*",),
+            {"StringEquals": {"iam:PassedToService": [f"{service}.amazonaws.com" for service in ROLES_FOR]}},
+            "processes and functions run as the service's roles",
+        ),
+        "StackSeen": (("*",), here, NO_RESOURCE),
+        "StackTags": (
+            names.ec2("*"),
+            {"StringEquals": {f"aws:RequestTag{key}": value for key, value in tags.items()}},
+            "CloudFormation tags some kinds only after it has made them",
+        ),
+        "StackUnnamed": (("*",), here, NO_RESOURCE),
+    }
+
+
+def _named(names: Names) -> tuple[str, ...]:
+    """All that bears the service's name, or one that CloudFormation gave it, which begins with the stack's."""
+    own = f"{name_of(names.service, '')}*"
+    where = f"{names.region}:{names.account}"
+    parts = (
+        f"autoscaling:{where}:autoScalingGroup:*:autoScalingGroupName/{own}",
+        f"cloudwatch:{where}:alarm:{own}",
+        f"cloudwatch::{names.account}:dashboard/{own}",
+        f"ecs:{where}:cluster/{own}",
+        f"ecs:{where}:service/{own}",
+        f"ecs:{where}:task-definition/{own}",
+        f"elasticache:{where}:*:{own}",
+        f"elasticache:{where}:parametergroup:default.*",
+        f"elasticloadbalancing:{where}:listener/net/{own}",
+        f"elasticloadbalancing:{where}:loadbalancer/net/{own}",
+        f"elasticloadbalancing:{where}:targetgroup/*",
+        f"events:{where}:rule/{own}",
+        f"iam::{names.account}:instance-profile/{own}",
+        f"iam::{names.account}:role/{own}",
+        f"lambda:{where}:function:{own}",
+        f"lambda:{where}:event-source-mapping:*",
+        f"logs:{where}:log-group:/aws/lambda/{own}",
+        f"logs:{where}:log-group:/mark/{names.service}/*",
+        f"s3:::{own}",
+        f"scheduler:{where}:schedule/default/{own}",
+        f"secretsmanager:{where}:secret:{own}",
+        f"sns:{where}:{own}",
+        f"sqs:{where}:{own}",
+    )
+    return tuple(f"arn:{names.partition}:{part}" for part in parts)
