@@ -30,7 +30,7 @@ def check_vcpus(models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
             yield Finding(check=name, state="unknown", said="the account tells no quota of these types")
             continue
         smallest = min(item.instance_type.vcpus for _, item in wants)
-        needed = max(_vcpus_for(model, item) for model, item in wants)
+        needed = _vcpus_for_all(wants)
         do = _ask_for("ec2", code_of_quota(family, market), math.ceil(max(smallest, HEADROOM * needed)))
         if limit < smallest:
             said = f"{limit:g}: not one instance; the smallest offering has {smallest}"
@@ -60,8 +60,17 @@ def _by_pool(models: Sequence[LiveModel]) -> dict[tuple[str, Market], list[tuple
     found: defaultdict[tuple[str, Market], list[tuple[LiveModel, Offering]]] = defaultdict(list)
     for model in models:
         for item in model.served.offerings:
-            found[quota_family(item.instance_type.name), item.market].append((model, item))
+            family = quota_family(item.instance_type.name, item.market)
+            found[family, item.market].append((model, item))
     return found
+
+
+def _vcpus_for_all(wants: Sequence[tuple[LiveModel, Offering]]) -> int:
+    """What the models take together, each on the one of its offerings that takes most."""
+    by_model: defaultdict[str, int] = defaultdict(int)
+    for model, item in wants:
+        by_model[model.name] = max(by_model[model.name], _vcpus_for(model, item))
+    return sum(by_model.values())
 
 
 def _vcpus_for(model: LiveModel, item: Offering) -> int:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from mark.aws.errors import translated
 from mark.aws.session import Aws
-from mark.controller.quotas import STANDARD, Quotas, VcpuQuota
+from mark.controller.quotas import P5, STANDARD, Quotas, VcpuQuota
 from mark.domain.offering import Market
 
 EC2 = "ec2"
@@ -19,6 +19,7 @@ CODES: Mapping[str, tuple[str, Market]] = MappingProxyType(
         "L-3819A6DF": ("g", Market.SPOT),
         "L-417A185B": ("p", Market.ON_DEMAND),
         "L-7212CCBC": ("p", Market.SPOT),
+        "L-C4BD4855": (P5, Market.SPOT),
         "L-74FC7D96": ("f", Market.ON_DEMAND),
         "L-88CF9481": ("f", Market.SPOT),
         "L-7295265B": ("x", Market.ON_DEMAND),

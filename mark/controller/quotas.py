@@ -15,6 +15,8 @@ from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.offering import Market, Offering
 
 STANDARD = "standard"
+P5 = "p5"
+"""Its spot requests have a quota of their own; on demand they count as p (Service Quotas, L-C4BD4855)."""
 _LETTERS = re.compile(r"^([a-z]+)")
 _FAMILIES: Mapping[str, str] = {
     **dict.fromkeys(("a", "c", "d", "h", "hpc", "i", "im", "is", "m", "r", "t", "z"), STANDARD),
@@ -36,8 +38,10 @@ class VcpuQuota:
 Quotas = tuple[VcpuQuota, ...]
 
 
-def quota_family(instance_type: str) -> str:
-    """The family whose quota a type counts against; empty where it is not known."""
+def quota_family(instance_type: str, market: Market) -> str:
+    """The family whose quota a type counts against in a market; empty where it is not known."""
+    if market is Market.SPOT and instance_type.startswith(P5):
+        return P5
     found = _LETTERS.match(instance_type)
     letters = found[1] if found else ""
     return (_FAMILIES[letters] or letters) if letters in _FAMILIES else ""
@@ -83,4 +87,4 @@ def counted(fleet: FleetView, requested: Iterable[tuple[str, int]]) -> dict[str,
 
 
 def _pool(item: Offering) -> tuple[str, Market]:
-    return quota_family(item.instance_type.name), item.market
+    return quota_family(item.instance_type.name, item.market), item.market

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.controller.planning import plan_request
 from mark.controller.quotas import Allowance, VcpuQuota, counted, full_offerings, quota_family
@@ -46,7 +47,7 @@ def used(counts: dict[str, int], quota: VcpuQuota) -> int:
         for item in ALL
         for name, count in counts.items()
         if name == item.name
-        and (quota_family(item.instance_type.name), item.market) == (quota.family, quota.market)
+        and (quota_family(item.instance_type.name, item.market), item.market) == (quota.family, quota.market)
     )
 
 
@@ -78,11 +79,17 @@ def test_without_quotas_nothing_is_full() -> None:
 
 
 def test_every_type_of_the_catalogue_has_a_family() -> None:
-    names = {item.name: quota_family(item.name) for item in load_prices().types}
+    names = {item.name: quota_family(item.name, Market.ON_DEMAND) for item in load_prices().types}
     assert not [name for name, family in names.items() if not family]
     assert {names["c5.large"], names["t3.large"], names["m5.large"]} == {"standard"}
     assert (names["g4dn.xlarge"], names["p2.xlarge"]) == ("g", "p")
-    assert quota_family("u-6tb1.metal") == quota_family("") == ""
+    assert quota_family("u-6tb1.metal", Market.SPOT) == quota_family("", Market.SPOT) == ""
+
+
+def test_p5_has_a_spot_quota_of_its_own():
+    assert [quota_family("p5.48xlarge", market) for market in (Market.ON_DEMAND, Market.SPOT)] == ["p", "p5"]
+    assert quota_family("p4d.24xlarge", Market.SPOT) == "p"
+    assert code_of_quota("p5", Market.SPOT) == "L-C4BD4855"
 
 
 def test_stopped_instances_do_not_count() -> None:

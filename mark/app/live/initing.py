@@ -56,6 +56,9 @@ service:
 # A trace of your own traffic: what lies before start_s is the history that the forecaster learns from.
 # trace: {file: load.csv.gz, start_s: 86400}
 
+# What may be spent in a day and a month (UTC), and what happens then: warn, floor (one instance a model) or pause.
+# budget: {daily_usd: 50, monthly_usd: 900, when_reached: floor}
+
 # The service in an AWS account: `mark doctor`, `mark deploy` (docs/rollout.md says what stands behind each key).
 # rollout:
 #   owner: team@example.com

@@ -1,0 +1,35 @@
+"""What `mark doctor` says of quotas that several models share."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mark.app import doctoring_quotas
+from mark.app.doctoring_quotas import check_vcpus
+from mark.controller.quotas import VcpuQuota
+from tests.planner.builders import offering
+
+
+def model(name: str, peak_rps: float) -> Any:
+    """One whose offering carries 10 requests/s with two vCPUs."""
+    served = SimpleNamespace(offerings=(offering("c5.large", rps=10.0),))
+    return SimpleNamespace(
+        name=name, served=served, setup=SimpleNamespace(history=SimpleNamespace(max_rps=(peak_rps,)))
+    )
+
+
+def test_the_models_of_a_service_share_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    item = offering("c5.large", rps=10.0)
+    each = 4 * item.instance_type.vcpus
+    quota = VcpuQuota(family="standard", market=item.market, vcpus=1.5 * each)
+    monkeypatch.setattr(doctoring_quotas, "read_quotas", lambda _aws: (quota,))
+    anything: Any = None
+
+    (one,) = check_vcpus([model("a", 40.0)], anything)
+    assert one.state == "well"
+    (both,) = check_vcpus([model("a", 40.0), model("b", 40.0)], anything)
+    assert both.state == "warn"
+    assert f"takes {2 * each} with" in both.said
