@@ -5,7 +5,7 @@ The path says which: SageMaker's `/invocations` and `/endpoints/...`, or else Op
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from mark.protocols.oip import (
     overflowing,
     read_infer,
 )
+from mark.protocols.oip_alike import MAX_BODY_BYTES, MAX_FORMS, Form, form_of
 from mark.protocols.oip_replies import ReplyWriter, compose_infer_reply
 from mark.protocols.sagemaker import compose_predictions, parse_invocation
 
@@ -62,18 +63,53 @@ def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec
 
 
 def read_exchanges(
-    requests: Iterable[InferRequest], model: str, inputs: Sequence[TensorSpec]
+    requests: Sequence[InferRequest], model: str, inputs: Sequence[TensorSpec]
 ) -> list[Exchange | BadRequest]:
     """What `read_exchange` makes of each of a batch."""
     found: list[Exchange | BadRequest] = []
     forms: _Forms = {}
+    alike = _Alike()
     with overflowing():
         for request in requests:
-            try:
-                found.append(_read(request, model, inputs, forms))
-            except BadRequest as error:
-                found.append(error)
+            exchange = alike.read(request)
+            if exchange is None:
+                try:
+                    exchange = _read(request, model, inputs, forms)
+                except BadRequest as error:
+                    found.append(error)
+                    continue
+                if len(requests) > 1:
+                    alike.learn(exchange)
+            found.append(exchange)
     return found
+
+
+class _Alike:
+    """Requests of a batch whose bodies have the form of an earlier one's: its checks hold for them too."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Form, Exchange]] = []
+        self._looked = 0
+
+    def read(self, request: InferRequest) -> Exchange | None:
+        """The request understood, if it is like one that was learned."""
+        for form, first in self._known:
+            if request.path == first.request.path and not request.header_length:
+                call = form.read(request.body)
+                if call is not None:
+                    return Exchange(first.model, request, call, first.rows, first.kind)
+        return None
+
+    def learn(self, exchange: Exchange) -> None:
+        """Others like this one may follow."""
+        request = exchange.request
+        if self._looked == MAX_FORMS or exchange.sagemaker or request.header_length:
+            return
+        if len(request.body) <= MAX_BODY_BYTES:
+            self._looked += 1
+            form = form_of(request.body, exchange.call)
+            if form is not None:
+                self._known.append((form, exchange))
 
 
 def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec], forms: _Forms) -> Exchange:

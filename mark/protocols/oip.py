@@ -276,7 +276,7 @@ def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
     if "binary_data_size" in parameters:
         found = _from_binary(tail.take(parameters["binary_data_size"]), dtype)
     elif "data" in tensor:
-        found = _from_json(tensor["data"], dtype)
+        found = from_json(tensor["data"], dtype)
     else:
         raise BadRequest("it has neither data nor a binary_data_size")
     if found.size != math.prod(shape):
@@ -303,10 +303,10 @@ def _from_binary(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.frombuffer(bytearray(data), dtype=dtype)  # of its own: torch warns of what cannot be written to
 
 
-def _from_json(data: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+def from_json(data: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """data: flat or nested lists. Values are never bent into the type: 1.5 is no INT32, 300 no INT8.
 
-    Shaped as the lists are, or flat.
+    Shaped as the lists are, or flat. Errors: BadRequest.
     """
     if not isinstance(data, list):
         raise BadRequest("data must be a list")
