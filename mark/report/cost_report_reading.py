@@ -305,7 +305,8 @@ def _notes(read: Sequence[_Read], models: Sequence[ModelReport], period: Period)
                 f"{name}: interruptions, forecasts, decisions and idle hours are told from {when} UTC on, as far "
                 "back as the journal reaches"
             )
-    if not any(model.baselines for model in models):
+    asked = any(model.answers.finished for model in models)
+    if asked and not any(model.baselines for model in models):
         yield (
             "no baseline was replayed for these days yet: the acting controller does it after midnight "
             "(service.report.policies), `mark report` on a machine with the settings at once"

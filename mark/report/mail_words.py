@@ -11,6 +11,9 @@ from mark.report.cost_report import Baseline, CostReport, ModelReport
 SMALL_USD = 1.0
 """A period that cost less than this is told with four digits: cents would hide it."""
 DAY_S = 86400.0
+SHORT_S = 120.0
+"""A stretch that is shorter is told in seconds."""
+INSTANT = "%-d %b %Y %H:%M"
 
 Money = Callable[[float], str]
 
@@ -27,17 +30,20 @@ def signed(usd: float, money: Money) -> str:
 
 
 def period_words(report: CostReport) -> str:
-    """`14 Nov 2026 06:00 to 21 Nov 2026 06:00 UTC`."""
-    return f"{instant_words(report.since)} to {instant_words(report.until)} UTC"
+    """`14 Nov 2026 06:00 to 21 Nov 2026 06:00 UTC`; with seconds where it is of seconds."""
+    form = f"{INSTANT}:%S" if report.until - report.since < SHORT_S else INSTANT
+    return f"{instant_words(report.since, form)} to {instant_words(report.until, form)} UTC"
 
 
-def instant_words(at: float) -> str:
+def instant_words(at: float, form: str = INSTANT) -> str:
     """`14 Nov 2026 06:00`."""
-    return datetime.fromtimestamp(at, UTC).strftime("%-d %b %Y %H:%M")
+    return datetime.fromtimestamp(at, UTC).strftime(form)
 
 
 def stretch_words(seconds: float) -> str:
-    """`90 min`, `5.5 h`, `7 days`."""
+    """`20 s`, `90 min`, `5.5 h`, `7 days`."""
+    if seconds < SHORT_S:
+        return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1g} s"
     for size, unit in ((DAY_S, "days"), (3600.0, "h")):
         if seconds >= 2 * size or (unit == "h" and seconds >= size):
             return f"{round(seconds / size, 1):g} {unit}"

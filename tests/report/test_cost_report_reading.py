@@ -276,3 +276,22 @@ def test_an_offering_that_is_offered_no_more_is_told_of(store: ServiceStore) -> 
     rented(store, "i-9", "x1.32xlarge:spot", BEGAN + 60.0, None)
     report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
     assert any("x1.32xlarge:spot is no longer offered" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("period_s", "said"), [(0.5, "in 0.5 s"), (20.0, "in 20 s"), (90.0, "in 90 s"), (150.0, "in 2 min")]
+)
+def test_a_period_of_seconds_is_told_in_seconds(store: ServiceStore, period_s: float, said: str) -> None:
+    a_life(store)
+    report = read_cost_report(store, period_s=period_s, wall_at=0.0)
+    assert said in mail.render(report).subject
+    assert ("12:00:00 UTC" in mail.render(report).text) == (period_s < 120)
+    assert report.cost.total > 0
+
+
+def test_a_service_that_began_just_now_asks_for_nothing(store: ServiceStore) -> None:
+    stands_at(store, BEGAN)
+    report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
+    assert not report.has_data
+    assert report.notes == ()
+    assert "Nothing was spent" in mail.render(report).text
