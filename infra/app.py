@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
 def what_is_missing() -> str:
     """What has to be installed first, in one line; empty where nothing is. Sets what keeps jsii quiet."""
     if importlib.util.find_spec("aws_cdk") is None or importlib.util.find_spec("cdk_nag") is None:
-        return "CDK for Python is not installed: pip install 'mark-serving[infra]'"
+        return (
+            "CDK for Python is not installed: in a clone of MArk's sources `make setup` installs it, or "
+            "`pip install -c constraints.txt -e '.[infra]'` in an environment of your own"
+        )
     node = shutil.which("node")
     if node is None:
         return (

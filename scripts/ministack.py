@@ -27,7 +27,7 @@ def running(folder: Path | None = None) -> Iterator[dict[str, str]]:
     command = tool("ministack") / "ministack"
     with tempfile.TemporaryDirectory(prefix="mark-ministack-") as scratch:
         place = folder or Path(scratch)
-        port = _free_port()
+        port = free_port()
         given = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "TMPDIR": scratch, "LOG_LEVEL": "WARNING"}
         with (place / "ministack.log").open("wb") as log:
             server = subprocess.Popen(  # noqa: S603 - installed by own_venvs
@@ -59,7 +59,8 @@ def _without_paths(environment: Mapping[str, str]) -> dict[str, str]:
     return dict(kept)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         return int(trial.getsockname()[1])

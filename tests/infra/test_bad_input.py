@@ -78,4 +78,4 @@ def test_settings_that_cannot_be_are_refused(rollout: dict[str, object], said: s
 def test_a_machine_without_node_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     lacking = what_is_missing()
-    assert "Node.js" in lacking or "mark-serving[infra]" in lacking
+    assert "Node.js" in lacking or "make setup" in lacking

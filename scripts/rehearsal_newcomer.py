@@ -1,0 +1,185 @@
+"""Rehearsed as a newcomer: from `mark init` in an empty folder to the first report, by docs/rollout.md alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from mark.store.embedded import EmbeddedRedis
+from scripts.ministack import free_port
+from scripts.rehearsal import Failed, Place, check
+
+SENDER = "mark@example.com"
+BUNDLES_S, EVENT_S, DEAD_S, MAIL_S = 30.0, 60.0, 90.0, 150.0
+EMULATION = {"Lambda", "instance types", "vCPU quotas"}
+"""What ministack has otherwise than AWS: 573 calls at once, a dozen instance types, no quotas."""
+NOTICE = {
+    "version": "0",
+    "id": "1e5527d7-bb36-4607-3370-4164db56a40e",
+    "detail-type": "EC2 Spot Instance Interruption Warning",
+    "source": "aws.ec2",
+    "account": "123456789012",
+    "region": "us-east-1",
+    "resources": ["arn:aws:ec2:us-east-1a:instance/i-0b662ef9931388ba0"],
+    "detail": {"instance-id": "i-0b662ef9931388ba0", "instance-action": "terminate"},
+}
+"""As EventBridge's guide has it; it takes no event of `aws.ec2` from anybody but AWS, so this is put behind it."""
+
+
+def begins_with_a_file(there: Place) -> str:
+    """`mark init`, and the keys that docs/rollout.md names."""
+    there.bare("init")
+    path = there.folder / "mark.yaml"
+    text = re.sub(r"^# (rollout:)$", r"\1", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"^#   (\w+: )", r"  \1", text, flags=re.MULTILINE)
+    text = text.replace("# offerings:", "offerings:").replace(
+        f"sender: {SENDER}, ", f'sender: {SENDER}, schedule: "rate(1 minute)", '
+    )
+    # ministack publishes no machine images
+    text = text.replace("rollout:\n", "rollout:\n  machines: [{ami: ami-0123456789abcdef0}]\n")
+    path.write_text(text, encoding="utf-8")
+    return "the marks taken off `rollout`, and a schedule of each minute"
+
+
+def builds_what_the_deploy_asks_for(there: Place) -> str:
+    """A deploy without bundles says the exact command; they are built for the Python that ministack runs."""
+    said = there.run("deploy", "--yes", expect=2)
+    found = re.search(r"`\((cd .*)\)` makes it", said)
+    check(found is not None, f"the command is said: {said}")
+    assert found is not None
+    built = there.call("bash", "-c", f"{found[1]} --runtime here")
+    sizes = ", ".join(re.findall(r"(\w+)\.zip +([\d.]+ MiB)", built)[0])
+    return f"{len(built.splitlines())} bundles, {sizes} the first"
+
+
+def asks_the_doctor(there: Place) -> str:
+    """Before anything is mended, and after: what is left is ministack's own."""
+    first = _findings(there)
+    check({"image", "sender"} <= set(first), f"image and sender are missing, of {first}")
+    images = there.client("ecr")
+    images.create_repository(repositoryName="mark")
+    images.put_image(repositoryName="mark", imageManifest=json.dumps({"schemaVersion": 2}), imageTag="1")
+    there.client("sesv2").create_email_identity(EmailIdentity=SENDER)
+    left = _findings(there)
+    check(set(left) <= EMULATION, f"no more is missing than ministack lacks: {left}")
+    return f"to mend: {', '.join(first)}; afterwards {', '.join(left)}, which is ministack's"
+
+
+def deploys(there: Place) -> str:
+    """The service stands."""
+    there.run("deploy", "--yes")
+    there.run("diff")
+    return f"{len(there.stacks())} stacks, with the bundles' own code"
+
+
+def hears_of_an_interruption(there: Place) -> str:
+    """Queue `raw` -> the deployed function -> queue `events`, as the controllers' words."""
+    queues, began = there.client("sqs"), time.monotonic()
+    notice = {**NOTICE, "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    queues.send_message(QueueUrl=_queue(there, "raw"), MessageBody=json.dumps(notice))
+    [message] = _until(
+        lambda: queues.receive_message(QueueUrl=_queue(there, "events")).get("Messages"), EVENT_S, "a word"
+    )
+    word = json.loads(message["Body"])
+    check(word["kind"] == "spot-warned" and word["instance"] == "i-0b662ef9931388ba0", f"the notice, not {word}")
+    return f"{word['kind']} of {word['instance']} after {time.monotonic() - began:.1f} s, cold"
+
+
+def keeps_what_nobody_can_read(there: Place) -> str:
+    """After five attempts it is a dead letter; only the pause between them is made shorter here."""
+    queues, raw = there.client("sqs"), _queue(there, "raw")
+    kept = queues.get_queue_attributes(QueueUrl=raw, AttributeNames=["VisibilityTimeout"])["Attributes"]
+    queues.set_queue_attributes(QueueUrl=raw, Attributes={"VisibilityTimeout": "1"})
+    queues.send_message(QueueUrl=raw, MessageBody="no JSON at all")
+    dead = _queue(there, "raw-dead")
+    [message] = _until(lambda: queues.receive_message(QueueUrl=dead).get("Messages"), DEAD_S, "a dead letter")
+    queues.set_queue_attributes(QueueUrl=raw, Attributes=kept)
+    check(message["Body"] == "no JSON at all", f"the very message, not {message}")
+    words = queues.receive_message(QueueUrl=_queue(there, "events")).get("Messages")
+    check(not words, f"nothing of it reached the controllers: {words}")
+    return "in raw-dead after five attempts; nothing in events"
+
+
+def gets_its_first_report(there: Place) -> str:
+    """By Scheduler, and once more for the very period that `mark report` tells of.
+
+    ministack runs no instances and no store, so the service runs on this machine on a Redis that the deployed
+    secret is made to name.
+    """
+    port = free_port()
+    with EmbeddedRedis(there.folder / "store", options={"port": str(port), "bind": "127.0.0.1"}):
+        url = f"redis://127.0.0.1:{port}"
+        answered = _serves_for_a_while(there, url)
+        there.client("secretsmanager").put_secret_value(SecretId="mark-mark-store", SecretString=url)
+        first = _until(lambda: _mails(there), MAIL_S, "the scheduled mail")[0]
+        check(first["To"] == ["team@example.com"], f"it is for the team: {first['To']}")
+        told = json.loads(there.run("report", "--since", "24h", "--policy", "none", "--json"))
+        mailed = _mail_of(there, float(told["until"]))
+    total = f"{told['cost_usd']['total']:.4f}"
+    check(f"Spent: {total} USD" in mailed["BodyText"], f"{total} USD, as told: {mailed['BodyText'][:300]}")
+    return f"{answered}. By Scheduler: {first['Subject']}. For the same period: {total} USD, as `mark report` says"
+
+
+def _serves_for_a_while(there: Place, url: str) -> str:
+    """The same mark.yaml on this machine, with `service.store`."""
+    path = there.folder / "mark.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"  # store: .*", f"  store: {url}", text), encoding="utf-8")
+    there.bare("up", "--detach", "--config", "mark.yaml")
+    try:
+        said = there.bare("load", "--model", "inception-v3", "--rate", "20", "--duration", "10")
+    finally:
+        there.bare("down")
+    return said.strip().splitlines()[0]
+
+
+def _mail_of(there: Place, until: float) -> Any:
+    """Call the deployed function for the period up to an instant; the mail that it sent."""
+    moment = datetime.fromtimestamp(until, UTC).isoformat()
+    event = {"resources": ["by hand"], "time": moment}
+    done = there.client("lambda").invoke(FunctionName="mark-mark-report", Payload=json.dumps(event))
+    said = json.loads(done["Payload"].read())
+    if "message" not in said:
+        raise Failed(f"the report function answers {said}")
+    return next(mail for mail in _mails(there) if mail["MessageId"].startswith(said["message"].partition("@")[0]))
+
+
+def _mails(there: Place) -> list[Any]:
+    """What lies in ministack's outbox."""
+    outbox = f"{there.aws['AWS_ENDPOINT_URL']}/_ministack/ses/messages"
+    with urllib.request.urlopen(outbox, timeout=10) as reply:  # noqa: S310 - our own server
+        messages: dict[str, list[Any]] = json.loads(reply.read())["messages"]
+    return [mail for account in messages.values() for mail in account]
+
+
+def removes_it_all(there: Place) -> str:
+    """As docs/rollout.md ends."""
+    there.run("destroy", "--yes")
+    check(list(there.stacks()) == ["mark-mark-archive"], "the archive alone stays")
+    return "the archive stays"
+
+
+def _findings(there: Place) -> list[str]:
+    """What the doctor wants mended."""
+    told = json.loads(there.run("doctor", "--json", expect=1).partition("\n}\n")[0] + "\n}")
+    return list(dict.fromkeys(found["check"] for found in told["findings"] if found["state"] == "mend"))
+
+
+def _queue(there: Place, part: str) -> str:
+    found = there.client("sqs").get_queue_url(QueueName=f"mark-mark-{part}")
+    return str(found["QueueUrl"])
+
+
+def _until(look: Callable[[], Any], limit_s: float, what: str) -> Any:
+    """What a look finds as soon as it finds anything."""
+    until = time.monotonic() + limit_s
+    while not (found := look()):
+        if time.monotonic() > until:
+            raise Failed(f"{what} did not come within {limit_s:g} s")
+        time.sleep(0.5)
+    return found

@@ -1,0 +1,43 @@
+"""The service that is rolled out in a rehearsal, with bundles that hold no more than our own code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mark.aws.functions import pack
+from scripts import ministack
+
+HOUSE = Path(__file__).parents[1]
+SERVICE = "rehearsal"
+FUNCTION, ALIAS = f"mark-{SERVICE}-inception-v3", "live"
+"""An alias that somebody made by hand: the stack that wants to make it fails."""
+MACHINES = [{"ami": "ami-0123456789abcdef0"}, {"architecture": "arm64", "ami": "ami-0123456789abcdef1"}]
+"""ministack publishes no images of its own."""
+CONFIG: dict[str, Any] = {
+    "service": {"name": SERVICE, "serve": [{"model": "inception-v3"}]},
+    "rollout": {
+        "owner": "team@example.com",
+        "image": f"{ministack.ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/mark:1",
+        "certificate": f"arn:aws:acm:us-east-1:{ministack.ACCOUNT}:certificate/0000",
+        "machines": MACHINES,
+        "functions": {"bundles": "bundles"},
+        "alarms": {"to": ["team@example.com"], "max_usd_per_hour": 5},
+    },
+}
+
+
+def settings() -> dict[str, Any]:
+    """The settings, to be changed at will."""
+    copy: dict[str, Any] = yaml.safe_load(yaml.safe_dump(CONFIG))
+    return copy
+
+
+def lay_bundles(folder: Path) -> None:
+    """Bundles with our own code: functions that are made, and never called."""
+    folder.mkdir(parents=True)
+    code = pack(HOUSE / "lambda_handlers")
+    for name in ("infer", "interruption", "report", "warm"):
+        (folder / f"{name}.zip").write_bytes(code)
