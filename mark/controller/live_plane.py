@@ -51,7 +51,10 @@ class MonitorState:
 
 
 def totals_of(traffic: ModelTraffic) -> tuple[int, int]:
-    """Requests that finished (answered, shed or failed), and how many of them missed the objective."""
+    """Requests that finished (answered, shed or failed), and how many of them missed the objective.
+
+    What the model rejected is in neither: it says nothing of how the service does.
+    """
     finished = traffic.answered + traffic.shed + traffic.failed
     return finished, traffic.late + traffic.shed + traffic.failed
 

@@ -35,6 +35,7 @@ class Tallies:
     late: float = 0.0
     shed: float = 0.0
     failed: float = 0.0
+    rejected: float = 0.0
     billed: float = 0.0
     gib_s: float = 0.0
 

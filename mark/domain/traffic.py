@@ -7,6 +7,14 @@ from dataclasses import dataclass
 LATENCY_BIN_S = 0.001
 LATENCY_BINS = 4000
 """Latencies are counted in bins of a millisecond; the last one holds all above 4 s."""
+CLIENT_ERROR, SERVER_ERROR = 400, 500
+NOT_THE_REQUEST = (408, 429)
+"""Too slow, too much to do: the same request may do well a little later."""
+
+
+def is_rejection(status: int) -> bool:
+    """Whether an HTTP status says that the request is wrong in itself, which is no failure of a service."""
+    return CLIENT_ERROR <= status < SERVER_ERROR and status not in NOT_THE_REQUEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +22,9 @@ class ModelTraffic:
     """What one gateway saw of one model since its last report, but for the gauges at the end.
 
     arrivals: (window's number, requests), the number being service time // WINDOW_S. instance, standby, lambda_:
-    requests answered by each; late: how many of those missed the objective; shed: refused. latency_counts:
-    (bin, requests). invocations: Lambda calls, warm-up pings counted; cold: cold starts among them. billed, gib_s:
+    requests answered by each; late: how many of those missed the objective; shed: refused; rejected: what the
+    model called wrong in itself, which tells nothing of the service. latency_counts: (bin, requests).
+    invocations: Lambda calls, warm-up pings counted; cold: cold starts among them. billed, gib_s:
     calls and GiB seconds as they are billed on the service's clock: each counts as many times as the clock is
     faster than the wall. lambda_in_flight, lambda_warm: calls under way, and environments believed warm, now.
     """
@@ -28,6 +37,7 @@ class ModelTraffic:
     late: int = 0
     shed: int = 0
     failed: int = 0
+    rejected: int = 0
     redispatched: int = 0
     latency_counts: tuple[tuple[int, int], ...] = ()
     latency_sum_s: float = 0.0

@@ -27,7 +27,10 @@ class DayLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What became of requests: answered by whom, how many of those late, refused, failed."""
+    """What became of requests: answered by whom, how many of those late, refused, failed.
+
+    `rejected` were wrong in themselves, as their model said: no objective counts them.
+    """
 
     instance: int = 0
     standby: int = 0
@@ -35,6 +38,7 @@ class Answers:
     late: int = 0
     shed: int = 0
     failed: int = 0
+    rejected: int = 0
 
     @property
     def answered(self) -> int:

@@ -47,7 +47,7 @@ LONGEST_REASON = 240
 """Characters of a reason that a mail shows."""
 JOURNAL_LATE_S = 120.0
 """A journal that begins so long after the period says so."""
-ANSWERS = ("instance", "standby", "lambda_", "late", "shed", "failed")
+ANSWERS = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
 OBSERVED = (
     "nothing was rented: this is the fleet that would have been, never refused and never interrupted",
     "what planned instances would not have carried is not in these sums; the replay of the own policy has it",

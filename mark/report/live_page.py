@@ -163,8 +163,7 @@ def _cells(model: Mapping[str, Any], *, now: float, prefix: str) -> dict[str, An
 
 def _answerers(model: Mapping[str, Any]) -> list[_Bar]:
     counts = [(key, label, int(model["by"].get(key) or 0)) for key, label in words.ANSWERERS]
-    if model.get("failed"):
-        counts.append(("failed", "failed", int(model["failed"])))
+    counts += [(key, key, int(model[key])) for key in ("failed", "rejected") if model.get(key)]
     total = max(1, sum(count for _, _, count in counts))
     return [_Bar(name=label, value=f"{n:,}", share=n / total, key=key) for key, label, n in counts]
 

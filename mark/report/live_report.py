@@ -54,7 +54,7 @@ def comparison_document(
 
     Each figure is `{"live", "replayed", "difference"}`, live minus replayed; null where one of them is missing.
     """
-    counts = {**live["by"], "failed": live.get("failed") or 0}
+    counts = {**live["by"], **{name: live.get(name) or 0 for name in ("failed", "rejected")}}
     cold, invocations = live["lambda"]["cold"], live["lambda"]["invocations"]
     orders_here, orders_there = live_orders or {}, replayed_orders or {}
     apart = [abs(orders_here.get(k, 0) - orders_there.get(k, 0)) for k in orders_here.keys() | orders_there.keys()]
@@ -72,6 +72,7 @@ def comparison_document(
         },
         "served": {key: _pair(live["by"][key], replayed["served"][key]) for key, _ in ANSWERERS},
         "failed": _pair(counts["failed"], 0),
+        "rejected": _pair(counts["rejected"], 0),
         "cold_start_rate": _pair(cold / invocations if invocations else 0.0, replayed["cold_start_rate"]),
         "orders": _orders(orders_here, orders_there),
         "orders_most_apart": max(apart, default=0),
@@ -112,8 +113,9 @@ def comparison_rows(document: Mapping[str, Any]) -> tuple[ComparedRow, ...]:
         _row(f"by {label}" if key != "shed" else label, document["served"][key], _count, _signed)
         for key, label in ANSWERERS
     ]
-    if document["failed"]["live"]:
-        rows.append(_row("failed", document["failed"], _count, _signed))
+    rows += [
+        _row(name, document[name], _count, _signed) for name in ("failed", "rejected") if document[name]["live"]
+    ]
     rows.append(_row("Lambda started cold", document["cold_start_rate"], share_words, _points))
     for order in document["orders"]:
         rows.append(_row(f"ordered: {order['kind']} {order['offering']}".strip(), order, _count, _signed))

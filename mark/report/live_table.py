@@ -59,8 +59,9 @@ def _figures(model: Mapping[str, Any]) -> Table:
     ready = sum(float(row["rps"]) for row in model["capacity"])
     planned = words.rps_words(model["plan"]["required_rps"]) if model.get("plan") else MISSING
     answered = ", ".join(f"{label} {count_words(int(by.get(key) or 0))}" for key, label in words.ANSWERERS)
-    if model.get("failed"):
-        answered += f", failed {count_words(int(model['failed']))}"
+    for name in ("failed", "rejected"):
+        if model.get(name):
+            answered += f", {name} {count_words(int(model[name]))}"
     shown = (words.ms_words(latency.get(name)).replace(",", "") for name in ("p50", "p95", "p98", "p99"))
     spent = ", ".join(f"{label} {_usd(cost.get(key))}" for key, label in words.COMPONENTS)
     grid = Table.grid(padding=(0, 2))

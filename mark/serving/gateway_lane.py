@@ -15,6 +15,7 @@ from mark.controller.service import ServedModel
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
+from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
 from mark.serving.gateway_overflow import LambdaCalls
 from mark.serving.gateway_repeats import Answer, Repeats
@@ -133,10 +134,10 @@ class Lane:
 
     def answer(self, ticket: Ticket, response: Response, by: Server, now: float) -> None:
         """A model has answered."""
-        if response.status >= 500:
-            self.tally.failed += 1
-        else:
+        if response.status < CLIENT_ERROR:
             self.tally.answered(by, now - ticket.arrived_at, self.objective_s)
+        else:
+            self.tally.refused(response.status)
         ticket.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
         if ticket.repeat is not None:
             answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])

@@ -17,6 +17,7 @@ _COUNTERS = (
     ("late", "Answers that missed the objective"),
     ("shed", "Requests refused because nobody could answer in time"),
     ("failed", "Requests answered with an error of the model or of ours"),
+    ("rejected", "Requests that the model refused as wrong in themselves"),
     ("redispatched", "Requests sent again after their agent was lost"),
     ("repeated", "Repetitions answered without a second execution"),
     ("invocations", "Calls of Lambda"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal
 
-from mark.domain.traffic import LATENCY_BIN_S, LATENCY_BINS, ModelTraffic
+from mark.domain.traffic import LATENCY_BIN_S, LATENCY_BINS, ModelTraffic, is_rejection
 
 Server = Literal["instance", "standby", "lambda"]
 SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")
@@ -17,13 +17,13 @@ class Tally:
 
     __slots__ = (
         "_since", "arrivals", "billed", "by", "cold", "failed", "gib_s", "invocations", "late", "latencies",
-        "latency_sum_s", "redispatched", "repeated", "shed", "window_count",
+        "latency_sum_s", "redispatched", "rejected", "repeated", "shed", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.arrivals: Counter[int] = Counter()
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
-        self.late = self.shed = self.failed = self.redispatched = self.repeated = 0
+        self.late = self.shed = self.failed = self.rejected = self.redispatched = self.repeated = 0
         self.invocations = self.cold = 0
         self.window_count = 0
         self.latencies: dict[int, int] = {}
@@ -40,6 +40,16 @@ class Tally:
         self.latency_sum_s += latency_s
         if latency_s > objective_s:
             self.late += 1
+
+    def refused(self, status: int) -> None:
+        """A model's answer that serves nobody, status 400 or more, went out.
+
+        What is wrong with the request itself is no failure of the service, so no objective counts it.
+        """
+        if is_rejection(status):
+            self.rejected += 1
+        else:
+            self.failed += 1
 
     def close_window(self, window: int) -> None:
         """The arrivals counted so far belong to that window."""
@@ -67,6 +77,7 @@ class Tally:
             late=self.late,
             shed=self.shed,
             failed=self.failed,
+            rejected=self.rejected,
             redispatched=self.redispatched,
             latency_counts=tuple(sorted(self.latencies.items())),
             latency_sum_s=self.latency_sum_s,
@@ -94,6 +105,7 @@ def _difference(
         late=now.late - old.late,
         shed=now.shed - old.shed,
         failed=now.failed - old.failed,
+        rejected=now.rejected - old.rejected,
         redispatched=now.redispatched - old.redispatched,
         latency_counts=tuple((place, count) for place, count in grown if count),
         latency_sum_s=now.latency_sum_s - old.latency_sum_s,

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 
 from mark.domain.errors import Misconfigured
+from mark.domain.traffic import is_rejection
 from mark.serving.load_connection import Answer, Connection, Lost
 
 GIVE_UP_S = 65.0
@@ -38,12 +39,16 @@ class Target:
 
 @dataclass(slots=True)
 class LoadResult:
-    """What was sent and what came back. latencies_s: one value for each answer, seconds since it was due."""
+    """What was sent and what came back. latencies_s: one value for each answer, seconds since it was due.
+
+    `rejected` came back as wrong in themselves: they are in `errors` too, and the objective does not count them.
+    """
 
     objective_s: float
     sent: int = 0
     in_time: int = 0
     in_flight: int = 0
+    rejected: int = 0
     by: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     latencies_s: list[float] = field(default_factory=list)
@@ -56,7 +61,7 @@ class LoadResult:
     @property
     def attained(self) -> float | None:
         """Share of the finished requests that were answered within the objective; None where none finished."""
-        finished = self.sent - self.in_flight
+        finished = self.sent - self.in_flight - self.rejected
         return self.in_time / finished if finished else None
 
 
@@ -197,6 +202,7 @@ class Load:
             self.result.by["shed"] += 1
         else:
             self.result.errors[f"http_{outcome.status}"] += 1
+            self.result.rejected += is_rejection(outcome.status)
         if connection.is_open:
             self._free(connection)
         else:

@@ -9,7 +9,9 @@ from typing import Any
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.store.keys import Keys
 
-WHOLE = ("instance", "standby", "lambda_", "late", "shed", "failed", "redispatched", "invocations", "cold")
+WHOLE = (
+    "instance", "standby", "lambda_", "late", "shed", "failed", "rejected", "redispatched", "invocations", "cold",
+)  # fmt: skip
 REAL = ("latency_sum_s", "billed", "gib_s")
 ARRIVED = "arrived"
 KEEP_WINDOWS = 720

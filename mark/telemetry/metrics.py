@@ -122,7 +122,12 @@ def _answer_families(models: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     by = [((str(m["name"]), place), count) for m in models for place, count in m["by"].items()]
     yield _counter("requests", "Requests by who answered.", ("model", "by"), by)
     yield _counter("late", "Answers after the objective.", ("model",), each("objective", "late"))
-    for key, text in (("failed", "Requests that failed."), ("redispatched", "Requests dispatched again.")):
+    kinds = {
+        "failed": "Requests that failed.",
+        "rejected": "Requests that the model refused as wrong in themselves.",
+        "redispatched": "Requests dispatched again.",
+    }
+    for key, text in kinds.items():
         yield _counter(key, text, ("model",), [((str(m["name"]),), m.get(key)) for m in models])
     quantiles = {"p50": "0.5", "p95": "0.95", "p98": "0.98", "p99": "0.99"}
     rows = [

@@ -24,12 +24,14 @@ MONITOR = MonitorPolicy(offering="T", requests=100, seconds=60.0)
 OPENED = MonitorState(opened_at=0.0, finished=0, missed=0)
 
 
-def traffic(in_time: int, late: int = 0, shed: int = 0, failed: int = 0) -> ModelTraffic:
-    return ModelTraffic(model="m", instance=in_time + late, late=late, shed=shed, failed=failed)
+def traffic(in_time: int, late: int = 0, shed: int = 0, failed: int = 0, rejected: int = 0) -> ModelTraffic:
+    answered = in_time + late
+    return ModelTraffic(model="m", instance=answered, late=late, shed=shed, failed=failed, rejected=rejected)
 
 
 def test_what_was_late_shed_or_failed_missed_the_objective() -> None:
     assert totals_of(traffic(90, late=5, shed=3, failed=2)) == (100, 10)
+    assert totals_of(traffic(90, late=5, shed=3, failed=2, rejected=50)) == (100, 10)
 
 
 @given(minute=st.integers(0, 10**7))

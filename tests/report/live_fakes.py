@@ -26,6 +26,7 @@ def empty_model(name: str = "inception-v3") -> dict[str, Any]:
         "latency_ms": dict.fromkeys(("mean", "p50", "p95", "p98", "p99")),
         "by": {"instance": 0, "standby": 0, "lambda": 0, "shed": 0},
         "failed": 0,
+        "rejected": 0,
         "redispatched": 0,
         "lambda": {"in_flight": 0, "warm": 0, "invocations": 0, "cold": 0},
         "fleet": {"planned": {}, "requested": {}, "observed": []},
@@ -64,6 +65,7 @@ def busy_model(name: str = "inception-v3") -> dict[str, Any]:
         "latency_ms": {"mean": 212.4, "p50": 190.0, "p95": 404.0, "p98": 512.0, "p99": 571.0},
         "by": {"instance": 118_330, "standby": 2_100, "lambda": 3_026, "shed": 17},
         "failed": 3,
+        "rejected": 4,
         "redispatched": 12,
         "lambda": {"in_flight": 2, "warm": 5, "invocations": 3_104, "cold": 7},
         "fleet": {

@@ -40,7 +40,7 @@ def test_each_figure_is_live_replayed_and_their_difference() -> None:
     assert total["live"] == 2.3617
     assert total["replayed"] == pytest.approx(RUN.result.cost.total)
     assert total["difference"] == pytest.approx(2.3617 - RUN.result.cost.total)
-    assert document["requests"]["live"] == 118_330 + 2_100 + 3_026 + 17 + 3
+    assert document["requests"]["live"] == 118_330 + 2_100 + 3_026 + 17 + 3 + 4
     assert document["requests"]["replayed"] == RUN.result.requests
     assert document["cold_start_rate"]["live"] == pytest.approx(7 / 3104)
     json.dumps(document, allow_nan=False)
@@ -72,6 +72,7 @@ def test_rows_say_points_shares_and_signs() -> None:
     assert rows["standby, USD"].difference == "+0.0121"
     assert rows["ordered: launch c5.large:spot"].difference == "0"
     assert rows["failed"].difference == "+3"
+    assert rows["rejected"].difference == "+4"
 
 
 def test_table_fits_100_columns() -> None:

@@ -31,7 +31,7 @@ def test_says_what_the_page_says() -> None:
         "clock runs 20x", "controller controller-0, 4 s ago", "4 spot instances are being taken away",
         "MISSES ITS OBJECTIVE", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
         "41.2 requests/s", "Lambda 3,026", "serving 1.95, overhead 0.41, total 2.36",
-        "launch 1 c5.large:spot: 55.4 requests/s", "note: backend is emulated",
+        "failed 3, rejected 4", "launch 1 c5.large:spot: 55.4 requests/s", "note: backend is emulated",
     ):  # fmt: skip
         assert part in text
 

@@ -12,6 +12,7 @@ from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
 from mark.domain.traffic import Warmed
+from mark.ports import InferReply
 from tests.serving.fakes import FakeLambda
 from tests.serving.harness import BODY, INFER, LAMBDA, Live, live, run, served, until
 
@@ -87,6 +88,32 @@ def test_a_request_that_is_wrong_gets_the_models_400() -> None:
 
             assert reply.status == 400
             assert "at least one tensor" in reply.document["error"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("status", "counted"),
+    [(200, "answers"), (302, "answers"), (400, "rejected"), (422, "rejected"), (408, "failed"), (429, "failed"),
+     (500, "failed")],
+)  # fmt: skip
+def test_a_wrong_request_is_no_answer_in_time(status: int, counted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = InferReply(status=status, content_type="text/plain", body=b"so it is")
+
+    async def test() -> None:
+        async with live() as running:
+            monkeypatch.setattr(running.agents["i-0"].backend, "_answer", lambda _: reply)
+            for _ in range(3):
+                assert (await running.ask()).status == status
+
+            served_by = 'mark_gateway_answers_total{model="echo",by="instance"}'
+            names = {
+                "answers": served_by,
+                **{name: f"mark_gateway_{name}_total" for name in ("rejected", "failed")},
+            }
+            for name, metric in names.items():
+                assert await running.metric(metric) == (3 if name == counted else 0)
+            assert await running.metric("mark_gateway_latency_seconds_count") == (3 if counted == "answers" else 0)
 
     run(test())
 

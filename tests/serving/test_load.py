@@ -11,6 +11,7 @@ from mark.domain.errors import Misconfigured
 from mark.serving.load import Load, LoadResult, Target
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-mark-served-by: %s\r\n\r\n{}"
+WRONG = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nx-mark-served-by: instance\r\n\r\n"
 SHED = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\n\r\n"
 
 
@@ -104,6 +105,16 @@ def test_what_is_shed_is_no_answer():
     result = sent(Server(lambda _: SHED), [0.0, 0.01])
 
     assert (result.answered, result.by["shed"], result.attained) == (0, 2, 0.0)
+
+
+def test_what_is_wrong_in_itself_is_an_error_that_no_objective_counts():
+    answers = {1: ANSWER % b"instance", 2: WRONG % b"400 Bad Request", 3: WRONG % b"429 Too Many Requests"}
+
+    result = sent(Server(answers.__getitem__), [0.0, 0.05, 0.1])
+
+    assert result.errors == {"http_400": 1, "http_429": 1}
+    assert (result.answered, result.rejected, result.attained) == (1, 1, 0.5)
+    assert not result.by.keys() - {"instance"}
 
 
 def test_nobody_listens():

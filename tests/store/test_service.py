@@ -88,7 +88,7 @@ def test_tallies_add_up_over_gateways_and_reports(store: ServiceStore, redis: Em
         "cold": 1,
         "invocations": 2,
     }
-    second = {"instance": 1, "standby": 4, "shed": 5, "failed": 6, "redispatched": 7, "gib_s": 0.2}
+    second = {"instance": 1, "standby": 4, "shed": 5, "failed": 6, "rejected": 8, "redispatched": 7, "gib_s": 0.2}
     reported(
         redis,
         service,
@@ -109,6 +109,7 @@ def test_tallies_add_up_over_gateways_and_reports(store: ServiceStore, redis: Em
         late=1,
         shed=10,
         failed=12,
+        rejected=16,
         redispatched=14,
         latency_counts=((3, 3), (12, 1)),
         latency_sum_s=pytest.approx(0.3),

@@ -35,6 +35,7 @@ def samples(shown: dict[str, Any]) -> dict[tuple[str, frozenset[tuple[str, str]]
         ("mark_requests_total", {"by": "lambda"}, 3026),
         ("mark_late_total", {}, 402),
         ("mark_failed_total", {}, 3),
+        ("mark_rejected_total", {}, 4),
         ("mark_latency_seconds", {"quantile": "0.98"}, 0.512),
         ("mark_lambda_cold_starts_total", {}, 7),
         ("mark_cost_usd", {"component": "overhead"}, 0.412),

@@ -177,6 +177,7 @@ def _answers(served: ServedModel, traffic: ModelTraffic) -> dict[str, Any]:
             "shed": traffic.shed,
         },
         "failed": traffic.failed,
+        "rejected": traffic.rejected,
         "redispatched": traffic.redispatched,
         "lambda": {
             "in_flight": traffic.lambda_in_flight,
