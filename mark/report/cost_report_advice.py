@@ -5,26 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mark.report.cost_report import ModelReport
+from mark.report.mail_words import Money
 from mark.report.wording import duration_words, percent
 
 IDLE_WORTH = 0.05
 """Idle hours are told of from this share of the hours on."""
+LEAST_HOURS = 1.0
+"""Of less than an hour nothing is said that one could save: it is mostly how a service begins."""
+LEAST_REQUESTS = 1000
+"""A price a million requests is told of a model that got so many."""
 DEAR_OVERFLOW = 0.3
 """Lambda is told of when it takes this share of what serving costs."""
 MILLION = 1e6
+HOUR_S = 3600.0
 MOST_NEVER_CHOSEN = 3
 
 
-def advice_of(models: Sequence[ModelReport]) -> tuple[str, ...]:
-    """Of all models; one of several is named."""
-    found = [sentence for model in models for sentence in _of_model(model, named=len(models) > 1)]
-    return (*found, *_dearest_objective(models))
-
-
-def _of_model(model: ModelReport, *, named: bool) -> Iterable[str]:
-    name = f"{model.name}: " if named else ""
-    for sentence in (*_missed(model), *_cheaper(model), *_idle(model), *_overflow(model), *_unused(model)):
-        yield f"{name}{sentence}"
+def advice_of(models: Sequence[ModelReport], *, service: str, money: Money) -> tuple[str, ...]:
+    """Of all models of a service, amounts written by `money`; one of several is named."""
+    named = len(models) > 1
+    found = []
+    for model in models:
+        journal = f"{service} --model {model.name}" if named else service
+        said = (
+            *_missed(model),
+            *_cheaper(model, journal, money),
+            *_idle(model, money),
+            *_overflow(model),
+            *_unused(model),
+        )
+        found += [f"{model.name}: {sentence}" if named else sentence for sentence in said]
+    return (*found, *_dearest_objective(models, money))
 
 
 def _missed(model: ModelReport) -> Iterable[str]:
@@ -37,24 +48,25 @@ def _missed(model: ModelReport) -> Iterable[str]:
         )
 
 
-def _cheaper(model: ModelReport) -> Iterable[str]:
-    """A baseline that kept the objective for less than we did."""
-    kept = [one for one in model.baselines if one.attained is None or one.attained >= model.slo.target]
+def _cheaper(model: ModelReport, journal: str, money: Money) -> Iterable[str]:
+    """A baseline that kept the objective for less than we did; `journal` names the arrivals to `mark simulate`."""
+    long = [one for one in model.baselines if one.replayed_s >= LEAST_HOURS * HOUR_S]
+    kept = [one for one in long if one.attained is None or one.attained >= model.slo.target]
     best = min(kept, key=lambda one: one.usd, default=None)
     if best is not None and best.usd < best.measured_usd:
         yield (
-            f"{best.policy} would have kept the objective for {best.usd:,.2f} USD, "
-            f"{best.measured_usd - best.usd:,.2f} less than {model.policy} took. "
-            "`mark simulate --journal --policy all` compares them."
+            f"{best.policy} would have kept the objective for {money(best.usd)} USD, "
+            f"{money(best.measured_usd - best.usd)} less than {model.policy} took. "
+            f"`mark simulate --journal {journal} --policy all` compares them."
         )
 
 
-def _idle(model: ModelReport) -> Iterable[str]:
+def _idle(model: ModelReport, money: Money) -> Iterable[str]:
     used = model.capacity
-    if used.idle_hours and used.idle_hours >= IDLE_WORTH * used.hours:
+    if used.idle_hours >= LEAST_HOURS and used.idle_hours >= IDLE_WORTH * used.hours:
         yield (
             f"In {used.idle_hours:,.0f} of {used.hours:,.0f} hours less than a tenth of the ready capacity was "
-            f"used; they cost {used.idle_usd:,.2f} USD. Smaller types, or more left to Lambda, cost less then."
+            f"used; they cost {money(used.idle_usd)} USD. Smaller types, or more left to Lambda, cost less then."
         )
 
 
@@ -76,16 +88,16 @@ def _unused(model: ModelReport) -> Iterable[str]:
     yield f"Never chosen: {words}{f'; and {more} more' if more else ''}."
 
 
-def _dearest_objective(models: Sequence[ModelReport]) -> Iterable[str]:
+def _dearest_objective(models: Sequence[ModelReport], money: Money) -> Iterable[str]:
     """Which promise costs most a request; with one model there is nothing to compare."""
-    asked = [model for model in models if model.answers.finished]
+    asked = [model for model in models if model.answers.finished >= LEAST_REQUESTS]
     if len(asked) < 2:
         return
     rates = {model.name: MILLION * model.cost.total / model.answers.finished for model in asked}
     dearest = max(asked, key=lambda model: rates[model.name])
-    others = ", ".join(f"{model.name} {rates[model.name]:,.2f}" for model in asked if model is not dearest)
+    others = ", ".join(f"{model.name} {money(rates[model.name])}" for model in asked if model is not dearest)
     promise = f"{percent(dearest.slo.target)} in {duration_words(dearest.slo.latency_s)}"
     yield (
-        f"The objective of {dearest.name} ({promise}) costs most: {rates[dearest.name]:,.2f} USD a million "
+        f"The objective of {dearest.name} ({promise}) costs most: {money(rates[dearest.name])} USD a million "
         f"requests ({others})."
     )

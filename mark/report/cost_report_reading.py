@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
+from mark.catalog.billing import cost_of
 from mark.controller.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
 from mark.controller.journal import read_journal
 from mark.controller.journal_facts import JournalFacts, PricedOrder, Segment, journal_facts
@@ -40,7 +41,8 @@ from mark.report.cost_report import (
     spend_by_day,
 )
 from mark.report.cost_report_advice import advice_of
-from mark.report.cost_report_replays import ReplayedDay, replayed_days
+from mark.report.cost_report_replays import LATE_S, ReplayedDay, replayed_days
+from mark.report.mail_words import money_of
 from mark.store.service import ServiceStore
 
 LONGEST_REASON = 240
@@ -53,6 +55,8 @@ OBSERVED = (
     "what planned instances would not have carried is not in these sums; the replay of the own policy has it",
 )
 HOUR_S = 3600.0
+BOOTS_SHOW_S = 6 * HOUR_S
+"""In a replay that is shorter, the boots of a first fleet are much of what is missed and paid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,7 @@ def read_cost_report(
         models=models,
         shared=shared,
         reconciliation=() if aws_usd is None else _reconciled(lines, aws_usd),
-        advice=advice_of(models),
+        advice=advice_of(models, service=spec.name, money=money_of(cost_of(item.line for item in lines))),
         notes=(*(OBSERVED if spec.observed else ()), *_notes(read, models, period)),
         observed=spec.observed,
         existing_usd=_existing_usd(spec, period),
@@ -293,6 +297,12 @@ def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tupl
     )
 
 
+def _begins_empty(item: _Read, model: ModelReport) -> bool:
+    """Whether its baselines were replayed from the service's own beginning, and over little more."""
+    began = item.ledger.marks[0].at
+    return any(one.since < began + LATE_S and one.replayed_s < BOOTS_SHOW_S for one in model.baselines)
+
+
 def _notes(read: Sequence[_Read], models: Sequence[ModelReport], period: Period) -> Iterator[str]:
     for item in read:
         since, name = item.facts.since, item.served.name
@@ -305,6 +315,11 @@ def _notes(read: Sequence[_Read], models: Sequence[ModelReport], period: Period)
                 f"{name}: interruptions, forecasts, decisions and idle hours are told from {when} UTC on, as far "
                 "back as the journal reaches"
             )
+    if any(map(_begins_empty, read, models)):
+        yield (
+            "replays begin where the service did, with no fleet there: what their first instances take to boot is "
+            "in their figures, as in ours"
+        )
     asked = any(model.answers.finished for model in models)
     if asked and not any(model.baselines for model in models):
         yield (

@@ -124,12 +124,12 @@ def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
         tiles += [_objective_tile(model, alone=len(report.models) == 1) for model in report.models]
     best = _nearest_baseline(report)
     if best is not None:
-        policy, usd, own = best
+        policy, usd, own, replayed = best
         tiles.append(
             Tile(
                 label=f"Against {policy}",
                 value=f"{(own - usd) / usd:+.0%}".replace("%", " %"),
-                beside=f"{policy} would have cost {money(usd)} USD",
+                beside=f"{money(usd)} USD, this service {money(own)}, in the {replayed} replayed",
                 bad=own > usd,
             )
         )
@@ -150,8 +150,8 @@ def _objective_tile(model: ModelReport, *, alone: bool) -> Tile:
     )
 
 
-def _nearest_baseline(report: CostReport) -> tuple[str, float, float] | None:
-    """The cheapest baseline that kept every model's objective: its name, its cost and ours on the same days."""
+def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str] | None:
+    """The cheapest baseline that kept every model's objective: name, cost, ours of the same time, that time."""
     found = []
     own_policies = {model.policy for model in report.models}
     for policy in {one.policy for model in report.models for one in model.baselines} - own_policies:
@@ -159,11 +159,12 @@ def _nearest_baseline(report: CostReport) -> tuple[str, float, float] | None:
         kept = all(one.attained is None or one.attained >= model.slo.target for model, one in pairs)
         usd = sum(one.usd for _, one in pairs)
         if kept and usd > 0 and len(pairs) == len(report.models):
-            found.append((usd, policy, sum(one.measured_usd for _, one in pairs)))
+            own = sum(one.measured_usd for _, one in pairs)
+            found.append((usd, policy, own, max(one.replayed_s for _, one in pairs)))
     if not found:
         return None
-    usd, policy, own = min(found)
-    return policy, usd, own
+    usd, policy, own, replayed_s = min(found)
+    return policy, usd, own, stretch_words(replayed_s)
 
 
 def _advice(report: CostReport) -> Section | None:
@@ -308,7 +309,7 @@ def _forecasts(report: CostReport) -> Section | None:
     rows = tuple(
         (
             model.name,
-            model.forecast.forecaster,
+            model.forecast.forecaster.partition(": ")[0],
             f"{model.forecast.scored:,}",
             _share(model.forecast.error),
             _share(model.forecast.naive_error),
@@ -320,8 +321,10 @@ def _forecasts(report: CostReport) -> Section | None:
     if not rows:
         return None
     columns = ("Model", "Forecaster", "Minutes", "Error", "Last value's", "Failed")
-    text = ("Of each minute's largest rate, one planning lead ahead, as a share of what came.",)
-    return Section(title="Forecast error", text=text, table=Table(columns=columns, rows=rows))
+    text = "Of each minute's largest rate, one planning lead ahead, as a share of what came."
+    said = dict.fromkeys(model.forecast.forecaster for model in report.models)
+    lacking = (f"{source}." for source in said if ": " in source)  # `mixture: without lstm: ...`
+    return Section(title="Forecast error", text=(text, *lacking), table=Table(columns=columns, rows=rows))
 
 
 def _share(value: float | None) -> str:

@@ -226,6 +226,21 @@ def test_a_replay_of_another_part_of_the_day_is_not_used(store: ServiceStore) ->
     )
 
 
+@pytest.mark.parametrize(("replayed_s", "told"), [(480.0, True), (12 * 3600.0, False)])
+def test_a_short_replay_from_the_beginning_says_that_fleets_boot_in_it(
+    store: ServiceStore, replayed_s: float, *, told: bool
+) -> None:
+    a_life(store)
+    stands_at(store, BEGAN + replayed_s)
+    first = replace(a_day(BEGAN, reactive=80.0), since=BEGAN + 60.0, until=BEGAN + replayed_s)
+    later = replace(first, since=BEGAN + 200.0)
+    for replay, expected in ((first, told), (later, False)):
+        period_s = BEGAN + replayed_s - replay.since
+        report = read_cost_report(store, period_s=period_s, wall_at=0.0, replays={"m": [replay]})
+        assert report.models[0].baselines
+        assert any("no fleet there" in note for note in report.notes) == expected
+
+
 def test_a_report_of_a_morning_tells_of_the_day_that_is_over(store: ServiceStore) -> None:
     a_life(store)
     yesterday = a_day(BEGAN + 2 * DAY_S, reactive=80.0)

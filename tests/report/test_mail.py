@@ -207,3 +207,23 @@ def test_browser_shows_the_mail(mails, tmp_path: Path, name: str, dark: bool, wi
     assert sum(inked) >= 13
     bars = np.array([58, 155, 220] if dark else [0, 114, 178])  # the plots are there, in the colours of the theme
     assert (np.abs(pixels - bars).max(axis=2) < 4).sum() > 5000
+
+
+def test_the_tile_of_a_baseline_says_on_what_its_share_rests(mails) -> None:
+    text = mails["week"].text
+    own = sum(item.line.usd for model in WEEK.models for item in model.lines)
+    assert (
+        f"Against sagemaker: -54 % ({own * 2.18:,.2f} USD, this service {own:,.2f}, in the 7 days replayed)"
+        in text
+    )
+
+
+def test_a_forecaster_is_named_shortly_in_the_table_and_what_it_lacks_above() -> None:
+    said = "mixture: without lstm: under a day of history; without ridge: 1 day of history, it needs 2"
+    model = model_report(days=1)
+    mail = render(cost_report(replace(model, forecast=replace(model.forecast, forecaster=said)), days=1))
+    assert told_in_text(mail)["inception-v3"]
+    rows = [line for line in mail.text.splitlines() if line.startswith("inception-v3")]
+    assert any(re.match(r"inception-v3 +mixture +1,440", row) for row in rows)
+    assert said in " ".join(mail.text.split())
+    assert max(map(len, rows)) < 100
