@@ -68,7 +68,8 @@ def _figures(model: Mapping[str, Any]) -> Table:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold", max_width=WIDTH - 10)
     now, minute, top = (words.rps_words(rates.get(key)) for key in ("now_rps", "last_minute_rps", "max_rps"))
-    grid.add_row("load", Text(f"{now} requests/s; last minute {minute}, maximum {top}"))
+    load = [f"{now} requests/s; last minute {minute}, maximum {top}", words.assumed_words(model)]
+    grid.add_row("load", Text("; ".join(filter(None, load))))
     grid.add_row("ready", Text(f"{words.rps_words(ready)} requests/s; planned for {planned}"))
     attained = words.share_words(model["objective"].get("attained"))
     if trained := words.trained_words(model):

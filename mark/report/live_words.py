@@ -155,9 +155,7 @@ def trained_words(model: Mapping[str, Any]) -> str:
     trained = model.get("trained")
     if not trained:
         return ""
-    span = duration_words(trained["until"] - trained["from"])
-    until = time_words(trained["until"], seconds=False)
-    said = [f"{trained['forecaster']}, trained on {span} until {until} ({TRAINED_WHY[trained['why']]})"]
+    said = [f"{trained['forecaster']}, trained on {_learned_words(trained, model.get('assumed'))}"]
     drift, training, failed = (trained.get(key) for key in ("drift", "training", "failed"))
     if drift is not None:
         said.append(f"losses of late {ratio(drift)} the usual")
@@ -167,6 +165,28 @@ def trained_words(model: Mapping[str, Any]) -> str:
     if failed:
         said.append(f"could not be trained at {time_words(failed['at'], seconds=False)}: {failed['error']}")
     return "; ".join(said)
+
+
+def _learned_words(trained: Mapping[str, Any], assumed: Mapping[str, Any] | None) -> str:
+    """The span that was learned from, and how much of it never came but was assumed."""
+    span = duration_words(trained["until"] - trained["from"])
+    why = TRAINED_WHY[trained["why"]]
+    until = time_words(trained["until"], seconds=False)
+    assumed_s = min(assumed["until"], trained["until"]) - trained["from"] if assumed else 0.0
+    if assumed is None or assumed_s <= 0:
+        return f"{span} until {until} ({why})"
+    if assumed["until"] >= trained["until"]:
+        return f"{span} of assumed {rps_words(assumed['rps'])} requests/s ({why})"
+    return f"{span} until {until}, {duration_words(assumed_s)} of them assumed ({why})"
+
+
+def assumed_words(model: Mapping[str, Any]) -> str:
+    """What a service that nobody has asked anything yet was planned for; nothing once a request came."""
+    assumed = model.get("assumed")
+    seen = (*model["by"].values(), model.get("failed"), model.get("rejected"), *model["series"]["max_rps"])
+    if not assumed or any(seen) or model["rates"].get("max_rps"):
+        return ""
+    return f"assumed {rps_words(assumed['rps'])} requests/s (expected_rps), nothing seen yet"
 
 
 def fleet_rows(model: Mapping[str, Any]) -> tuple[FleetRow, ...]:

@@ -23,6 +23,7 @@ def empty_model(name: str = "inception-v3") -> dict[str, Any]:
             "start_at": 0.0, "unit_s": UNIT_S, "mean_rps": [], "max_rps": [], "capacity_rps": [],
             "forecast_start_at": 0.0, "forecast_max_rps": [], "forecaster": "",
         },
+        "assumed": None,
         "latency_ms": dict.fromkeys(("mean", "p50", "p95", "p98", "p99")),
         "by": {"instance": 0, "standby": 0, "lambda": 0, "shed": 0},
         "failed": 0,

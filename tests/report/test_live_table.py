@@ -41,6 +41,21 @@ def test_fleet_has_its_three_views() -> None:
     assert row.split()[:6] == ["c5.large:spot", "10", "1", "9", "9", "ready"]
 
 
+def test_what_was_only_assumed_is_said_to_be() -> None:
+    began = 1_770_000_000.0
+    trained = {"forecaster": "ridge", "why": "first", "from": began - 3600.0, "until": began}
+    model = {**empty_model(), "assumed": {"rps": 40.0, "until": began}, "trained": trained}
+    text = " ".join(printed(document(model)).split())
+    assert "assumed 40.0 requests/s (expected_rps), nothing seen yet" in text
+    assert "ridge, trained on 60 min of assumed 40.0 requests/s (first)" in text
+
+    later = {**trained, "why": "schedule", "from": began - 1800.0, "until": began + 5400.0}
+    asked = {**busy_model(), "assumed": model["assumed"], "trained": later}
+    text = " ".join(printed(document(asked)).split())
+    assert "nothing seen yet" not in text
+    assert "ridge, trained on 2 h until 04:10, 30 min of them assumed (on schedule)" in text
+
+
 def test_markup_in_names_is_text() -> None:
     model = busy_model("[red]x[/red]")
     model["notes"] = ["[bold]n[/bold]"]

@@ -50,13 +50,17 @@ DEFAULT_SERVE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveModel:
-    """One model of a live service: what is served, its policy, what its forecaster learns from, and prices."""
+    """One model of a live service: what is served, its policy, what its forecaster learns from, and prices.
+
+    assumed_rps: what `setup.history` takes for the load that came before, requests/s; None where a trace tells it.
+    """
 
     served: ServedModel
     bundle: PolicyBundle
     setup: ForecasterSetup
     prices: PriceSnapshot
     notes: tuple[str, ...]
+    assumed_rps: float | None = None
 
     @property
     def name(self) -> str:
@@ -173,6 +177,7 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
         setup=replace(experiment.setup(settings.seed), truth=None),
         prices=experiment.prices,
         notes=experiment.warnings,
+        assumed_rps=_expected_rps(asked) if settings.trace.file is None else None,
     )
 
 
@@ -180,9 +185,12 @@ def _workload(settings: Settings, asked: ServedSettings) -> Workload:
     """The trace whose past is the history, or an hour of the expected load."""
     if settings.trace.file is not None:
         return chosen_workload(settings)
-    rps = asked.expected_rps or EXPECTED_RPS
-    trace = constant(rps, duration_s=2 * HOUR_S, seed=settings.seed)
+    trace = constant(_expected_rps(asked), duration_s=2 * HOUR_S, seed=settings.seed)
     return Workload(trace=trace, seed=settings.seed, start_s=HOUR_S)
+
+
+def _expected_rps(asked: ServedSettings) -> float:
+    return asked.expected_rps or EXPECTED_RPS
 
 
 def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mark.app.live.clock import ServiceClock
 from mark.app.live.models import LiveModel
 from mark.app.live.tallying import HourBook
+from mark.controller.load_book import latest
 from mark.controller.runner import Controller
 from mark.controller.state import Decision
 from mark.domain.demand import Demand
@@ -33,13 +34,18 @@ class Publisher:
         began_at: float,
         trained: Callable[[], dict[str, Any] | None],
     ) -> None:
-        """`trained` says what the forecaster was trained on last, and what is being trained."""
+        """`trained` says what the forecaster was trained on last, and what is being trained.
+
+        What the controller before this one told of the last hour is still told.
+        """
         self._began_at, self._trained = began_at, trained
         self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
+        self._assumed_rps = model.assumed_rps
         self._store, self._clock = store, clock
         self._book = HourBook(store, self._served.name, began_at=began_at)
-        self._decisions: deque[dict[str, Any]] = deque(maxlen=DECISIONS)
-        self._capacity: deque[tuple[float, float]] = deque(maxlen=MINUTES)
+        before = store.status(f"model:{self._served.name}") or {}
+        self._decisions: deque[dict[str, Any]] = deque(before.get("decisions", ()), maxlen=DECISIONS)
+        self._capacity = deque(_told_capacity(before.get("series")), maxlen=MINUTES)
 
     @property
     def model(self) -> str:
@@ -90,6 +96,7 @@ class Publisher:
             "series": self._series(controller),
             **self._asked(controller.history),
             "began_at": self._began_at,
+            "assumed": self._assumed_rps and {"rps": self._assumed_rps, "until": self._began_at},
             "trained": self._trained(),
             "plan": plan
             and {
@@ -105,14 +112,13 @@ class Publisher:
 
     def _asked(self, history: Demand) -> dict[str, float]:
         """Requests since it began, and their largest rate."""
-        units = min(len(history), round((history.end_at - self._began_at) / history.unit_s))
-        if units <= 0:
-            return {"requests": 0, "peak_rps": 0.0}
-        requests = round(sum(history.mean_rps[-units:]) * history.unit_s)
-        return {"requests": requests, "peak_rps": max(history.max_rps[-units:])}
+        came = latest(history, self._began_at)
+        requests = round(sum(came.mean_rps) * came.unit_s)
+        return {"requests": requests, "peak_rps": max(came.max_rps, default=0.0)}
 
     def _series(self, controller: Controller) -> dict[str, Any]:
-        history, forecast = controller.history, controller.forecast
+        """The last hour, no further back than the service began: what was assumed before never came."""
+        history, forecast = latest(controller.history, self._began_at), controller.forecast
         minutes = min(MINUTES, len(history))
         start_at = history.end_at - minutes * history.unit_s
         known = dict(self._capacity)
@@ -134,6 +140,14 @@ class Publisher:
             return self._bundle.forecaster
         failed = controller.forecast_failed
         return controller.forecast.source + (f", in place of {failed.forecaster}" if failed else "")
+
+
+def _told_capacity(series: Mapping[str, Any] | None) -> list[tuple[float, float]]:
+    """(end of the minute, requests/s) as an earlier document told them."""
+    if series is None:
+        return []
+    told = enumerate(series["capacity_rps"], 1)
+    return [(series["start_at"] + place * series["unit_s"], rps) for place, rps in told if rps is not None]
 
 
 def stand_in_notes(controller: Controller) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ class LiveView:
             "market": told.get("market"),
             "rates": self._rates(name, now),
             "series": told.get("series", _NO_SERIES),
+            "assumed": told.get("assumed"),
             "trained": told.get("trained"),
             **_answers(served, traffic),
             "fleet": {

@@ -1,0 +1,79 @@
+"""What a controller tells of a model: only what came, and what the controller before it had told of."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from mark.app.live.models import make_live_models
+from mark.app.live.publishing import Publisher
+from mark.app.settings import Settings
+from mark.controller.state import Decision, State
+from mark.domain.demand import Demand
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.orders import Launch
+from mark.domain.traffic import ModelTraffic
+
+BEGAN = 500_000 * 3600.0 + 600.0
+ASSUMED_RPS, CAME_RPS = 40.0, 3.0
+
+
+class Store:
+    """Documents only."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, dict[str, Any]] = {}
+
+    def status(self, name: str) -> dict[str, Any] | None:
+        return self.documents.get(name)
+
+    def put_status(self, name: str, document: dict[str, Any]) -> None:
+        self.documents[name] = document
+
+    def traffic(self, model: str) -> ModelTraffic:
+        return ModelTraffic(model=model)
+
+
+def published(store: Store, first: int, last: int) -> dict[str, Any]:
+    """The document after one controller's ticks at the ends of these minutes; one instance is ready."""
+    serve = {"model": "inception-v3", "expected_rps": ASSUMED_RPS}
+    (model,) = make_live_models(Settings.model_validate({"service": {"serve": [serve]}}))
+    offering = model.served.offerings[0].name
+    clock: Any = SimpleNamespace(anchor=SimpleNamespace(speed_at=lambda _wall: 1.0))
+    made = Publisher(model, store=store, clock=clock, began_at=BEGAN, trained=lambda: None)  # type: ignore[arg-type]
+    for minute in range(first, last + 1):
+        rates = (ASSUMED_RPS,) * 60 + (CAME_RPS,) * minute
+        clock.now = lambda at=BEGAN + 60.0 * minute: at
+        controller: Any = SimpleNamespace(
+            history=Demand(end_at=clock.now(), mean_rps=rates, max_rps=rates),
+            fleet=FleetView(instances=(Instance(
+                id="i-1", offering=offering, role=Role.SERVING, state=InstanceState.READY, launched_at=BEGAN,
+            ),)),
+            forecast=None, forecast_failed=None, policy=model.bundle.controller,
+        )  # fmt: skip
+        launch = Launch(token=f"t{minute}", reason=f"minute {minute}", offering=offering, count=1)
+        made.publish(controller, Decision(state=State(), orders=(launch,)))
+    return store.documents["model:inception-v3"]
+
+
+def test_load_that_was_assumed_is_no_load_that_came() -> None:
+    store = Store()
+    at_once = published(store, 0, 0)
+    assert at_once["series"]["mean_rps"] == at_once["series"]["max_rps"] == []
+    assert at_once["assumed"] == {"rps": ASSUMED_RPS, "until": BEGAN}
+    assert at_once["requests"] == 0
+
+    later = published(store, 1, 2)
+    assert later["series"]["start_at"] == BEGAN
+    assert later["series"]["mean_rps"] == [CAME_RPS] * 2
+    assert later["requests"] == 2 * 60 * CAME_RPS
+
+
+def test_the_next_controller_still_tells_of_the_last_hour() -> None:
+    store = Store()
+    before = published(store, 0, 5)
+    after = published(store, 6, 8)
+
+    assert None not in before["series"]["capacity_rps"]
+    assert after["series"]["capacity_rps"] == [before["series"]["capacity_rps"][0]] * 8
+    assert [row["reason"] for row in after["decisions"]] == [f"minute {n}" for n in range(8, -1, -1)]
