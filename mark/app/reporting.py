@@ -26,7 +26,7 @@ from mark.report.cost_report_reading import Period, read_cost_report, report_per
 from mark.report.mail import Mail, mime, render, standalone
 from mark.report.mail_text import mail_text
 from mark.report.mail_view import mail_view
-from mark.report.page import write_whole
+from mark.report.page import check_file, write_whole
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
@@ -71,6 +71,8 @@ def chosen_policies(names: Sequence[str] | None) -> tuple[str, ...] | None:
 
 def report_service(settings: Settings, asked: ReportAsked, *, as_json: bool) -> None:
     """Make the report, and print, write or mail it as asked."""
+    if asked.to is not None:
+        check_file(asked.to)
     running, own = _found(settings)
     sender = _sender(settings, own) if asked.email else ""
     store = ServiceStore(connect(running.store), running.name)

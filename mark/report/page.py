@@ -104,6 +104,16 @@ def write_report(
     return out_dir / REPORT_NAME
 
 
+def check_file(path: Path) -> None:
+    """Misconfigured where `path` cannot be a file: before anything is computed for it."""
+    if path.is_dir():
+        raise Misconfigured(f"{path} is a folder; name a file with --out, such as {path / REPORT_NAME}")
+    if not path.parent.is_dir():
+        raise Misconfigured(
+            f"cannot write {path}: there is no folder {path.parent}; make it, or name another --out"
+        )
+
+
 def write_whole(path: Path, text: str) -> None:
     """Through a file beside it, so that a reader never meets half a page; the old one stays on failure."""
     draft: str | None = None

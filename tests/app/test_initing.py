@@ -35,3 +35,10 @@ def test_what_a_rollout_needs_is_there_to_be_filled_in(filled: str, tmp_path: Pa
     [_, digits] = settings.service.serve
     assert digits.offerings is not None
     assert not digits.offerings.overflow
+
+
+@pytest.mark.parametrize("flag", ["--out", "--to"])
+def test_the_file_is_named_by_out_or_to(mark, flag: str) -> None:
+    assert mark("init", flag, "service/own.yaml").status == 0
+    assert Path("service/own.yaml").read_text() == CONFIG
+    assert "--out names another" in mark("init", flag, "service/own.yaml").err

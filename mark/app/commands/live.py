@@ -29,10 +29,10 @@ CHAOS_EXAMPLES = (
     "mark chaos clear",
 )
 DOWN_EXAMPLES = ("mark down", "mark down --name other")
-INIT_EXAMPLES = ("mark init", "mark init --to service/mark.yaml")
+INIT_EXAMPLES = ("mark init", "mark init --out service/mark.yaml")
 PROFILE_EXAMPLES = (
-    "mark profile --target models.digits:Digits --model digits --as c5.large --to profile.json",
-    "mark profile --on c5.large,g4dn.xlarge,lambda --max-usd 3 --to profile.json",
+    "mark profile --target models.digits:Digits --model digits --as c5.large --out profile.json",
+    "mark profile --on c5.large,g4dn.xlarge,lambda --max-usd 3 --out profile.json",
     "mark profile --kind oip --target http://127.0.0.1:8000 --model mine --as g4dn.xlarge --body request.json",
 )
 
@@ -171,7 +171,9 @@ def down(*, name: Name = None, config: given.Config = None) -> None:
 
 def init(
     *,
-    to: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path("mark.yaml"),
+    to: Annotated[Path, typer.Option("--out", "--to", metavar="FILE", help="Where to write it.")] = Path(
+        "mark.yaml"
+    ),
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     config: given.Config = None,
 ) -> None:
@@ -211,7 +213,9 @@ def profile(
         Path | None,
         typer.Option(metavar="FILE", help="A request's body; zeros of the model's inputs when left out."),
     ] = None,
-    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Profile file to write or to add to.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", "--to", metavar="FILE", help="Profile file to write or to add to.")
+    ] = None,
     name: Name = None,
     json: given.Json = False,
     config: given.Config = None,

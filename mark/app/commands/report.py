@@ -12,7 +12,7 @@ from mark.app.commands import options as given
 
 EXAMPLES = (
     "mark report",
-    "mark report --since 24h --to report.html",
+    "mark report --since 24h --out report.html",
     "mark report --since 30d --policy none --json",
 )
 FEED_EXAMPLES = ("mark feed", "mark feed --model inception-v3")
@@ -28,7 +28,9 @@ def report(
     ] = "7d",
     to: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the report as one HTML file that needs nothing else."),
+        typer.Option(
+            "--out", "--to", metavar="FILE", help="Write the report as one HTML file that needs nothing else."
+        ),
     ] = None,
     email: Annotated[
         list[str] | None,

@@ -12,7 +12,7 @@ from mark.app.commands import options as given
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
-SYNTH_EXAMPLES = ("mark synth --config mark.yaml --to stacks",)
+SYNTH_EXAMPLES = ("mark synth --config mark.yaml --out stacks",)
 DIFF_EXAMPLES = ("mark diff --config mark.yaml", "mark diff --config mark.yaml --json")
 DEPLOY_EXAMPLES = ("mark deploy --config mark.yaml", "mark deploy --config mark.yaml --yes")
 DESTROY_EXAMPLES = ("mark destroy --config mark.yaml",)
@@ -20,7 +20,9 @@ DESTROY_EXAMPLES = ("mark destroy --config mark.yaml",)
 
 def synth(
     *,
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write them.")] = Path("stacks"),
+    to: Annotated[Path, typer.Option("--out", "--to", metavar="FOLDER", help="Where to write them.")] = Path(
+        "stacks"
+    ),
     config: given.Config = None,
 ) -> None:
     """Write the service as plain CloudFormation: templates, bundles and a script for the AWS CLI.

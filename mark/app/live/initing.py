@@ -75,7 +75,7 @@ seed: 0
 def write_config(path: Path, *, force: bool) -> None:
     """Write the file; Misconfigured where one is there or it cannot be written."""
     if path.exists() and not force:
-        raise Misconfigured(f"{path} is there already; --force overwrites it, --to names another")
+        raise Misconfigured(f"{path} is there already; --force overwrites it, --out names another")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CONFIG, encoding="utf-8")
