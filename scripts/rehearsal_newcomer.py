@@ -10,12 +10,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import yaml
+
 from mark.store.embedded import EmbeddedRedis
 from scripts.ministack import free_port
 from scripts.rehearsal import Failed, Place, check
 
 SENDER = "mark@example.com"
 BUNDLES_S, EVENT_S, DEAD_S, MAIL_S = 30.0, 60.0, 90.0, 150.0
+HERE = "here.yaml"
+REPORT = ("report", "--since", "24h", "--policy", "none", "--json", "--config", HERE)
 EMULATION = {"Lambda", "instance types", "vCPU quotas"}
 """What ministack has otherwise than AWS: 573 calls at once, a dozen instance types, no quotas."""
 NOTICE = {
@@ -118,7 +122,7 @@ def gets_its_first_report(there: Place) -> str:
         there.client("secretsmanager").put_secret_value(SecretId="mark-mark-store", SecretString=url)
         first = _until(lambda: _mails(there), MAIL_S, "the scheduled mail")[0]
         check(first["To"] == ["team@example.com"], f"it is for the team: {first['To']}")
-        told = json.loads(there.run("report", "--since", "24h", "--policy", "none", "--json"))
+        told = json.loads(there.bare(*REPORT))
         mailed = _mail_of(there, float(told["until"]))
     total = f"{told['cost_usd']['total']:.4f}"
     check(f"Spent: {total} USD" in mailed["BodyText"], f"{total} USD, as told: {mailed['BodyText'][:300]}")
@@ -126,11 +130,11 @@ def gets_its_first_report(there: Place) -> str:
 
 
 def _serves_for_a_while(there: Place, url: str) -> str:
-    """The same mark.yaml on this machine, with `service.store`."""
-    path = there.folder / "mark.yaml"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(re.sub(r"  # store: .*", f"  store: {url}", text), encoding="utf-8")
-    there.bare("up", "--detach", "--config", "mark.yaml")
+    """A small service of the same name on this machine."""
+    served = {"model": "inception-v3", "expected_rps": 20}
+    service = {"name": there.service, "store": url, "gateways": 1, "controllers": 1, "serve": [served]}
+    (there.folder / HERE).write_text(yaml.safe_dump({"market": "spot", "service": service}), encoding="utf-8")
+    there.bare("up", "--detach", "--config", HERE)
     try:
         said = there.bare("load", "--model", "inception-v3", "--rate", "20", "--duration", "10")
     finally:
