@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from mark.app.setting_parts import NotNegative, Part, Positive, PositiveInt, Share
 from mark.controller.bundles import policy_names
@@ -14,7 +16,17 @@ from mark.dispatch.policy import Late, Routing
 from mark.domain.offering import Market
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-ServiceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+
+
+def _checked_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
+        raise PydanticCustomError(
+            "service_name", "should be a small letter and then at most 30 small letters, digits and dashes"
+        )
+    return name
+
+
+ServiceName = Annotated[str, AfterValidator(_checked_name)]
 BASELINES = ("reactive", "sagemaker", "static-peak", "lambda-only")
 """Policies that a report compares with where none are named."""
 
