@@ -220,7 +220,7 @@ def _order(order: Order, plan: Plan | None) -> str:
 
 
 def _check_minute(reading: Reading, minute: float | None) -> None:
-    if minute is not None and not reading.shown:
+    if minute is not None and (minute < 0 or not reading.shown):
         raise Misconfigured(
             f"the journal runs from minute 0 to {_minutes(reading):.0f}; --at {minute:g} is outside"
         )

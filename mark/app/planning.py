@@ -20,6 +20,7 @@ from mark.domain.offering import Market, Offering
 from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.simulator.supply import Supply, find_supply
+from mark.simulator.trace_formats import MAX_RPS
 from mark.simulator.traces import read_trace
 
 LEAD_MIN = 5
@@ -141,8 +142,8 @@ def _minute_rate(path: Path, number: int, line: str) -> float:
         raise Misconfigured(f"{path}, line {number}: {line!r} is no row of minute,rate") from error
     if minute != number - 2:
         raise Misconfigured(f"{path}, line {number}: minute {minute:g} where {number - 2} follows; leave none out")
-    if not (math.isfinite(rate) and rate >= 0):
-        raise Misconfigured(f"{path}, line {number}: rate {rate:g}; rates are 0 rps or more")
+    if not 0 <= rate <= MAX_RPS:
+        raise Misconfigured(f"{path}, line {number}: rate {rate:g}; rates are 0 rps or more, at most {MAX_RPS:g}")
     return rate
 
 
@@ -152,8 +153,8 @@ def _forecast(rate_rps: float | None, path: Path | None) -> Forecast:
     if path is not None:
         return read_forecast(path)
     assert rate_rps is not None
-    if not (math.isfinite(rate_rps) and rate_rps >= 0):
-        raise Misconfigured(f"--rate must be 0 rps or more, not {rate_rps:g}")
+    if not 0 <= rate_rps <= MAX_RPS:
+        raise Misconfigured(f"--rate must be 0 rps or more, at most {MAX_RPS:g}, not {rate_rps:g}")
     return _point([rate_rps], [rate_rps], "--rate")
 
 

@@ -189,6 +189,7 @@ def test_explain_reproduces_a_run_and_shows_a_minute(mark):
     assert "folded again, the journal gives the same plans and orders" in other.out
     assert "minute 2 (00:02:00 after the start)" in other.out
     assert "outside" in mark("explain", "run", "--at", "99").err
+    assert "--at -1 is outside" in mark("explain", "run", "--at", "-1").err
     assert "did you mean 'mark'?" in mark("explain", "run", "--policy", "mrk").err
 
 

@@ -50,6 +50,10 @@ def break_something(
         raise Misconfigured(f"--seconds must be above 0, not {seconds:g}")
     if not 0 < share <= 1:
         raise Misconfigured(f"--share must be above 0 and at most 1, not {share:g}")
+    if target is not None and what != "kill":
+        raise Misconfigured(
+            f"only kill takes a target: {what} harms the emulated AWS as a whole, leave {target!r} out"
+        )
     running = find_running(service)
     if what == "kill":
         done = _kill(running, target)

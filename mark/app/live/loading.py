@@ -49,6 +49,8 @@ def load_service(asked: LoadAsked, *, as_json: bool) -> None:
     """Send the load and print what became of it."""
     running = find_running(asked.service)
     due_s = due_times(asked)
+    if not due_s.size:
+        raise Misconfigured(_nothing_due(asked))
     model = chosen(running, asked.model)
     with progress() as report:
         result = send(running, model, due_s, speed=asked.speed, report=lambda share: report("sending", share))
@@ -80,6 +82,15 @@ def due_times(asked: LoadAsked) -> NDArray[np.float64]:
     for text in workload.notes:
         note(text)
     return (workload.arrivals(workload.start_s, workload.end_s) - workload.start_s) / asked.speed
+
+
+def _nothing_due(asked: LoadAsked) -> str:
+    if asked.duration_s is None:
+        return "nothing would be sent: the trace holds no request from --start-s on"
+    real_s = asked.duration_s / asked.speed
+    return (
+        f"nothing would be sent in {real_s:g} real seconds: give a longer --duration, more load or a lower --speed"
+    )
 
 
 def send(
