@@ -16,7 +16,7 @@ from mark.app.live.safety import bearer_token, server_tls
 from mark.app.live.supervisor import FAILURE, START_S
 from mark.app.live.watching import watch_service
 from mark.app.plugins import build_forecaster, make_model
-from mark.app.setting_service import Mode
+from mark.app.setting_service import Mode, ServiceSettings
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
 from mark.domain.errors import Misconfigured
@@ -122,8 +122,13 @@ def _say(running: Running, *, as_json: bool) -> None:
     show(f"gateway      {running.gateway}", f"status page  {running.status_page}")
     if running.token:
         show(f"token        {running.token}")
+    show(f"try          {what_next(running, observes=observes)}")
+
+
+def what_next(running: Running, *, observes: bool) -> str:
+    """Commands to begin with, which reach this service and no other."""
     first = running.models[0]["name"]
+    name = "" if running.name == ServiceSettings().name else f" --name {running.name}"
     if observes:
-        show(f"try          tail -n 0 -F access.log | mark feed --model {first}; mark report; mark down")
-        return
-    show(f"try          mark load --model {first} --rate 20 --duration 30; mark status; mark down")
+        return f"tail -n 0 -F access.log | mark feed --model {first}{name}; mark report{name}; mark down{name}"
+    return f"mark load --model {first} --rate 20 --duration 30{name}; mark status{name}; mark down{name}"

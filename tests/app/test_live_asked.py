@@ -1,0 +1,34 @@
+"""What is asked of a live service and could do nothing is refused; what it proposes reaches it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mark.app.live import loading
+from mark.app.live.folder import Running
+from mark.app.live.loading import LoadAsked, load_service
+from mark.app.live.upping import what_next
+from mark.domain.errors import Misconfigured
+
+RUNNING = Running(name="mark", pid=1, models=({"name": "digits"},))
+
+
+def test_a_load_of_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = LoadAsked(
+        service="mark", model=None, trace=None, rate_rps=5.0, mean_rps=None, start_s=0.0, duration_s=3.0,
+        speed=1e9, seed=0,
+    )  # fmt: skip
+    monkeypatch.setattr(loading, "find_running", lambda _name: RUNNING)
+    with pytest.raises(Misconfigured, match=r"nothing would be sent in 3e-09 real seconds: .* a lower --speed"):
+        load_service(asked, as_json=True)
+
+
+@pytest.mark.parametrize("observes", [False, True])
+def test_what_to_do_next_names_the_service_where_it_must_be_named(observes: bool) -> None:
+    assert "--name" not in what_next(RUNNING, observes=observes)
+    told = what_next(replace(RUNNING, name="shop"), observes=observes).split(";")
+    assert len(told) == 3
+    assert all(command.endswith(" --name shop") for command in told)
+    assert "--model digits" in told[0]
