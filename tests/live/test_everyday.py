@@ -148,7 +148,9 @@ def test_status_has_the_fields_that_are_documented(live: Rig) -> None:
             model
         )
         assert model["decisions"]
-        assert len(model["series"]["max_rps"]) == 60
+        series = model["series"]
+        assert len(series["mean_rps"]) == len(series["max_rps"]) == len(series["capacity_rps"]) < 60
+        assert model["assumed"]["until"] <= series["start_at"]  # what was assumed before is no load that came
         assert set(model["objective"]) == {"latency_ms", "target", "answered", "late", "shed", "attained"}
     table = live.mark("status", "--name", live.name)
     assert table.status == 0
