@@ -14,7 +14,7 @@ ARCHIVE = f"mark-{SERVICE}-archive"
 
 def deploys_with_cdk(there: Place) -> str:
     """The archive, the bundles, all the rest; neither command line then finds a difference."""
-    there.run("synth", "--to", STACKS)
+    there.run("synth", "--out", STACKS)
     _cdk(there, "deploy", "archive")
     _script(there, "bundles.sh")
     _cdk(there, "deploy", "--all")
@@ -29,14 +29,14 @@ def deploys_with_cdk(there: Place) -> str:
 def updates_one_setting_with_cdk(there: Place) -> str:
     """And one by the other command line: each goes on where the other stopped."""
     _alarm_at(there, 7.0)
-    there.run("synth", "--to", STACKS)
+    there.run("synth", "--out", STACKS)
     said = _cdk(there, "diff", "--all", "--fail", expect=1)
     check("Number of stacks with differences: 1" in said and "Threshold" in said, f"one stack differs: {said}")
     _cdk(there, "deploy", "--all")
     check(_threshold(there) == 7.0, "the alarm has changed")
     _alarm_at(there, 8.0)
     there.run("deploy", "--yes")
-    there.run("synth", "--to", STACKS)
+    there.run("synth", "--out", STACKS)
     _cdk(there, "diff", "--all", "--fail")
     check(_threshold(there) == 8.0, "the alarm has changed again")
     return "a threshold changed by `cdk deploy`, then by `mark deploy`; `cdk diff` is empty after it"
@@ -48,7 +48,7 @@ def takes_back_what_fails_with_cdk(there: Place) -> str:
     functions.create_alias(FunctionName=FUNCTION, Name=ALIAS, FunctionVersion="$LATEST")
     _provisioned(there, 2)
     before = there.template(stack)
-    there.run("synth", "--to", STACKS)
+    there.run("synth", "--out", STACKS)
     said = _cdk(there, "deploy", "--all", expect=1)
     check("already exists" in said, f"the failure is named: {said[-2000:]}")
     check(there.stacks()[stack] == "UPDATE_ROLLBACK_COMPLETE", f"{stack} is taken back")
