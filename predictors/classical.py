@@ -21,7 +21,9 @@ import numpy as np
 from mark.domain.errors import Misconfigured
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.adapter import ExpertForecaster, max_series, mean_series
+from predictors.autoregression import FEWEST_DAYS as AUTOREGRESSION_DAYS
 from predictors.autoregression import ArWeights, Autoregression, fit_autoregression
+from predictors.autoregression_direct import FEWEST_DAYS as DIRECT_DAYS
 from predictors.autoregression_direct import Direct, fit_direct
 from predictors.boosted import Boosted, BoostedSettings, train_boosted
 from predictors.boosted_features import NAMES
@@ -49,10 +51,14 @@ _RULES: dict[str, Callable[[Series], PointRule]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Learner:
-    """How an expert learns from a series (None: it is too short), and how it is made of what was learned."""
+    """How an expert learns from a series (None: it is too short), and how it is made of what was learned.
+
+    fewest_days: what it learns from at least; 0 where it has parameters to begin with.
+    """
 
     learn: Callable[[Series, int, Progress | None], Learned | None]
     made: Callable[[Learned, int], Expert]
+    fewest_days: int = 0
 
 
 def _learn_smoothing(series: Series, seed: int, progress: Progress | None) -> Learned | None:
@@ -92,13 +98,17 @@ _LEARNERS: dict[str, _Learner] = {
                 ArWeights(learned["constant"], tuple(learned["lags"]), tuple(learned["weights"])), day=day
             )
         ),
+        fewest_days=AUTOREGRESSION_DAYS,
     ),
     "ridge": _Learner(
-        _learn_direct, lambda learned, day: PointExpert(Direct(np.array(learned["weights"]), day=day))
+        _learn_direct,
+        lambda learned, day: PointExpert(Direct(np.array(learned["weights"]), day=day)),
+        fewest_days=DIRECT_DAYS,
     ),
     "boosted": _Learner(
         _learn_boosted,
         lambda learned, day: Boosted(tuple(learned["models"]), np.array(learned["base"]), day=day),
+        fewest_days=DIRECT_DAYS,
     ),
 }
 
@@ -128,6 +138,14 @@ def classical_expert(
         if cached:
             _keep(cached, learned)
     return learner.made(learned, season_units(history))
+
+
+def why_not_learned(name: str, history: Series) -> str:
+    """What `history` lacks where `classical_expert` gives None for it."""
+    days = _LEARNERS[name].fewest_days
+    if len(history.rates) < days * season_units(history):
+        return f"it needs {days} days of history"
+    return "its history is zeros"
 
 
 def moving_mean(setup: ForecasterSetup) -> Forecaster:
@@ -171,16 +189,17 @@ def boosted(setup: ForecasterSetup) -> Forecaster:
 
 
 def _forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
+    both = (mean_series(setup.history), max_series(setup.history))
     experts = [
         classical_expert(
             name, series, seed=setup.seed, cache_dir=setup.cache_dir, progress=_part(setup.progress, kind)
         )
-        for kind, series in enumerate((mean_series(setup.history), max_series(setup.history)))
+        for kind, series in enumerate(both)
     ]
     means, maxima = experts
     if means is None or maxima is None:
         simple = (PointExpert(LastValue()), PointExpert(LastValue()))
-        return ExpertForecaster(*simple, name=f"{name}: too little history to learn from, last value")
+        return ExpertForecaster(*simple, name=f"{name}: {why_not_learned(name, both[0])}, last value")
     return ExpertForecaster(means, maxima, name=name)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from mark.domain.demand import HORIZON
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.adapter import ExpertForecaster, max_series, mean_series
-from predictors.classical import classical_expert
+from predictors.classical import classical_expert, why_not_learned
 from predictors.expert import Expert, Floats, Ints, Series
 from predictors.lstm_quantile import LstmQuantile, can_learn, fit_lstm
 from predictors.lstm_quantile_settings import QuantileSettings
@@ -75,7 +75,7 @@ def build(
                 name, series, seed=setup.seed, cache_dir=setup.cache_dir, progress=setup.progress
             )
             if expert is None:
-                missing[name] = "short history"
+                missing[name] = why_not_learned(name, series)
             else:
                 found.append(_judged(expert, series))
         network = _network(setup, kind, series, lstm or QuantileSettings(), missing)

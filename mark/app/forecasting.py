@@ -17,6 +17,7 @@ from mark.controller.runner import KEEP_HISTORY, check_forecast
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured, failure_words
 from mark.ports import Forecaster, ForecasterSetup
+from mark.report.wording import duration_words
 from mark.simulator.backtest import DAY_S
 from mark.simulator.backtest_span import demand_between
 from mark.simulator.workload import Workload
@@ -47,6 +48,11 @@ def split_workload(settings: Settings, train_days: float | None) -> Workload:
     if start_s == 0:
         share_s = math.floor(trace.duration_s * LEARNT_SHARE / UNIT_S) * UNIT_S
         start_s = share_s if train_days is None else train_days * DAY_S
+        if train_days is not None and start_s >= trace.duration_s:
+            raise Misconfigured(
+                f"--train-days {train_days:g} leaves nothing to forecast of {trace.name}, which has "
+                f"{duration_words(trace.duration_s)}; learn from fewer days"
+            )
     split = Workload(trace=trace, seed=settings.seed, start_s=start_s, duration_s=settings.trace.duration_s)
     for text in split.notes:
         note(text)

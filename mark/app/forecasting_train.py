@@ -68,7 +68,8 @@ def _print(document: dict[str, Any], out: Path | None) -> None:
     name, days = document["predictor"], duration_words(document["history_s"])
     made = f"{name} took {document['train_s']:.1f} s, made from {days} of {document['trace']}"
     show(f"{made}; it says of its forecasts: {document['source']}" if document["source"] else f"{made}.")
-    show(card_table(document["card"]) if document["card"] else f"{name} has no card.")
+    if document["card"]:  # what learns nothing, or in a second, has none
+        show(card_table(document["card"]))
     if out is not None:
         show(f"card: {out}")
 

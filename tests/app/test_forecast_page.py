@@ -76,7 +76,7 @@ def test_the_commands_for_the_example_run(saved, line):
 @pytest.mark.parametrize("line", COMPARE)
 def test_the_commands_for_comparing_run(mark, line):
     given = shlex.split(line)[1:]
-    if "--train-days" in given:  # ten days are more than the test's trace holds
+    if "--train-days" in given:  # two days are more than the test's trace holds
         given[given.index("--train-days") + 1] = "0.005"
 
     answer = mark(*given)

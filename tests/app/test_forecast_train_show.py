@@ -125,10 +125,10 @@ def test_the_card_is_written(ramp, name):
         assert "| by: a/b | 1.5 |" in text
 
 
-def test_without_a_card_it_says_so(ramp):
+def test_without_a_card_it_speaks_of_none(ramp):
     answer = ramp("forecast", "train", "--trace", "ramp.csv.gz", "--predictor", "last-value")
 
-    assert "last-value has no card." in answer.out
+    assert "card" not in answer.out
 
 
 def test_a_forecast_is_shown_beside_what_came(ramp):
@@ -184,6 +184,7 @@ def test_the_page_names_what_was_given_and_what_came(ramp):
         ([*SHOW, "mine.py:Broken"], "mine.py:Broken failed: ValueError: no idea"),
         ([*TRAIN, "--out", "card.txt"], "a card is written as .json or .md"),
         ([*TRAIN, "--train-days", "20"], "--train-days must be above 0 and at most 14"),
+        ([*TRAIN, "--train-days", "2"], "--train-days 2 leaves nothing to forecast of ramp, which has 100 min"),
         ([*TRAIN[:4]], "name a forecaster with --predictor"),
     ],
 )

@@ -14,7 +14,7 @@ from mark.domain.errors import Misconfigured
 from mark.ports import ForecasterSetup
 from mark.simulator.scores import SCORED_LEVELS, absolute_percentage, weighted_quantile_loss
 from predictors.boosted import BoostedSettings
-from predictors.classical import CLASSICAL, classical_expert
+from predictors.classical import CLASSICAL, classical_expert, why_not_learned
 from predictors.expert import LEVELS, Expert, Series
 from predictors.scores import targets
 from tests.predictors.series import DAY, last_units, noisy_days, until
@@ -209,7 +209,8 @@ def test_any_length_of_history_gives_a_sane_forecast(name, units):
     if units < 30:
         assert "no history" in forecast.source or "last hour's maximum" in forecast.source
     if name in {"autoregression", "ridge", "boosted"} and units >= 30:
-        assert forecast.source == f"{name}: too little history to learn from, last value"
+        days = 3 if name == "autoregression" else 2
+        assert forecast.source == f"{name}: it needs {days} days of history, last value"
 
 
 @pytest.mark.parametrize("name", CLASSICAL)
@@ -219,6 +220,7 @@ def test_a_load_of_zeros_is_forecast_as_zeros_or_not_learned(name):
 
     if found is None:
         assert name in {"autoregression", "ridge", "boosted"}
+        assert why_not_learned(name, series) == "its history is zeros"
     else:
         np.testing.assert_allclose(found.forecast(series, np.array([3 * DAY]), 60), 0.0, atol=1e-9)
 

@@ -116,7 +116,7 @@ def test_experts_that_need_more_history_are_named():
     short = build(setup(history=first_units(DAYS, 600)), experts=("last-value", "ridge"), lstm=TINY)
 
     source = short.forecast(first_units(DAYS, 600), 60).source
-    assert source == "mixture: without ridge: short history; without lstm: under a day of history"
+    assert source == "mixture: without ridge: it needs 2 days of history; without lstm: under a day of history"
 
 
 def test_without_torch_the_mixture_goes_on_and_says_so(monkeypatch):
