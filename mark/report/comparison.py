@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
-from mark.report.wording import count_words, duration_words, percent, ratio, stood_in_words, usd
+from mark.report.wording import (
+    MISSING,
+    count_words,
+    duration_words,
+    milliseconds,
+    percent,
+    ratio,
+    stood_in_words,
+    usd,
+)
 from mark.simulator.results import RunResult
 
 REFERENCE_POLICIES = ("hedged", "mark")
@@ -40,6 +49,11 @@ class ComparedRun:
         return self.result.cost.serving / bound
 
     @property
+    def finished(self) -> int:
+        """Requests that were answered or shed."""
+        return self.result.served.total - self.result.served.in_flight
+
+    @property
     def keeps_objective(self) -> bool:
         """At least the target share of the requests was answered in time."""
         return self.result.attained >= self.result.slo.target
@@ -60,6 +74,19 @@ def cost_ratio(run: ComparedRun, reference: ComparedRun) -> float | None:
     """Total cost of a run over that of the reference; None when the reference cost nothing."""
     base = reference.result.cost.total
     return run.result.cost.total / base if base > 0 else None
+
+
+def kept_words(run: ComparedRun, *, digits: int) -> str:
+    """The share that was answered in time; `-` where nobody asked."""
+    return percent(run.result.attained, digits=digits) if run.finished else MISSING
+
+
+def latency_words(run: ComparedRun) -> tuple[str, str, str]:
+    """Median, 95th and 99th percentile in milliseconds; `-` where nobody was answered."""
+    if run.finished == run.result.served.shed:
+        return MISSING, MISSING, MISSING
+    found = run.result.latency
+    return milliseconds(found.p50_s), milliseconds(found.p95_s), milliseconds(found.p99_s)
 
 
 def run_labels(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
@@ -86,10 +113,9 @@ def headline(runs: Sequence[ComparedRun]) -> str:
     lead = reference_run(runs)
     labels = dict(zip(map(id, runs), run_labels(runs), strict=True))
     result = lead.result
-    sentence = (
-        f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {count_words(result.requests)} requests, "
-        f"{percent(result.attained, digits=1)} within {duration_words(result.slo.latency_s)}"
-    )
+    sentence = f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {count_words(result.requests)} requests"
+    if lead.finished:
+        sentence += f", {kept_words(lead, digits=1)} within {duration_words(result.slo.latency_s)}"
     if not lead.keeps_objective:
         sentence += f", below the objective of {percent(result.slo.target)}"
     if result.stood_in:
@@ -99,7 +125,7 @@ def headline(runs: Sequence[ComparedRun]) -> str:
     if rival is not None and times is not None:
         sentence += f"; {labels[id(rival)]} would have cost {ratio(times, digits=1)}"
         if not rival.keeps_objective:
-            sentence += f" and kept only {percent(rival.result.attained, digits=1)}"
+            sentence += f" and kept only {kept_words(rival, digits=1)}"
     if cheaper is not None and cheaper is not rival:
         sentence += (
             f". Cheapest that kept the objective: {labels[id(cheaper)]}, {usd(cheaper.result.cost.total)} USD"

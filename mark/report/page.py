@@ -18,11 +18,13 @@ from mark.report.comparison import (
     comparison_notes,
     cost_ratio,
     headline,
+    kept_words,
+    latency_words,
     reference_run,
     run_labels,
 )
 from mark.report.documents import simulate_document
-from mark.report.wording import duration_words, milliseconds, percent, ratio, served_percent, unbroken, usd
+from mark.report.wording import duration_words, percent, ratio, served_percent, unbroken, usd
 
 PUBLISHED_COLD_START_RATE = 0.0023
 """MArk, section 4.5: never exceeded over more than 3 million requests."""
@@ -158,16 +160,17 @@ def _trusted(svg: str) -> Markup:
 
 
 def _cells(run: ComparedRun, reference: ComparedRun) -> dict[str, str]:
-    result, latency = run.result, run.result.latency
+    result = run.result
+    p50, p95, p99 = latency_words(run)
     return {
         "total": usd(result.cost.total),
         "times": ratio(cost_ratio(run, reference)),
         "over_bound": ratio(run.cost_over_bound),
-        "attained": percent(result.attained, digits=2),
+        "attained": kept_words(run, digits=2),
         "target": percent(result.slo.target),
-        "p50": milliseconds(latency.p50_s),
-        "p95": milliseconds(latency.p95_s),
-        "p99": milliseconds(latency.p99_s),
+        "p50": p50,
+        "p95": p95,
+        "p99": p99,
         "cold": percent(result.cold_start_rate, digits=2) if result.lambda_invocations else "",
     }
 

@@ -9,8 +9,16 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.comparison import ComparedRun, comparison_notes, cost_ratio, reference_run, run_labels
-from mark.report.wording import duration_words, milliseconds, percent, ratio, served_percent, usd
+from mark.report.comparison import (
+    ComparedRun,
+    comparison_notes,
+    cost_ratio,
+    kept_words,
+    latency_words,
+    reference_run,
+    run_labels,
+)
+from mark.report.wording import duration_words, percent, ratio, served_percent, usd
 
 
 def comparison_table(runs: Sequence[ComparedRun]) -> Table:
@@ -47,14 +55,13 @@ def _kept_header(runs: Sequence[ComparedRun]) -> str:
 
 def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | Text, ...]:
     result = run.result
-    latency = result.latency
     return (
         Text(label, style="bold" if run is reference else ""),
         usd(result.cost.total),
         ratio(cost_ratio(run, reference)),
         ratio(run.cost_over_bound),
         _kept(run),
-        "/".join(milliseconds(value).replace(",", "") for value in (latency.p50_s, latency.p95_s, latency.p99_s)),
+        "/".join(words.replace(",", "") for words in latency_words(run)),
         "/".join(f"{share:.1f}" for share in served_percent(result.served)),
         f"{result.launches:,}",
         f"{result.interruptions:,}",
@@ -62,7 +69,7 @@ def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | 
 
 
 def _kept(run: ComparedRun) -> Text:
-    kept = percent(run.result.attained, digits=2)
+    kept = kept_words(run, digits=2)
     if run.keeps_objective:
         return Text(kept)
     # the sign and the target say it, the colour only repeats it

@@ -12,6 +12,7 @@ from mark.report.comparison import ComparedRun, comparison_notes, cost_ratio, he
 from mark.report.explain import ExplainedTick, explain_document, explain_text
 from mark.report.table import comparison_table
 from mark.report.wording import count_words, duration_words, percent, usd
+from mark.simulator.results import Served
 from tests.report.fakes import POLICIES, fake_run
 
 
@@ -144,3 +145,15 @@ def test_headline_says_who_stood_in_and_recommends_no_failed_forecaster() -> Non
     assert headline(runs).endswith("Cheapest that kept the objective: reactive, 1.00 USD.")
     failed = costing("reactive", 1.0, attained=0.99, forecasts=3, stood_in=1)
     assert "Cheapest" not in headline([ours, rival, failed])
+
+
+def test_where_nobody_asked_shares_and_latencies_are_dashes() -> None:
+    nobody = Served(instance=0, standby=0, lambda_=0, shed=0, in_flight=0)
+    quiet = costing("mark", 1.0, served=nobody, attained=1.0)
+    row = next(line for line in printed(comparison_table([quiet])).splitlines() if line.startswith("mark"))
+    assert "-/-/-" in row
+    assert "100" not in row
+    assert headline([quiet]) == "mark: 1.00 USD for 0 requests."
+    shed = costing("mark", 1.0, served=dataclasses.replace(nobody, shed=9), attained=0.0)
+    assert "-/-/-" in printed(comparison_table([shed]))
+    assert "0.0 % within 600 ms" in headline([shed])
