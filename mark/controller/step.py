@@ -209,7 +209,10 @@ def _drains(
         ready_rps -= max(0, surplus - pending) * usable
         # Pending ones first (they serve nobody yet), then the youngest: the old base stays.
         instances.sort(key=lambda i: (i.state is not InstanceState.PENDING, -i.launched_at, i.id))
-        reason = f"{len(instances)} there, {floor[name]} wanted by every plan of {policy.cooldown_s:g} s"
+        plans = (
+            f"wanted by every plan of {policy.cooldown_s:g} s" if policy.cooldown_s > 0 else "wanted by the plan"
+        )
+        reason = f"{len(instances)} there, {floor[name]} {plans}"
         ids = tuple(i.id for i in instances[:surplus])
         orders.append(Drain(token=tokens.take(), reason=reason, instances=ids))
     return orders, notes

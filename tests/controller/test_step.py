@@ -143,6 +143,16 @@ def test_it_drains_only_when_every_plan_of_the_cool_down_agrees() -> None:
     assert drained(made.see(seen(360.0, fleet, wanted=plan(small=2), load=1.0))) == ["i-0001", "i-0002", "i-0003"]
 
 
+@pytest.mark.parametrize(
+    ("cooldown_s", "says"),
+    [(0.0, "5 there, 2 wanted by the plan"), (360.0, "5 there, 2 wanted by every plan of 360 s")],
+)
+def test_a_drain_says_who_wants_how_many(cooldown_s: float, says: str) -> None:
+    made = Stepped(replace(POLICY, cooldown_s=cooldown_s))
+    (order,) = made.see(seen(0.0, instances(5), wanted=plan(small=2), load=1.0))
+    assert order.reason == says
+
+
 def test_one_larger_plan_starts_the_patience_anew() -> None:
     made = Stepped()
     fleet = instances(5)
