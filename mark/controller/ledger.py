@@ -7,7 +7,7 @@ Transitions may come late, twice and out of order; only their instants count.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, bill_provisioned, cost_of
@@ -95,12 +95,14 @@ def cost_words(lines: Iterable[BillLine]) -> dict[str, float]:
     }
 
 
-def usd_per_hour(served: ServedModel, running: Sequence[str], cost: dict[str, float], duration_s: float) -> float:
-    """What is spent an hour: what runs now at its price, Lambda and overhead at their mean so far."""
+def usd_per_hour(
+    served: ServedModel, running: Sequence[str], cost: Mapping[str, float], duration_s: float
+) -> dict[str, float]:
+    """What is spent an hour: what runs now at its price; Lambda and overhead at their mean over `duration_s`."""
     prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
-    instances = sum(prices[name] for name in running)
     hours = duration_s / SECONDS_PER_HOUR
-    return instances + ((cost["lambda"] + cost["overhead"]) / hours if hours > 0 else 0.0)
+    means = {name: cost[name] / hours if hours > 0 else 0.0 for name in ("lambda", "overhead")}
+    return {"instances": sum(prices[name] for name in running), **means}
 
 
 def _stretches(told: Sequence[Transition], now: float) -> tuple[list[InstanceUsage], float]:

@@ -149,6 +149,8 @@ def _cells(model: Mapping[str, Any], *, now: float, prefix: str) -> dict[str, An
         "budget_words": words.budget_words(budget),
         "trained": words.trained_words(model),
         "assumed": words.assumed_words(model),
+        "planned": words.plan_words(model),
+        "hourly": words.hourly_words(model),
         "rows": rows,
         "top_rps": max((row.rps for row in rows), default=0.0),
         "capacity_rps": sum(row.rps for row in rows),

@@ -77,7 +77,9 @@ def _figures(model: Mapping[str, Any]) -> Table:
     grid.add_row("in time", Text(f"{attained}; {words.budget_words(budget)}"))
     grid.add_row("latency", Text(f"p50/p95/p98/p99 {'/'.join(shown)} ms"))
     grid.add_row("served", Text(answered))
-    grid.add_row("spend", Text(f"{_usd(model.get('usd_per_hour'))} USD/h; USD so far: {spent}"))
+    hourly = words.hourly_words(model)
+    now = f"{_usd(model.get('usd_per_hour'))} USD/h" + (f" ({hourly})" if hourly else "")
+    grid.add_row("spend", Text(f"{now}; USD so far: {spent}"))
     return grid
 
 

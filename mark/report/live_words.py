@@ -13,6 +13,8 @@ from mark.report.wording import MISSING, duration_words, percent, ratio, usd
 
 SILENT_AFTER_S = 180.0
 """Three ticks of service time: the fleet is then no longer steered."""
+WORTH_TELLING_S = 20.0
+"""A clock that is off the wall's by less was only rounded, or waited for the service to begin."""
 STATES = ("ready", "pending", "draining", "stopped")
 ANSWERERS = (("instance", "instance"), ("standby", "standby"), ("lambda", "Lambda"), ("shed", "shed"))
 """Keys of `by` and the words of the replay's report for them."""
@@ -189,6 +191,29 @@ def assumed_words(model: Mapping[str, Any]) -> str:
     return f"assumed {rps_words(assumed['rps'])} requests/s (expected_rps), nothing seen yet"
 
 
+def plan_words(model: Mapping[str, Any]) -> str:
+    """When the plan was made, and for when, where it looks ahead."""
+    plan = model.get("plan")
+    if not plan:
+        return ""
+    at = time_words(plan["at"], seconds=False)
+    made_at = time_words(plan.get("made_at", plan["at"]), seconds=False)
+    return f"Plan made {made_at}" + (f", for {at}" if at != made_at else "")
+
+
+def hourly_words(model: Mapping[str, Any]) -> str:
+    """What the spend of an hour is made of: instances as they are now, the rest as a mean of a named span."""
+    parts = model.get("usd_per_hour_by")
+    if not parts:
+        return ""
+    now = f"instances {usd(parts['instances'])} now"
+    over_s = finite(parts.get("mean_over_s")) or 0.0
+    if over_s <= 0:
+        return now
+    means = ", ".join(f"{label} {usd(parts[key])}" for key, label in COMPONENTS if key in ("lambda", "overhead"))
+    return f"{now}; {means} as a mean of {span_words(over_s)}"
+
+
 def fleet_rows(model: Mapping[str, Any]) -> tuple[FleetRow, ...]:
     """All offerings that are planned, requested or there, by name."""
     fleet, observed = model["fleet"], model["fleet"]["observed"]
@@ -214,11 +239,15 @@ def fleet_rows(model: Mapping[str, Any]) -> tuple[FleetRow, ...]:
 
 
 def speed_words(document: Mapping[str, Any]) -> str:
-    """Nothing when service time runs as the wall's does."""
+    """Nothing when service time runs as the wall's does, and shows about the same."""
     if document.get("clock_stands"):
         return "clock stands still until the load begins"
-    speed = finite(document.get("speed"))
-    return "" if speed is None or speed == 1 else f"clock runs {ratio(speed, digits=0 if speed >= 2 else 2)}"
+    speed, behind_s = (finite(document.get(key)) for key in ("speed", "behind_wall_s"))
+    if speed is not None and speed != 1:
+        return f"clock runs {ratio(speed, digits=0 if speed >= 2 else 2)}"
+    if behind_s is None or abs(behind_s) < WORTH_TELLING_S:
+        return ""
+    return f"clock {span_words(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead of'} the wall's"
 
 
 def controller_words(document: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ def empty_model(name: str = "inception-v3") -> dict[str, Any]:
         "capacity": [],
         "cost_usd": dict.fromkeys(("instances", "standby", "lambda", "serving", "overhead", "total"), 0.0),
         "usd_per_hour": 0.0,
+        "usd_per_hour_by": {"instances": 0.0, "lambda": 0.0, "overhead": 0.0, "mean_over_s": 0.0},
         "plan": None,
         "decisions": [],
         "notes": [],
@@ -80,8 +81,9 @@ def busy_model(name: str = "inception-v3") -> dict[str, Any]:
             "total": 2.3617,
         },
         "usd_per_hour": 0.987,
+        "usd_per_hour_by": {"instances": 0.795, "lambda": 0.122, "overhead": 0.07, "mean_over_s": 7500.0},
         "plan": {
-            "at": NOW - 30, "required_rps": 55.4, "capacity_rps": 67.2, "usd_per_hour": 0.98,
+            "at": NOW + 270, "made_at": NOW - 30, "required_rps": 55.4, "capacity_rps": 67.2, "usd_per_hour": 0.98,
             "reason": "the highest minute within the lead of 5 minutes, 55.4 requests/s",
         },
         "decisions": [
@@ -137,6 +139,7 @@ def document(*models: dict[str, Any], **changed: Any) -> dict[str, Any]:
         "now": NOW,
         "speed": 1.0,
         "clock_stands": False,
+        "behind_wall_s": 3.0,
         "controller": {"holder": "controller-0", "silent_s": 4.2},
         "store": {"reachable": True},
         "models": list(models),

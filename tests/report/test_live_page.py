@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from mark.report.live_chart import Stretch, load_chart, rate_ticks, time_ticks
 from mark.report.live_page import LivePage
-from mark.report.live_words import banners, budget_of, budget_words, fleet_rows, span_words, speed_words
+from mark.report.live_words import (
+    banners,
+    budget_of,
+    budget_words,
+    fleet_rows,
+    hourly_words,
+    plan_words,
+    span_words,
+    speed_words,
+)
 from tests.report.live_fakes import NOW, busy_model, document, empty_model, instance, interrupted_model
 from tests.report.test_page import outline
 
@@ -135,9 +144,28 @@ def test_fleet_is_told_in_three_views() -> None:
     assert rows["t3.xlarge:spot"].planned == 0
 
 
+def test_a_plan_says_when_it_was_made_and_for_when() -> None:
+    plan = {**busy_model()["plan"], "made_at": 1_770_000_000.0, "at": 1_770_000_300.0}
+    assert plan_words({"plan": plan}) == "Plan made 02:40, for 02:45"
+    assert plan_words({"plan": {**plan, "at": plan["made_at"]}}) == "Plan made 02:40"
+    assert plan_words(empty_model()) == ""
+
+
+def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
+    assert hourly_words(busy_model()) == "instances 0.80 now; Lambda 0.12, overhead 0.0700 as a mean of 2 h"
+    assert hourly_words(empty_model()) == "instances 0.00 now"
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [({}, ""), ({"speed": 20.0}, "clock runs 20x"), ({"speed": 0.0, "clock_stands": True}, "clock stands still")],
+    [
+        ({}, ""),
+        ({"speed": 20.0}, "clock runs 20x"),
+        ({"speed": 0.0, "clock_stands": True}, "clock stands still"),
+        ({"behind_wall_s": 43.2}, "clock 43 s behind the wall's"),
+        ({"behind_wall_s": -10_900.0}, "clock 3 h ahead of the wall's"),
+        ({"behind_wall_s": 43.2, "speed": 20.0}, "clock runs 20x"),
+    ],
 )
 def test_a_clock_that_is_not_the_walls_is_named(changed: dict[str, Any], says: str) -> None:
     assert speed_words(document(**changed)).startswith(says)

@@ -101,6 +101,7 @@ class Publisher:
             "plan": plan
             and {
                 "at": plan.at,
+                "made_at": state.wanted[-1].at if state.wanted else plan.at,
                 "required_rps": plan.required_rps,
                 "capacity_rps": plan.capacity_rps,
                 "usd_per_hour": plan.usd_per_hour,

@@ -58,6 +58,7 @@ class LiveView:
             "now": now,
             "speed": anchor.speed_at(wall),
             "clock_stands": anchor.speed_at(wall) == 0.0,
+            "behind_wall_s": wall - now,
             "controller": {"holder": process_of(store.leases.held_by()), "silent_s": self._silent_s(now)},
             "store": {"reachable": True},
             "budget": store.status("budget"),
@@ -97,7 +98,8 @@ class LiveView:
             },
             "capacity": _capacity(served, observed),
             "cost_usd": cost,
-            "usd_per_hour": hourly,
+            "usd_per_hour": hourly["instances"] + hourly["lambda"] + hourly["overhead"],
+            "usd_per_hour_by": hourly,
             "plan": told.get("plan"),
             "decisions": told.get("decisions", []),
             "notes": told.get("notes", []),
@@ -105,8 +107,8 @@ class LiveView:
 
     def _spend(
         self, served: ServedModel, traffic: ModelTraffic, told: Mapping[str, Any], now: float
-    ) -> tuple[dict[str, float], float]:
-        """The cost words so far, and what is spent an hour now, USD."""
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """The cost words so far, and what is spent an hour, by what and as a mean over how long, USD."""
         usage = fleet_usage(self._store.transitions(served.name), now)
         duration_s = max(0.0, now - told.get("began_at", now))
         bill = live_bill(
@@ -118,7 +120,8 @@ class LiveView:
             duration_s=duration_s,
         )
         cost = cost_words(bill)
-        return cost, usd_per_hour(served, running_now(usage, now), cost, duration_s)
+        hourly = usd_per_hour(served, running_now(usage, now), cost, duration_s)
+        return cost, {**hourly, "mean_over_s": duration_s}
 
     def _rates(self, name: str, now: float) -> dict[str, float]:
         """Requests/s of the last whole window, and mean and maximum of the last twelve."""
