@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.bridge import patience_s, pool_size, unplanned
+from mark.planner.coverage import covering
 from mark.planner.missed import TOLD_S, priced, untold
 from mark.planner.pools import spread
 from mark.planner.rates import RateTable, expect_rates
@@ -69,6 +70,8 @@ class Terms:
 def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda and standbys."""
     table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s, past=untold(request))
+    load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
+    request = replace(request, offerings=covering(request.offerings, load_rps, request.slo.latency_s))
     request = replace(request, bridge=priced(request, table))
     terms = terms_of(request, table)
     worth, new, kept = lay_fleet(terms)

@@ -94,7 +94,7 @@ def test_nothing_is_rented_for_what_lambda_does_for_less() -> None:
 
 
 def test_without_lambda_capacity_is_kept_for_what_is_seldom_needed() -> None:
-    unit = offering("unit", rps=1.0, usd_per_hour=0.02)
+    unit = offering("unit", rps=1.0, latency_s=0.2, usd_per_hour=0.02)
     forecast = spread(50.0, 60.0, 120.0)
 
     assert capacity(asked(forecast, unit, bridge=Bridge())) > 120.0 > capacity(asked(forecast, unit))
@@ -137,7 +137,7 @@ def test_a_dip_shorter_than_a_launch_is_worth_is_sat_out() -> None:
 @pytest.mark.parametrize(("place", "lambda_usd"), [(0, 6.2e-6), (1, 11e-6), (2, 60e-6)])
 def test_each_quantile_moves_the_plan(place: int, lambda_usd: float) -> None:
     """One offering of 1 request/s at 5.6 USD per million: the dearer Lambda, the higher the quantile counts."""
-    unit = offering("unit", rps=1.0, usd_per_hour=0.02, launch_usd=0.0)
+    unit = offering("unit", rps=1.0, latency_s=0.2, usd_per_hour=0.02, launch_usd=0.0)
     rates = [30.0, 60.0, 90.0]
     raised = list(rates)
     raised[place] += 25.0
@@ -148,7 +148,7 @@ def test_each_quantile_moves_the_plan(place: int, lambda_usd: float) -> None:
 
 
 def test_prices_profiles_risk_and_overhead_move_the_plan() -> None:
-    unit = offering("unit", rps=1.0, usd_per_hour=0.02, launch_usd=0.001)
+    unit = offering("unit", rps=1.0, latency_s=0.2, usd_per_hour=0.02, launch_usd=0.001)
     forecast = spread(20.0, 60.0, 140.0)
     usual = capacity(asked(forecast, unit))
 
@@ -165,7 +165,7 @@ def test_prices_profiles_risk_and_overhead_move_the_plan() -> None:
 
 
 def test_standbys_that_wake_make_the_base_smaller_and_slow_ones_less_so() -> None:
-    unit = offering("unit", rps=1.0, usd_per_hour=0.01, launch_usd=0.001)
+    unit = offering("unit", rps=1.0, latency_s=0.2, usd_per_hour=0.01, launch_usd=0.001)
     forecast = spread(20.0, 60.0, 140.0)
 
     def base(wake_s: float) -> float:

@@ -1,0 +1,44 @@
+"""What a small fleet of slow instances carries: a request must find one that is done with its work soon enough.
+
+An answer that takes S seconds leaves a request slack = objective - S seconds to wait. An instance that is busy
+begins what comes next when it is done: of the moments it works, a share
+
+    u = max(0, 1 - slack / S)
+
+is too early for a request to wait for its end. Instances are at different places of their work: n of them are all
+too far from their end in u^n of the moments (that is for independent ones; dispatch lets them fall out of step,
+which does better). What comes then is late, however little the load is, so a fleet of n carries (1 - u^n) of what
+its instances could. With answers of half the objective and less u is 0, and in a large fleet u^n is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mark.domain.offering import Offering
+
+MOST = 0.9
+"""A type that is hardly ever in time carries a tenth: nothing would be no offering."""
+
+
+def covering(offerings: Sequence[Offering], load_rps: float, within_s: float) -> tuple[Offering, ...]:
+    """The offerings with what each carries in a fleet of its own for that load. within_s: latest finish."""
+    return tuple(
+        replace(item, capacity_rps=item.capacity_rps * (1.0 - _too_far(item, load_rps, within_s)))
+        for item in offerings
+    )
+
+
+def _too_far(item: Offering, load_rps: float, within_s: float) -> float:
+    """u^n; at most MOST."""
+    works_s = item.profile.latency_s(_usual_batch(item, load_rps))
+    alone = max(0.0, 1.0 - max(0.0, within_s - works_s) / works_s)
+    return min(MOST, float(alone ** max(1.0, load_rps / item.capacity_rps)))
+
+
+def _usual_batch(item: Offering, load_rps: float) -> int:
+    """How many come while one batch is answered."""
+    rate = min(load_rps, item.capacity_rps)
+    sizes = range(1, item.batch.max_batch + 1)
+    return next((size for size in sizes if size >= rate * item.profile.latency_s(size)), item.batch.max_batch)
