@@ -114,8 +114,9 @@ def headline(runs: Sequence[ComparedRun]) -> str:
     labels = dict(zip(map(id, runs), run_labels(runs), strict=True))
     result = lead.result
     sentence = f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {count_words(result.requests)} requests"
-    if lead.finished:
-        sentence += f", {kept_words(lead, digits=1)} within {duration_words(result.slo.latency_s)}"
+    if not lead.finished:
+        return f"{sentence}."
+    sentence += f", {kept_words(lead, digits=1)} within {duration_words(result.slo.latency_s)}"
     if not lead.keeps_objective:
         sentence += f", below the objective of {percent(result.slo.target)}"
     if result.stood_in:

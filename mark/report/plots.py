@@ -187,7 +187,8 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.set_xlabel("latency", color=INK)
         axes.set_ylabel("share of answers slower", color=INK)
-        figure.legend(loc="outside upper left", ncols=min(6, len(runs)), handlelength=3.2, **legend_style())
+        if axes.get_legend_handles_labels()[0]:  # nobody was answered: no curve
+            figure.legend(loc="outside upper left", ncols=min(6, len(runs)), handlelength=3.2, **legend_style())
         return inline_svg(figure, prefix=prefix, description="Latency of all policies against the objective")
 
 

@@ -322,3 +322,24 @@ def test_ctrl_c_prints_what_is_finished(mark, tmp_path):
     assert [run["policy"] for run in json.loads(done.stdout)["runs"]] == ["greedy-oracle"]
     assert done.stderr == "note: interrupted: 1 of 3 policies finished\n"
     assert Path("run/report.html").exists()
+
+
+def test_a_trace_of_zeros_is_replayed_without_a_word_of_the_plots(mark):
+    zeros = "".join(f"{second},0\n" for second in range(300))
+    Path("zeros.csv").write_text(f"timestamp_s,rate_rps\n{zeros}")
+    answer = mark(
+        "simulate",
+        "--trace",
+        "zeros.csv",
+        "--model",
+        "inception-v3",
+        "--policy",
+        "lambda-only,reactive",
+        "--out",
+        "out",
+    )
+
+    assert answer.status == 0
+    assert "legend" not in answer.err
+    assert "0 requests.\n" in answer.out
+    assert "100" not in answer.out.split("─\n")[-1].split("- No")[0]
