@@ -47,7 +47,7 @@ forecast-figures: setup
 fidelity: setup
 	$(BIN)/python -m scripts.fidelity
 
-# Deploys, changes, breaks and destroys the stacks on ministack, in an environment of its own: some minutes.
+# From mark init to the first report, failures, and CDK's command line, on ministack: a quarter of an hour; needs node and npm.
 rehearse-rollout: setup
 	$(BIN)/python -m scripts.rehearse_rollout
 
