@@ -178,7 +178,7 @@ def _learned_words(trained: Mapping[str, Any], assumed: Mapping[str, Any] | None
     if assumed is None or assumed_s <= 0:
         return f"{span} until {until} ({why})"
     if assumed["until"] >= trained["until"]:
-        return f"{span} of assumed {rps_words(assumed['rps'])} requests/s ({why})"
+        return f"{span} of assumed {assumed['rps']:g} requests/s ({why})"
     return f"{span} until {until}, {duration_words(assumed_s)} of them assumed ({why})"
 
 
@@ -188,7 +188,7 @@ def assumed_words(model: Mapping[str, Any]) -> str:
     seen = (*model["by"].values(), model.get("failed"), model.get("rejected"), *model["series"]["max_rps"])
     if not assumed or any(seen) or model["rates"].get("max_rps"):
         return ""
-    return f"assumed {rps_words(assumed['rps'])} requests/s (expected_rps), nothing seen yet"
+    return f"assumed {assumed['rps']:g} requests/s (expected_rps), nothing seen yet"
 
 
 def plan_words(model: Mapping[str, Any]) -> str:

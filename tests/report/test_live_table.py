@@ -46,8 +46,8 @@ def test_what_was_only_assumed_is_said_to_be() -> None:
     trained = {"forecaster": "ridge", "why": "first", "from": began - 3600.0, "until": began}
     model = {**empty_model(), "assumed": {"rps": 40.0, "until": began}, "trained": trained}
     text = " ".join(printed(document(model)).split())
-    assert "assumed 40.0 requests/s (expected_rps), nothing seen yet" in text
-    assert "ridge, trained on 60 min of assumed 40.0 requests/s (first)" in text
+    assert "assumed 40 requests/s (expected_rps), nothing seen yet" in text
+    assert "ridge, trained on 60 min of assumed 40 requests/s (first)" in text
 
     later = {**trained, "why": "schedule", "from": began - 1800.0, "until": began + 5400.0}
     asked = {**busy_model(), "assumed": model["assumed"], "trained": later}
