@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mark.app.live.account import launches_of
+from mark.app.live.account import RESOURCES, launches_of
 from mark.app.live.cloud_metrics import metric_line, spend, watch_metrics
+from mark.app.processes import cloud
 from mark.app.processes.cloud import deployed, live_models, main, resources
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import Role
@@ -55,6 +57,32 @@ def test_what_is_missing_is_named(environment: dict[str, str]) -> None:
         main("gate", {**environment, "MARK_STORE_URL": "redis://x"})
 
 
+def test_a_controller_that_starts_leaves_what_another_said(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release that fails before it acts is rolled back: the store must still be the older one's."""
+    told: list[str] = []
+    store = SimpleNamespace(
+        put_spec=lambda spec: told.append(spec.name), put_status=lambda name, _: told.append(name)
+    )
+
+    def leader(*_: object, tell: Callable[[], None], **__: object) -> object:
+        def run(_stop: object) -> None:
+            assert told == []
+            tell()
+
+        return SimpleNamespace(run=run)
+
+    monkeypatch.setattr(cloud, "connect", lambda _url: None)
+    monkeypatch.setattr(cloud, "ServiceStore", lambda *_: store)
+    monkeypatch.setattr(cloud, "Leader", leader)
+    monkeypatch.setattr(cloud, "_measure", lambda *_: None)
+    monkeypatch.setattr(cloud, "log_json", lambda _process: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert main("controller", environment) == 0
+    assert told == ["shop", RESOURCES]
+
+
 def traffic(**counts: int) -> ModelTraffic:
     return ModelTraffic(model="m", **counts)
 
@@ -74,6 +102,16 @@ def test_a_minute_becomes_one_line_of_metrics() -> None:
         "OverflowShare",
         "UsdPerHour",
     }
+
+
+def test_an_alarm_rings_for_what_fails_and_not_for_what_clients_got_wrong() -> None:
+    def burn(now: ModelTraffic) -> float:
+        told = json.loads(metric_line("shop", traffic(), now, target=0.98, usd_per_hour=0.0, at=1.0))
+        return float(told.get("BurnRate", 0.0))
+
+    assert burn(traffic(failed=10)) == pytest.approx(1 / 0.02)
+    assert burn(traffic(rejected=10)) == 0.0
+    assert burn(traffic(instance=90, failed=10, rejected=500)) == pytest.approx(0.1 / 0.02)
 
 
 def test_a_quiet_minute_says_that_a_controller_acts() -> None:

@@ -1,6 +1,6 @@
 """What controllers tell CloudWatch of a model each minute, as lines of its embedded metric format in their log.
 
-Burn is the share of requests that missed the objective or were shed over the share that may: 1 lasts exactly.
+Burn is the share of requests that were late, shed or failed over the share that may be: 1 lasts exactly.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from mark.controller.live_plane import totals_of
 from mark.controller.service import ServedModel
 from mark.domain.errors import RetryLater
 from mark.domain.traffic import ModelTraffic
@@ -28,9 +29,7 @@ def metric_line(
 ) -> str:
     """One line for the time between two totals of a model's traffic. at: epoch seconds. target: in (0, 1]."""
     answered = now.answered - before.answered
-    shed = now.shed - before.shed
-    finished = answered + shed
-    missed = now.late - before.late + shed
+    finished, missed = (after - early for early, after in zip(totals_of(before), totals_of(now), strict=True))
     values = {ACTING: 1.0, SPEND: usd_per_hour}
     if finished > 0:
         values[BURN] = missed / finished / max(1.0 - target, 1e-6)
