@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mark.app.live.account import aws_of
@@ -46,7 +46,10 @@ class Leader:
         *,
         store: ServiceStore,
         holder: str,
+        tell: Callable[[], None] | None = None,
     ) -> None:
+        """`tell` writes to the store what the service is; None where somebody else does. Only who acts tells."""
+        self._tell = tell
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
         self._aws = aws_of(settings, running, "controller")
@@ -101,6 +104,9 @@ class Leader:
         """One term after another while the lease is ours."""
         while not stop.is_set():
             try:
+                if self._tell is not None:
+                    self._store.leases.renew(lease)  # what is told has no other fence
+                    self._tell()
                 term = Term(self._settings, self._running, store=self._store, aws=self._aws, lease=lease)
                 term.run(self._models, self._forecasters, stop, beside=(self._replays.run,))
             except LeaseLost as error:

@@ -101,16 +101,23 @@ def _aliased(model: LiveModel, qualifier: str, provisioned: int) -> LiveModel:
 
 
 def _control(settings: Settings, running: Running, environment: Mapping[str, str]) -> None:
-    """Say what the service is, then act whenever the lease can be had."""
+    """Act whenever the lease can be had; say what the service is then.
+
+    Not before: the store must keep what an older release said when a newer one starts and fails.
+    """
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     provisioned = int(environment.get("MARK_PROVISIONED", "0"))
     models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned)
     store = ServiceStore(connect(running.store), running.name)
-    store.put_spec(service_spec(settings, models))
-    store.put_status(RESOURCES, resources(environment, told(environment, "MARK_MACHINE")))
+    spec, parts = service_spec(settings, models), resources(environment, told(environment, "MARK_MACHINE"))
+
+    def tell() -> None:
+        store.put_spec(spec)
+        store.put_status(RESOURCES, parts)
+
     holder = f"{socket.gethostname()}.{os.getpid()}"
-    leader = Leader(settings, running, models, store=store, holder=holder)
+    leader = Leader(settings, running, models, store=store, holder=holder, tell=tell)
     measuring = threading.Thread(target=_measure, args=(running.name, models, store, holder, stop), daemon=True)
     measuring.start()
     leader.run(stop)

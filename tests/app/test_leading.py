@@ -1,0 +1,68 @@
+"""Which controller says what the service is: the one that acts."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mark.app.live import leading
+from mark.domain.errors import RetryLater
+from mark.store.lease import LeaseLost
+
+
+def said(
+    monkeypatch: pytest.MonkeyPatch, *, free: bool = True, renews: tuple[Exception | None, ...] = ()
+) -> list[str]:
+    """What a controller's process does until its first term ends, or until it has asked for the lease thrice."""
+    heard: list[str] = []
+    over = threading.Event()
+    answers = list(renews)
+
+    def take(_holder: str, _ttl_s: float) -> object:
+        heard.append("take")
+        if heard.count("take") == 3:
+            over.set()
+        return SimpleNamespace(epoch=1) if free else None
+
+    def renew(_lease: object) -> None:
+        error = answers.pop(0) if answers else None
+        if error is not None:
+            raise error
+
+    def run(*_: object, **__: object) -> None:
+        heard.append("act")
+        over.set()
+
+    leases = SimpleNamespace(take=take, renew=renew, release=lambda _lease: None)
+    anything: Any = SimpleNamespace(leases=leases)
+    monkeypatch.setattr(leading, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(leading, "_forecasters", lambda *_: {})
+    monkeypatch.setattr(leading, "Term", lambda *_, **__: SimpleNamespace(run=run))
+    monkeypatch.setattr(leading, "NightlyReplays", lambda *_, **__: SimpleNamespace(run=None))
+    monkeypatch.setattr(leading, "begin_aside", lambda **_: None)
+    monkeypatch.setattr(leading, "TRY_EACH_S", 0.001)
+    monkeypatch.setattr(leading, "PAUSE_S", 0.001)
+    leader = leading.Leader(
+        anything, anything, (), store=anything, holder="test", tell=lambda: heard.append("tell")
+    )
+    leader.run(over)
+    return heard
+
+
+def test_who_acts_says_first_what_the_service_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(monkeypatch) == ["take", "tell", "act"]
+
+
+def test_who_waits_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(monkeypatch, free=False) == ["take", "take", "take"]
+
+
+def test_who_slept_and_lost_the_lease_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(monkeypatch, renews=(LeaseLost("another acts"),)) == ["take", "take", "tell", "act"]
+
+
+def test_it_is_said_again_after_the_store_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(monkeypatch, renews=(RetryLater("away"),)) == ["take", "tell", "act"]
