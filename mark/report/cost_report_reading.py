@@ -116,7 +116,7 @@ def read_cost_report(
         shared=shared,
         reconciliation=() if aws_usd is None else _reconciled(lines, aws_usd),
         advice=advice_of(models, service=spec.name, money=money_of(cost_of(item.line for item in lines))),
-        notes=(*(OBSERVED if spec.observed else ()), *_notes(read, models, period)),
+        notes=(*(OBSERVED if spec.observed else ()), *_notes(read, models, period, observed=spec.observed)),
         observed=spec.observed,
         existing_usd=_existing_usd(spec, period),
     )
@@ -303,7 +303,9 @@ def _begins_empty(item: _Read, model: ModelReport) -> bool:
     return any(one.since < began + LATE_S and one.replayed_s < BOOTS_SHOW_S for one in model.baselines)
 
 
-def _notes(read: Sequence[_Read], models: Sequence[ModelReport], period: Period) -> Iterator[str]:
+def _notes(
+    read: Sequence[_Read], models: Sequence[ModelReport], period: Period, *, observed: bool
+) -> Iterator[str]:
     for item in read:
         since, name = item.facts.since, item.served.name
         if item.unpriced:
@@ -320,7 +322,7 @@ def _notes(read: Sequence[_Read], models: Sequence[ModelReport], period: Period)
             "replays begin where the service did, with no fleet there: what their first instances take to boot is "
             "in their figures, as in ours"
         )
-    asked = any(model.answers.finished for model in models)
+    asked = observed or any(model.answers.finished for model in models)
     if asked and not any(model.baselines for model in models):
         yield (
             "no baseline was replayed for these days yet: the acting controller does it after midnight "

@@ -16,7 +16,7 @@ from tests.infra.conftest import settings
 
 
 def test_an_image_and_a_certificate_are_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match=r"rollout\.image is missing"):
+    with pytest.raises(Misconfigured, match=r"rollout\.image is missing: .*`mark init`.*--config"):
         synthesise(Settings())
     with pytest.raises(Misconfigured, match=r"rollout\.certificate is missing"):
         synthesise(settings(tmp_path, certificate=None))

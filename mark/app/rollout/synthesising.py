@@ -68,7 +68,10 @@ def _check(settings: Settings) -> None:
     rollout = settings.rollout
     for name in ("image", "certificate"):
         if getattr(rollout, name) is None:
-            raise Misconfigured(f"rollout.{name} is missing; docs/rollout.md says what it is for")
+            raise Misconfigured(
+                f"rollout.{name} is missing: write it into a mark.yaml (`mark init` writes one, docs/rollout.md "
+                "says what it is for) and give the file by --config"
+            )
     if rollout.report.sender is not None and not rollout.report.to:
         raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
     region = settings.service.aws.region
