@@ -152,26 +152,32 @@ class FunctionsStack(ServiceStack):
             reserved_concurrent_executions=self.blueprint.rollout.functions.reserved if role == "infer" else None,
             **{keys[key]: value for key, value in code.items()},
         )
-        _excuse(function)
+        _excuse(function, role)
         return function
 
 
-def _excuse(function: aws_lambda.CfnFunction) -> None:
+HEARD = {
+    "infer": "gateways wait for its answer and count what fails",
+    "interruption": "it reads a queue, which has its dead letters",
+    "report": "the alarm `reportfails` tells of each failure; tomorrow's report comes anyway",
+    "warm": "who calls it waits for its answer",
+}
+"""Who hears of a function's failures, since none has dead letters of its own."""
+
+
+def _excuse(function: aws_lambda.CfnFunction, role: str) -> None:
     excuse(
         function,
         "Lambda's own role encrypts variables, and none is a secret",
         checkov=("CKV_AWS_173",),
     )
-    excuse(
-        function,
-        "it calls AWS alone, and a network of its own would make cold starts longer",
-        checkov=("CKV_AWS_117",),
-    )
-    excuse(
-        function,
-        "callers hear of failures themselves: the queue has its dead letters, gateways and people see the answer",
-        checkov=("CKV_AWS_116",),
-    )
+    if role != "report":
+        excuse(
+            function,
+            "it calls AWS alone, and a network of its own would make cold starts longer",
+            checkov=("CKV_AWS_117",),
+        )
+    excuse(function, HEARD[role], checkov=("CKV_AWS_116",))
     excuse(
         function,
         "the account's concurrency is the limit, as plans assume; rollout.functions.reserved sets another",

@@ -1,7 +1,8 @@
 """Who is told, and what is seen at a glance: alarms by mail and a dashboard.
 
 Controllers write the metrics of a model each minute (namespace MArk, dimensions service and model): BurnRate (1 is
-a budget that lasts exactly), UsdPerHour, OverflowShare, Acting. Missing data of Acting is a silent controller.
+a budget that lasts exactly), UsdPerHour, OverflowShare, Acting; and UsdPerHour of all models, by service alone.
+Missing data of Acting is a silent controller.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ class WatchStack(ServiceStack):
         for number, model in enumerate(blueprint.models):
             self._of_model(number, model, BURN, "misses its objective", FAST_BURN, BURN_MIN)
             self._of_model(number, model, OVERFLOW, "overflows to Lambda", alarms.max_overflow_share, OVERFLOW_MIN)
-            if alarms.max_usd_per_hour is not None:
-                self._of_model(number, model, SPEND, "spends too much", alarms.max_usd_per_hour, SPEND_MIN)
             self._alarm(
                 f"Silent{number}",
                 f"no controller acts for {model}",
@@ -43,6 +42,10 @@ class WatchStack(ServiceStack):
                 minutes=SILENT_MIN,
                 missing="breaching",
             )
+        if alarms.max_usd_per_hour is not None:
+            self._too_dear(alarms.max_usd_per_hour)
+        if blueprint.mails:
+            self._failed_report()
         self._alarm(
             "DeadLetters",
             "messages about instances that nobody could read",
@@ -102,6 +105,32 @@ class WatchStack(ServiceStack):
             comparison="GreaterThanThreshold",
             threshold=above,
             minutes=minutes,
+            missing="notBreaching",
+        )
+
+    def _too_dear(self, above: float) -> None:
+        """Of the whole service: the controllers add up, since an alarm may look at no more than ten metrics."""
+        self._alarm(
+            SPEND,
+            "it spends too much",
+            (NAMESPACE, SPEND, {"service": self.blueprint.service}),
+            statistic="Average",
+            comparison="GreaterThanThreshold",
+            threshold=above,
+            minutes=SPEND_MIN,
+            missing="notBreaching",
+        )
+
+    def _failed_report(self) -> None:
+        """Its schedule does not wait for an answer, so nobody else hears of it."""
+        self._alarm(
+            "ReportFails",
+            "a report was not mailed",
+            ("AWS/Lambda", "Errors", {"FunctionName": self.blueprint.name("report")}),
+            statistic="Sum",
+            comparison="GreaterThanThreshold",
+            threshold=0,
+            minutes=1,
             missing="notBreaching",
         )
 

@@ -83,7 +83,7 @@ def test_a_controller_that_starts_leaves_what_another_said(
     assert told == ["shop", RESOURCES]
 
 
-def traffic(**counts: int) -> ModelTraffic:
+def traffic(**counts: Any) -> ModelTraffic:
     return ModelTraffic(model="m", **counts)
 
 
@@ -129,6 +129,23 @@ def test_spend_is_of_what_runs() -> None:
     assert spend(served, None) == 0.0
 
 
+def test_what_all_models_spend_is_told_of_the_service() -> None:
+    rented = offering("c5.large", usd_per_hour=0.1)
+    models: Any = [
+        SimpleNamespace(name=name, offerings=(rented,), slo=SimpleNamespace(target=0.9)) for name in ("a", "b")
+    ]
+    store: Any = Store(("me", 0), ("me", 0))
+    store.status = lambda _name: {"observed": [{"offering": rented.name, "state": "ready"}]}
+    stop: Any = Minutes(2)
+    lines = [json.loads(line) for line in watch_metrics("shop", models, store, holder="me", stop=stop)]
+    assert ["model" in line for line in lines] == [True, True, False]
+    total = lines[-1]
+    assert total["UsdPerHour"] == pytest.approx(0.2)
+    [described] = total["_aws"]["CloudWatchMetrics"]
+    assert described["Dimensions"] == [["service"]]
+    assert described["Metrics"] == [{"Name": "UsdPerHour"}]
+
+
 class Minutes:
     """A stop event that is set after some minutes, which pass at once."""
 
@@ -167,5 +184,6 @@ def test_who_acts_writes_a_line_each_minute() -> None:
     store: Any = Store(("me", 0), ("me", 100), None, ("me", 300), ("other", 400))
     stop: Any = Minutes(5)
     lines = [json.loads(line) for line in watch_metrics("shop", [served], store, holder="me", stop=stop)]
-    assert [line["BurnRate"] for line in lines] == [pytest.approx(1.0), pytest.approx(1.0)]
+    assert [line["BurnRate"] for line in lines if "model" in line] == [pytest.approx(1.0), pytest.approx(1.0)]
+    assert [line["UsdPerHour"] for line in lines if "model" not in line] == [0.0, 0.0]
     assert stop.left == 0

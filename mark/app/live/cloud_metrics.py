@@ -1,4 +1,4 @@
-"""What controllers tell CloudWatch of a model each minute, as lines of its embedded metric format in their log.
+"""What controllers tell CloudWatch each minute, as lines of its embedded metric format in their log.
 
 Burn is the share of requests that were late, shed or failed over the share that may be: 1 lasts exactly.
 """
@@ -35,34 +35,47 @@ def metric_line(
         values[BURN] = missed / finished / max(1.0 - target, 1e-6)
     if answered > 0:
         values[OVERFLOW] = (now.lambda_ - before.lambda_) / answered
+    return _line({"service": service, "model": now.model}, values, at)
+
+
+def spend_line(service: str, *, usd_per_hour: float, at: float) -> str:
+    """One line for all models of a service. at: epoch seconds."""
+    return _line({"service": service}, {SPEND: usd_per_hour}, at)
+
+
+def _line(dimensions: Mapping[str, str], values: Mapping[str, float], at: float) -> str:
     described = {
         "Namespace": NAMESPACE,
-        "Dimensions": [["service", "model"]],
+        "Dimensions": [list(dimensions)],
         "Metrics": [{"Name": name} for name in values],
     }
     head = {"_aws": {"Timestamp": round(at * 1000), "CloudWatchMetrics": [described]}}
-    return json.dumps({**head, "service": service, "model": now.model, **values}, separators=(",", ":"))
+    return json.dumps({**head, **dimensions, **values}, separators=(",", ":"))
 
 
 def watch_metrics(
     service: str, models: Sequence[ServedModel], store: ServiceStore, *, holder: str, stop: threading.Event
 ) -> Iterator[str]:
-    """A line for each model each minute while `holder` acts, until `stop`."""
+    """A line for each model each minute while `holder` acts, and one for all of them, until `stop`."""
     before: dict[str, ModelTraffic] = {}
     while True:
         with suppress(RetryLater):  # the store is away: minutes without a line are what the alarm waits for
             acts = store.leases.held_by() == holder
             now = {model.name: store.traffic(model.name) for model in models}
             told = {model.name: store.status(f"model:{model.name}") for model in models}
+            spent = {model.name: spend(model, told[model.name]) for model in models}
+            at = time.time()
             for model in models if acts and before else ():
                 yield metric_line(
                     service,
                     before[model.name],
                     now[model.name],
                     target=model.slo.target,
-                    usd_per_hour=spend(model, told[model.name]),
-                    at=time.time(),
+                    usd_per_hour=spent[model.name],
+                    at=at,
                 )
+            if acts and before:
+                yield spend_line(service, usd_per_hour=sum(spent.values()), at=at)
             before = now
         if stop.wait(EACH_S):
             return
