@@ -12,9 +12,18 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, excuse
 
-ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "lambda", "logs", "secretsmanager", "sqs")
+ENDPOINTS = (
+    "ec2",
+    "ecr.api",
+    "ecr.dkr",
+    "lambda",
+    "logs",
+    "monitoring",
+    "secretsmanager",
+    "servicequotas",
+    "sqs",
+)
 """What processes and start scripts call; S3 has a gateway endpoint, which is free."""
-
 
 MAILING = ("secretsmanager", "email")
 """What the report function calls: functions in a network have no public address. One zone's will do for a mail."""

@@ -18,6 +18,8 @@ Image = Annotated[
     ),
 ]
 """In a registry of ECR, this account's or another's: no other takes the login that start scripts have."""
+IMAGE_GIB = 30
+"""The snapshot of AWS's image for containers: EC2 launches it on no smaller disk."""
 Owner = Annotated[str, Field(pattern=r"^[\w.:/=+@ -]{1,100}$")]
 
 
@@ -58,12 +60,17 @@ class MachineSettings(Part):
     ami: str | None = Field(
         None, pattern=r"^ami-", description="Machine image with Docker; left out, AWS's newest one for containers."
     )
-    disk_gib: PositiveInt = Field(30, description="Size of the disk.")
+    disk_gib: PositiveInt = Field(30, description="Size of the disk; 30 at least with AWS's image.")
 
     @model_validator(mode="after")
     def _image_known(self) -> Self:
         if self.ami is None and self.name == "arm64-nvidia":
             raise ValueError("ami: AWS publishes no image for containers on arm64 with nvidia; name one")
+        if self.ami is None and self.disk_gib < IMAGE_GIB:
+            raise ValueError(
+                f"disk_gib: AWS's image for containers takes {IMAGE_GIB}, not {self.disk_gib}; "
+                "ask for more, or name an ami of your own"
+            )
         return self
 
     @property
@@ -142,7 +149,7 @@ class AlarmSettings(Part):
 
     to: tuple[Mail, ...] = Field((), description="Who is told, by mail.")
     max_usd_per_hour: Positive | None = Field(
-        None, description="Told when a model's spend is above this; none when left out."
+        None, description="Told when all models' instances together spend more; none when left out."
     )
     max_overflow_share: float = Field(
         0.2, gt=0, le=1, description="Told when Lambda answers more than this share."

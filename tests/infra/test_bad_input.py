@@ -65,6 +65,7 @@ def test_a_bundle_without_the_model_is_refused(tmp_path: Path) -> None:
         ({"network": {"vpc": "vpc-1"}}, "one for each zone"),
         ({"machines": [{}, {}]}, "each kind once"),
         ({"machines": [{"architecture": "arm64", "accelerator": "nvidia"}]}, "name one"),
+        ({"machines": [{"disk_gib": 20}]}, "takes 30, not 20"),
         ({"image": "mark:1"}, "image"),
         ({"owner": "a\nb"}, "owner"),
         ({"report": {"schedule": "daily"}}, "schedule"),
@@ -73,6 +74,11 @@ def test_a_bundle_without_the_model_is_refused(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_are_refused(rollout: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Settings.model_validate({"rollout": rollout})
+
+
+def test_an_image_of_ones_own_may_be_small() -> None:
+    machine = {"ami": "ami-1", "disk_gib": 8}
+    assert Settings.model_validate({"rollout": {"machines": [machine]}}).rollout.machines[0].disk_gib == 8
 
 
 def test_a_machine_without_node_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.app.setting_rollout import RolloutSettings
+from mark.aws.calls import ROLES
 from mark.aws.permissions import Names, statements
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 
@@ -298,9 +299,41 @@ def test_alarms_watch_what_matters(templates: dict[str, Template]) -> None:
     assert dead["Dimensions"] == [{"Name": "QueueName", "Value": "mark-shop-raw-dead"}]
     assert dead["Threshold"] == 0
     assert alarms["MArk", "Acting"]["TreatMissingData"] == "breaching"
-    assert alarms["MArk", "UsdPerHour"]["Threshold"] == 5
+    spend = alarms["MArk", "UsdPerHour"]
+    assert spend["Threshold"] == 5
+    assert spend["Dimensions"] == [{"Name": "service", "Value": "shop"}], "of all models together"
+    failed = alarms["AWS/Lambda", "Errors"]
+    assert failed["Dimensions"] == [{"Name": "FunctionName", "Value": "mark-shop-report"}]
+    assert (failed["Statistic"], failed["Threshold"]) == ("Sum", 0)
     assert {"BurnRate", "OverflowShare"} <= {metric for _, metric in alarms}
     assert all(one["AlarmActions"] == [{"Ref": "Alarms"}] for one in alarms.values())
+
+
+def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Template]) -> None:
+    made = {
+        name: resource
+        for name, resource in templates["functions"]["Resources"].items()
+        if resource["Type"] == "AWS::Lambda::Function"
+    }
+    excused = {
+        name: {skip["id"]: skip["comment"] for skip in resource["Metadata"]["checkov"]["skip"]}
+        for name, resource in made.items()
+    }
+    assert "VpcConfig" in made["Report"]["Properties"]
+    assert [name for name, skips in excused.items() if "CKV_AWS_117" not in skips] == ["Report"]
+    assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 4
+
+
+def test_a_private_network_reaches_whatever_processes_call(tmp_path: Path) -> None:
+    made = synthesise(settings(tmp_path, network={"private": True})).templates["mark-shop-network"]
+    reached = {
+        plain(one["ServiceName"]).removeprefix(f"com.amazonaws.{REGION}.")
+        for one in of_type(made, "AWS::EC2::VPCEndpoint").values()
+    }
+    called = {call.service for role in ("controller", "gateway", "agent", "report") for call in ROLES[role]}
+    known = {"cloudwatch": "monitoring", "service-quotas": "servicequotas", "ses": "email", "sesv2": "email"}
+    wanted = {known.get(service, service) for service in called} - {"ce", "ecr"}
+    assert wanted | {"ecr.api", "ecr.dkr", "logs"} <= reached
 
 
 def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(
