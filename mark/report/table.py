@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +20,9 @@ from mark.report.comparison import (
     run_labels,
 )
 from mark.report.wording import duration_words, percent, ratio, served_percent, usd
+
+WIDTH = 100
+"""Columns of the terminal that it is made for."""
 
 
 def comparison_table(runs: Sequence[ComparedRun]) -> Table:
@@ -36,7 +40,8 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     )
     table.add_column("policy", overflow="fold", min_width=13)
     table.add_column("total\nUSD", justify="right", no_wrap=True)
-    table.add_column(f"vs\n{escape(reference_label)}", justify="right", max_width=13)
+    against = escape(reference_label).replace("-", "-\n")  # a narrow column leaves the others whole
+    table.add_column(f"vs\n{against}", justify="right", max_width=13)
     table.add_column("cost/\nbound", justify="right", no_wrap=True)
     table.add_column(_kept_header(runs), justify="left", no_wrap=True)
     table.add_column("p50/p95/p99\nms", justify="right", no_wrap=True)
@@ -45,6 +50,8 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     table.add_column("spot\nlost", justify="right", no_wrap=True)
     for label, run in zip(labels, runs, strict=True):
         table.add_row(*_cells(label, run, reference))
+    if Console(width=10 * WIDTH).measure(table).maximum > WIDTH:  # closer together, and no column is cut
+        table.padding = 0
     return table
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -12,7 +13,7 @@ from mark.report.comparison import ComparedRun, comparison_notes, cost_ratio, he
 from mark.report.explain import ExplainedTick, explain_document, explain_text
 from mark.report.table import comparison_table
 from mark.report.wording import count_words, duration_words, percent, usd
-from mark.simulator.results import Served
+from mark.simulator.results import Latency, Served
 from tests.report.fakes import POLICIES, fake_run
 
 
@@ -157,3 +158,16 @@ def test_where_nobody_asked_shares_and_latencies_are_dashes() -> None:
     shed = costing("mark", 1.0, served=dataclasses.replace(nobody, shed=9), attained=0.0)
     assert "-/-/-" in printed(comparison_table([shed]))
     assert "0.0 % within 600 ms" in headline([shed])
+
+
+def test_every_column_is_whole_where_the_reference_has_a_long_name() -> None:
+    slow = Latency(
+        mean_s=9.0, p50_s=6.72, p95_s=32.87, p99_s=50.9, ccdf_s=np.array([60.0]), ccdf_share=np.array([0.0])
+    )
+    runs = [costing("reactive", 2.0, latency=slow, attained=0.1204), costing("lambda-only", 1.0)]
+    lines = printed(comparison_table(runs)).splitlines()
+    assert any(line.rstrip().endswith("lost") for line in lines)
+    row = next(line for line in lines if line.startswith("reactive"))
+    assert "2.00x" in row
+    assert row.split()[-2:] == [f"{runs[0].result.launches:,}", f"{runs[0].result.interruptions:,}"]
+    assert max(map(len, lines)) <= 100
