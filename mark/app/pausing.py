@@ -8,6 +8,7 @@ from typing import Any
 
 from mark.app.live.folder import RunFolder
 from mark.app.live.restraint import BUDGET, PAUSED
+from mark.app.setting_service import ServiceSettings
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
 from mark.controller.budget import Restraint
@@ -41,7 +42,8 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
     if not heard:
         note("no controller has heard of it yet; it will when one acts")
     if on:
-        show(f"the service {service} is paused: {left} instances left; `mark pause --off` goes on")
+        flag = "" if service == ServiceSettings().name else f" --name {service}"
+        show(f"the service {service} is paused: {left} instances left; `mark pause --off{flag}` goes on")
     else:
         show(f"the service {service} goes on: the next plan rents what it needs")
 

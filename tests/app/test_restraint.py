@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mark.app import pausing
 from mark.app.cli import run
 from mark.app.live.clock import ServiceClock
 from mark.app.live.models import make_live_models, service_spec
@@ -16,7 +18,7 @@ from mark.app.live.restraint import BUDGET, PAUSED, RestraintWatch
 from mark.app.setting_budget import BudgetSettings
 from mark.app.settings import Settings
 from mark.controller.budget import Restraint
-from mark.controller.service import ServedModel
+from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.tally_book import book_document, book_name, first_mark
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
@@ -154,3 +156,17 @@ def test_nobody_is_paused_where_no_service_is_up(
     monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
     assert run(["pause", "--name", "nobody"]) == 2
     assert "service.store" in capsys.readouterr().err
+
+
+def test_a_pause_says_how_this_very_service_goes_on(
+    redis: EmbeddedRedis, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(pausing, "_until", lambda *_: True)
+    with closing(connect(redis.url)) as link:
+        made = ServiceStore(link, "other")
+        made.put_spec(ServiceSpec(name="other", models=()))
+        made.put_clock(ClockAnchor(wall_at=0.0, service_at=NOON, speed=0.0))
+    settings = Settings.model_validate({"service": {"name": "other", "store": redis.url}})
+    pausing.pause(settings, on=True, as_json=False)
+    assert "`mark pause --off --name other` goes on" in capsys.readouterr().out
