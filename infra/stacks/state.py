@@ -15,12 +15,20 @@ from infra.stacks.launch import STORE_PORT
 from infra.stacks.network import Place
 
 CLIENTS = ("agents", "controllers", "gateways", "reports")
-ENGINES = {"valkey": "8.0", "redis": "7.1"}
+ENGINES = {"valkey": ("8.0", "valkey8"), "redis": ("7.1", "redis7")}
+"""Version, and the family of parameters that it has."""
+NOTHING_EVICTED = {"maxmemory-policy": "noeviction"}
+"""ElastiCache would evict what has a time to live: the controllers' lease first. A store that is full says so."""
 PASSWORD_LENGTH = 64
 LONGEST_ID = 40
 """Of a replication group."""
 NO_ROTATION = "a new one has to reach every process at once: rotate it by replacing this secret with `mark deploy`"
 OWN_KEY = "the account's own key of Secrets Manager encrypts it; only roles of the service may read it"
+
+
+def store_id(blueprint: Blueprint) -> str:
+    """The replication group's id; its nodes are `ID-001` and so on."""
+    return blueprint.name(STORE)[:LONGEST_ID].rstrip("-")
 
 
 class StateStack(ServiceStack):
@@ -88,14 +96,23 @@ class StateStack(ServiceStack):
             description=f"MArk {self.blueprint.service}",
             subnet_ids=place.subnets,
         )
+        version, family = ENGINES[store.engine]
+        parameters = aws_elasticache.CfnParameterGroup(
+            self,
+            "Parameters",
+            cache_parameter_group_family=family,
+            description=f"MArk {self.blueprint.service}: nothing is evicted",
+            properties=NOTHING_EVICTED,
+        )
         copies = store.replicas > 0
         group = aws_elasticache.CfnReplicationGroup(
             self,
             "Store",
-            replication_group_id=self.blueprint.name(STORE)[:LONGEST_ID].rstrip("-"),
+            replication_group_id=store_id(self.blueprint),
             replication_group_description=f"MArk {self.blueprint.service}: store",
             engine=store.engine,
-            engine_version=ENGINES[store.engine],
+            engine_version=version,
+            cache_parameter_group_name=parameters.ref,
             cache_node_type=store.node_type,
             num_cache_clusters=1 + store.replicas,
             automatic_failover_enabled=copies,

@@ -14,12 +14,15 @@ from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, compact, document, excuse
+from infra.stacks.state import store_id
 from mark.app.live.cloud_metrics import ACTING, BURN, NAMESPACE, OVERFLOW, SPEND
 
 FAST_BURN = 14.4
 """2 % of a month's budget in an hour (Google's SRE workbook, chapter 5)."""
 MINUTE_S = 60
-SILENT_MIN, BURN_MIN, SPEND_MIN, OVERFLOW_MIN = 3, 5, 5, 10
+SILENT_MIN, BURN_MIN, SPEND_MIN, OVERFLOW_MIN, FULL_MIN = 3, 5, 5, 10, 5
+FULL_PERCENT = 80
+"""Of the store's memory; copies hold the same, so its first node speaks for all."""
 
 
 class WatchStack(ServiceStack):
@@ -46,6 +49,16 @@ class WatchStack(ServiceStack):
             self._too_dear(alarms.max_usd_per_hour)
         if blueprint.mails:
             self._failed_report()
+        self._alarm(
+            "StoreMemory",
+            "the store is nearly full",
+            ("AWS/ElastiCache", "DatabaseMemoryUsagePercentage", {"CacheClusterId": f"{store_id(blueprint)}-001"}),
+            statistic="Maximum",
+            comparison="GreaterThanThreshold",
+            threshold=FULL_PERCENT,
+            minutes=FULL_MIN,
+            missing="notBreaching",
+        )
         self._alarm(
             "DeadLetters",
             "messages about instances that nobody could read",

@@ -96,6 +96,13 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             ),
             "iam: GetRole PassRole",
         ),
+        "AWS::ElastiCache::ParameterGroup": (
+            (
+                "elasticache: AddTagsToResource CreateCacheParameterGroup DeleteCacheParameterGroup "
+                "DescribeCacheParameterGroups DescribeCacheParameters DescribeEngineDefaultParameters "
+                "ListTagsForResource ModifyCacheParameterGroup RemoveTagsFromResource ResetCacheParameterGroup"
+            ),
+        ),
         "AWS::ElastiCache::ReplicationGroup": (
             (
                 "elasticache: AddTagsToResource CreateReplicationGroup DecreaseReplicaCount "

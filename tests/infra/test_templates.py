@@ -202,6 +202,18 @@ def test_the_store_has_tls_and_a_password_that_no_template_holds(templates: dict
     assert plain(url["SecretString"]).startswith("rediss://:{{resolve:secretsmanager:<Password>")
 
 
+def test_the_store_evicts_nothing(templates: dict[str, Template], tmp_path: Path) -> None:
+    """The lease and what announces itself have a time to live: they would go first."""
+    redis = synthesise(settings(tmp_path, store={"engine": "redis"})).templates["mark-shop-state"]
+    for template, family in ((templates["state"], "valkey8"), (redis, "redis7")):
+        [parameters] = of_type(template, "AWS::ElastiCache::ParameterGroup").values()
+        assert parameters["Properties"] == {"maxmemory-policy": "noeviction"}
+        assert parameters["CacheParameterGroupFamily"] == family
+        [group] = of_type(template, "AWS::ElastiCache::ReplicationGroup").values()
+        assert plain(group["CacheParameterGroupName"]) == "<Parameters>"
+        assert group["ReplicationGroupId"] == "mark-shop-store"
+
+
 def test_clients_speak_tls(templates: dict[str, Template]) -> None:
     [listener] = of_type(templates["gateways"], "AWS::ElasticLoadBalancingV2::Listener").values()
     assert (listener["Protocol"], listener["Port"]) == ("TLS", 443)
@@ -302,6 +314,8 @@ def test_alarms_watch_what_matters(templates: dict[str, Template]) -> None:
     spend = alarms["MArk", "UsdPerHour"]
     assert spend["Threshold"] == 5
     assert spend["Dimensions"] == [{"Name": "service", "Value": "shop"}], "of all models together"
+    memory = alarms["AWS/ElastiCache", "DatabaseMemoryUsagePercentage"]
+    assert memory["Dimensions"] == [{"Name": "CacheClusterId", "Value": "mark-shop-store-001"}]
     failed = alarms["AWS/Lambda", "Errors"]
     assert failed["Dimensions"] == [{"Name": "FunctionName", "Value": "mark-shop-report"}]
     assert (failed["Statistic"], failed["Threshold"]) == ("Sum", 0)
