@@ -144,6 +144,11 @@ def merged(own: Settings, given: Settings) -> Settings:
 
 
 def _of_service(given: Settings, service: str) -> tuple[Settings, Journalled]:
+    if RunFolder.of(service).running() is None:
+        raise Misconfigured(
+            f"no service {service} is up on this machine, and no folder or file of journals has that name; "
+            "`mark up --detach` starts a service"
+        )
     running = find_running(service)
     own = RunFolder.of(service).settings()
     store = ServiceStore(connect(running.store), service)

@@ -113,3 +113,10 @@ def test_what_was_kept_of_before_the_journal_is_replayed_too(monkeypatch) -> Non
     whole = service_journal(Kept(load=minutes(0, 200)), "s", "m")
     assert (whole.demand, whole.seen_from) == (minutes(0, 220), 0.0)
     assert whole.begin_at == 3600.0
+
+
+def test_what_is_neither_a_service_nor_a_folder_is_said_in_a_line(mark) -> None:
+    answer = mark("simulate", "--journal", "nothere", "--policy", "reactive")
+    assert answer.status == 2
+    assert "no folder or file of journals has that name" in answer.err
+    assert answer.err.count("\n") == 1
