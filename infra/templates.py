@@ -55,6 +55,10 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     if not is_agent:
         token, reads = secret_arn(stack, TOKEN), ("secretsmanager:GetSecretValue",)
         may.append(allow("TokenSecret", reads, (token,), why="what clients must send"))
+        stack_arn = names.arn("cloudformation", f"stack/{blueprint.name('gateways')}/*")
+        may.append(
+            allow("Answers", ("cloudformation:SignalResource",), (stack_arn,), why="an update waits for it")
+        )
     name = blueprint.name(role)
     taken = make_role(stack, f"{role.capitalize()}Role", service="ec2", may=may, name=name)
     return aws_iam.CfnInstanceProfile(

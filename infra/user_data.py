@@ -17,7 +17,8 @@ SCRATCH = "/scratch"
 class Start:
     """What an instance starts. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
 
-    `log`: the log group of what it says; its streams bear the machines' names.
+    `log`: the log group of what it says; its streams bear the machines' names. `signals`: the stack, and the group
+    of instances in it, that wait for the word that the process answers at `answers`.
     """
 
     process: str
@@ -30,6 +31,8 @@ class Start:
     model_image: str = ""
     bundle: str = ""
     powers_off: bool = False
+    signals: tuple[str, str] | None = None
+    answers: str = ""
 
 
 def start_script(start: Start) -> str:
@@ -42,6 +45,7 @@ def start_script(start: Start) -> str:
         *([_file("/etc/systemd/system/mark-model.service", _model_unit(start))] if start.model_image else []),
         _file("/etc/systemd/system/mark.service", _unit(start)),
         "systemctl daemon-reload\nsystemctl enable --now --no-block mark.service\n",
+        *([_signal(start, *start.signals)] if start.signals else []),
     ]
     return "\n".join(parts)
 
@@ -55,6 +59,22 @@ install -d -m 700 /etc/mark
 
 def _file(path: str, text: str, mode: str = "600") -> str:
     return f"install -m {mode} /dev/null {path}\ncat > {path} <<'MARK'\n{text}MARK\n"
+
+
+def _signal(start: Start, stack: str, group: str) -> str:
+    """Say once that the process answers. Where no update waits CloudFormation refuses, which is no failure."""
+    metadata = "http://169.254.169.254/latest"
+    script = f"""#!/bin/bash
+set -euo pipefail
+until curl -fsS -m 2 -o /dev/null {start.answers}; do sleep 2; done
+token="$(curl -fsS -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {metadata}/api/token)"
+machine="$(curl -fsS -H "X-aws-ec2-metadata-token: $token" {metadata}/meta-data/instance-id)"
+aws cloudformation signal-resource --region {start.region} --stack-name {stack} --logical-resource-id {group} \\
+  --unique-id "$machine" --status SUCCESS || true
+"""
+    path = "/usr/local/bin/mark-signal"
+    # beside the first boot, which is not over while this script waits
+    return f"{_file(path, script, mode='700')}systemd-run --no-block --unit=mark-signal {path}\n"
 
 
 def _prepare(start: Start) -> str:

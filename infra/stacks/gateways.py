@@ -22,6 +22,10 @@ from infra.user_data import Start
 
 GRACE_S = 180
 """A new gateway's boot."""
+SIGNAL_MIN = 15
+"""How long an update waits for a new gateway's word that it answers; then it is taken back."""
+GROUP, LIVE = "Gateways", "/v2/health/live"
+"""The group in the template, and what answers wherever a gateway serves, even with no instance behind it."""
 TLS = "ELBSecurityPolicy-TLS13-1-2-2021-06"
 
 
@@ -47,11 +51,11 @@ class GatewaysStack(ServiceStack):
         self.publish("address", balancer.attr_dns_name)
 
     def _group(self, place: Place, targets: aws_elasticloadbalancingv2.CfnTargetGroup) -> None:
-        """As many gateways as the settings say; an update replaces one after the other."""
+        """As many gateways as the settings say; an update replaces one by one, each when its new one answers."""
         count, template = self.blueprint.gateways, self._template()
         group = aws_autoscaling.CfnAutoScalingGroup(
             self,
-            "Gateways",
+            GROUP,
             min_size=str(count),
             max_size=str(count + 1),
             desired_capacity=str(count),
@@ -66,7 +70,12 @@ class GatewaysStack(ServiceStack):
         )
         group.cfn_options.update_policy = CfnUpdatePolicy(
             auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
-                max_batch_size=1, min_instances_in_service=count, pause_time=f"PT{GRACE_S}S"
+                max_batch_size=1,
+                min_instances_in_service=count,
+                min_successful_instances_percent=100,
+                pause_time=f"PT{SIGNAL_MIN}M",
+                suspend_processes=["AZRebalance", "ReplaceUnhealthy"],
+                wait_on_resource_signals=True,
             )
         )
         excuse(
@@ -84,6 +93,8 @@ class GatewaysStack(ServiceStack):
             log=blueprint.log("gateway"),
             secrets={"MARK_STORE_URL": blueprint.name(STORE), "MARK_TOKEN": blueprint.name(TOKEN)},
             environment={"MARK_SETTINGS": blueprint.processes, "MARK_SERVICE": blueprint.service},
+            signals=(blueprint.name("gateways"), GROUP),
+            answers=f"http://localhost:{GATEWAY_PORT}{LIVE}",
         )
         return make_template(
             self,
@@ -124,7 +135,7 @@ class GatewaysStack(ServiceStack):
             protocol="TCP",
             target_type="instance",
             health_check_protocol="HTTP",
-            health_check_path="/v2/health/live",
+            health_check_path=LIVE,
             health_check_interval_seconds=10,
             healthy_threshold_count=2,
             unhealthy_threshold_count=2,

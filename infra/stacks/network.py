@@ -13,6 +13,7 @@ from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, excuse
 
 ENDPOINTS = (
+    "cloudformation",
     "ec2",
     "ecr.api",
     "ecr.dkr",

@@ -16,7 +16,8 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             (
                 "autoscaling: AttachLoadBalancerTargetGroups CreateAutoScalingGroup CreateOrUpdateTags "
                 "DeleteAutoScalingGroup DeleteTags DescribeAutoScalingGroups DescribeScalingActivities "
-                "DescribeTags DetachLoadBalancerTargetGroups DetachLoadBalancers UpdateAutoScalingGroup"
+                "DescribeTags DetachLoadBalancerTargetGroups DetachLoadBalancers ResumeProcesses SuspendProcesses "
+                "TerminateInstanceInAutoScalingGroup UpdateAutoScalingGroup"
             ),
             (
                 "ec2: DescribeAvailabilityZones DescribeImages DescribeInstances "

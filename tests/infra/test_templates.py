@@ -165,6 +165,54 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         assert "\nMARK_SERVICE=shop\n" in script
 
 
+def test_an_update_waits_until_a_new_gateway_answers(
+    synthesis: Synthesis, templates: dict[str, Template], tmp_path: Path
+) -> None:
+    found = templates["gateways"]["Resources"]
+    [(group, resource)] = [
+        (name, one) for name, one in found.items() if one["Type"] == "AWS::AutoScaling::AutoScalingGroup"
+    ]
+    update = resource["UpdatePolicy"]["AutoScalingRollingUpdate"]
+    assert update["WaitOnResourceSignals"] is True
+    assert update["MinSuccessfulInstancesPercent"] == 100
+    assert update["MinInstancesInService"] == int(resource["Properties"]["DesiredCapacity"])
+
+    [one] = of_type(templates["gateways"], "AWS::EC2::LaunchTemplate").values()
+    script = plain(one["LaunchTemplateData"]["UserData"])
+    told = signalled(script, tmp_path)
+    assert "mark-shop-gateways" in synthesis.templates
+    assert told == (
+        f"cloudformation signal-resource --region {REGION} --stack-name mark-shop-gateways "
+        f"--logical-resource-id {group} --unique-id i-1 --status SUCCESS\n"
+    )
+    [role] = of_type(templates["gateways"], "AWS::IAM::Role").values()
+    [may] = [s for s in plain(role["Policies"][0]["PolicyDocument"]["Statement"]) if s["Sid"] == "Answers"]
+    where = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/mark-shop-gateways/*"
+    assert (_listed(may)["Action"], _listed(may)["Resource"]) == (["cloudformation:SignalResource"], [where])
+
+
+def signalled(script: str, folder: Path) -> str:
+    """What a start script's signal calls the AWS CLI with, where the gateway answers at the second look."""
+    fakes = {
+        "curl": """case "$*" in
+  *health/live) test -e looked || { touch looked; exit 7; } ;;
+  *api/token) echo secret ;;
+  *"token: secret"*instance-id) echo i-1 ;;
+  *) exit 22 ;;
+esac""",
+        "aws": 'echo "$*" >> told; exit 254',  # where no update waits
+        "sleep": ":",
+    }
+    for name, body in fakes.items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    end = script.partition("/usr/local/bin/mark-signal <<'MARK'\n")[2].partition("MARK\n")[0]
+    assert script.endswith("\nMARK\nsystemd-run --no-block --unit=mark-signal /usr/local/bin/mark-signal\n")
+    environment = {"PATH": f"{folder}:/usr/bin:/bin"}
+    subprocess.run(["bash", "-c", end], cwd=folder, env=environment, check=True)  # noqa: S603, S607
+    return (folder / "told").read_text()
+
+
 def test_what_instances_say_is_kept(templates: dict[str, Template]) -> None:
     """In groups that stay, where the machine's role may write, whatever becomes of the machine."""
     kept = {one["LogGroupName"] for one in of_type(templates["archive"], "AWS::Logs::LogGroup").values()}
@@ -347,7 +395,7 @@ def test_a_private_network_reaches_whatever_processes_call(tmp_path: Path) -> No
     called = {call.service for role in ("controller", "gateway", "agent", "report") for call in ROLES[role]}
     known = {"cloudwatch": "monitoring", "service-quotas": "servicequotas", "ses": "email", "sesv2": "email"}
     wanted = {known.get(service, service) for service in called} - {"ce", "ecr"}
-    assert wanted | {"ecr.api", "ecr.dkr", "logs"} <= reached
+    assert wanted | {"cloudformation", "ecr.api", "ecr.dkr", "logs"} <= reached
 
 
 def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(
