@@ -86,24 +86,30 @@ class StateStack(ServiceStack):
             ],
         )
 
-    def _replication_group(self, password: str) -> aws_elasticache.CfnReplicationGroup:
-        place, store = Place(self), self.blueprint.rollout.store
-        reach = self._reach(place)
-        subnets = aws_elasticache.CfnSubnetGroup(
+    def _subnets(self, place: Place) -> str:
+        group = aws_elasticache.CfnSubnetGroup(
             self,
             "Subnets",
             cache_subnet_group_name=self.blueprint.name(STORE),
             description=f"MArk {self.blueprint.service}",
             subnet_ids=place.subnets,
         )
-        version, family = ENGINES[store.engine]
-        parameters = aws_elasticache.CfnParameterGroup(
+        return group.ref
+
+    def _parameters(self, family: str) -> str:
+        group = aws_elasticache.CfnParameterGroup(
             self,
             "Parameters",
             cache_parameter_group_family=family,
             description=f"MArk {self.blueprint.service}: nothing is evicted",
             properties=NOTHING_EVICTED,
         )
+        return group.ref
+
+    def _replication_group(self, password: str) -> aws_elasticache.CfnReplicationGroup:
+        place, store = Place(self), self.blueprint.rollout.store
+        reach = self._reach(place)
+        version, family = ENGINES[store.engine]
         copies = store.replicas > 0
         group = aws_elasticache.CfnReplicationGroup(
             self,
@@ -112,7 +118,7 @@ class StateStack(ServiceStack):
             replication_group_description=f"MArk {self.blueprint.service}: store",
             engine=store.engine,
             engine_version=version,
-            cache_parameter_group_name=parameters.ref,
+            cache_parameter_group_name=self._parameters(family),
             cache_node_type=store.node_type,
             num_cache_clusters=1 + store.replicas,
             automatic_failover_enabled=copies,
@@ -121,7 +127,7 @@ class StateStack(ServiceStack):
             transit_encryption_enabled=True,
             auth_token=password,
             port=STORE_PORT,
-            cache_subnet_group_name=subnets.ref,
+            cache_subnet_group_name=self._subnets(place),
             security_group_ids=[reach.attr_group_id],
             snapshot_retention_limit=1,
         )

@@ -49,26 +49,8 @@ class WatchStack(ServiceStack):
             self._too_dear(alarms.max_usd_per_hour)
         if blueprint.mails:
             self._failed_report()
-        self._alarm(
-            "StoreMemory",
-            "the store is nearly full",
-            ("AWS/ElastiCache", "DatabaseMemoryUsagePercentage", {"CacheClusterId": f"{store_id(blueprint)}-001"}),
-            statistic="Maximum",
-            comparison="GreaterThanThreshold",
-            threshold=FULL_PERCENT,
-            minutes=FULL_MIN,
-            missing="notBreaching",
-        )
-        self._alarm(
-            "DeadLetters",
-            "messages about instances that nobody could read",
-            ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": blueprint.name("raw-dead")}),
-            statistic="Maximum",
-            comparison="GreaterThanThreshold",
-            threshold=0,
-            minutes=1,
-            missing="notBreaching",
-        )
+        self._full_store()
+        self._dead_letters()
         aws_cloudwatch.CfnDashboard(
             self, "Dashboard", dashboard_name=blueprint.name("service"), dashboard_body=self._dashboard()
         )
@@ -131,6 +113,34 @@ class WatchStack(ServiceStack):
             comparison="GreaterThanThreshold",
             threshold=above,
             minutes=SPEND_MIN,
+            missing="notBreaching",
+        )
+
+    def _full_store(self) -> None:
+        self._alarm(
+            "StoreMemory",
+            "the store is nearly full",
+            (
+                "AWS/ElastiCache",
+                "DatabaseMemoryUsagePercentage",
+                {"CacheClusterId": f"{store_id(self.blueprint)}-001"},
+            ),
+            statistic="Maximum",
+            comparison="GreaterThanThreshold",
+            threshold=FULL_PERCENT,
+            minutes=FULL_MIN,
+            missing="notBreaching",
+        )
+
+    def _dead_letters(self) -> None:
+        self._alarm(
+            "DeadLetters",
+            "messages about instances that nobody could read",
+            ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": self.blueprint.name("raw-dead")}),
+            statistic="Maximum",
+            comparison="GreaterThanThreshold",
+            threshold=0,
+            minutes=1,
             missing="notBreaching",
         )
 
