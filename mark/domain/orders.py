@@ -83,9 +83,13 @@ class SpotWarned:
     kind: Literal["spot-warned"] = "spot-warned"
 
 
+GUARDRAIL = "guardrail: "
+"""How the code of a LaunchRefused begins where it was we who refused, and AWS was not asked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRefused:
-    """`count` instances of a launch order could not be had."""
+    """`count` instances of a launch order could not be had, or so many standbys of a StartStandby not be woken."""
 
     token: str
     offering: str
