@@ -105,7 +105,9 @@ class AwsSettings(Part):
 
     region: str = Field("us-east-1", description="Region.")
     max_usd_per_hour: Positive | None = Field(
-        None, description="No launch that would take the fleet's price above this; no limit when left out."
+        None,
+        description="No launch, and no standby's waking, that would take the fleet's price above this; no limit "
+        "when left out.",
     )
 
 

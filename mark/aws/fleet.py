@@ -3,8 +3,8 @@
 Everything here may be asked again: launches carry the order's token, ends and starts are what they are however
 often they are asked for. An order that AWS throttles, after boto3's own retries, is kept and sent again at the
 next `observe`, in its turn, until `resend_limit_s`; then it is dropped, the controller forgets it too, and orders
-anew what is still missing. What AWS refuses becomes a LaunchRefused. A listing that AWS throttles is replaced by
-the last one for a while.
+anew what is still missing. What AWS or a guardrail refuses becomes a LaunchRefused. A listing that AWS throttles
+is replaced by the last one for a while.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from mark.aws.launching import (
     refused,
     row_of,
     shortfall,
+    wakes_refused,
 )
 from mark.aws.overdue import Overdue
 from mark.aws.transitions import Transitions
@@ -35,6 +36,7 @@ from mark.domain.errors import AlreadyDone, Misconfigured, NoCapacity, RetryLate
 from mark.domain.fleet import FleetView, Role
 from mark.domain.member import Member, MemberState
 from mark.domain.orders import (
+    GUARDRAIL,
     Drain,
     Fact,
     Launch,
@@ -141,7 +143,7 @@ class Ec2Cloud:
 
     @property
     def has_facts(self) -> bool:
-        """Whether a launch was refused since `facts` was asked: the controller should look at once."""
+        """Whether a launch or a wake was refused since `facts` was asked: the controller should look at once."""
         return bool(self._facts)
 
     def close(self) -> None:
@@ -247,7 +249,7 @@ class Ec2Cloud:
             case Terminate():
                 self._terminate(order.instances)
             case StartStandby():
-                self._start(order.instances)
+                self._start(order)
             case StopStandby():
                 self._rest(order.instances)
             case WarmLambda():
@@ -260,7 +262,7 @@ class Ec2Cloud:
         why = self._guard.refusal(self._setup.model, order)
         if why is not None:
             _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, why)
-            self._facts.append(refused(order, f"guardrail: {why}", now))
+            self._facts.append(refused(order, f"{GUARDRAIL}{why}", now))
             return
         try:
             self._ask_fleet(order, now)
@@ -325,8 +327,14 @@ class Ec2Cloud:
     def _stop(self, names: Sequence[str]) -> None:
         self._each(names, lambda some: self._ec2.stop_instances(InstanceIds=some))
 
-    def _start(self, names: Sequence[str]) -> None:
-        """Wake standbys; a drain that one of them never heeded is no longer meant."""
+    def _start(self, order: StartStandby) -> None:
+        """Wake standbys, as many as may run; a drain that one of them never heeded is no longer meant."""
+        whys = {name: self._guard.wake_refusal(name) for name in order.instances}
+        asleep = {name: why for name, why in whys.items() if why is not None}
+        for name, why in asleep.items():
+            _log.error("standby %s is not woken (%s): %s", name, order.token, why)
+        self._facts += wakes_refused(order, asleep, self._rows, self._clock.now())
+        names = [name for name in whys if name not in asleep]
         self._membership.undrain(names)
         self._each(names, lambda some: self._ec2.start_instances(InstanceIds=some))
 

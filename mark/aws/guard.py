@@ -1,9 +1,9 @@
-"""Guardrails at the actuator: looked at once more right before anything is rented, whatever the plan said."""
+"""Guardrails at the actuator: looked at once more before anything is rented or woken, whatever the plan said."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from mark.controller.observed import Ec2Row
@@ -57,12 +57,9 @@ class Guard:
 
         What its own token launched before does not count twice.
         """
-        offering = self._offerings.get(order.offering)
-        if offering is None:
-            return f"offering {order.offering} is unknown"
-        kind = offering.instance_type.name
-        if self._rails.allowed_types and kind not in self._rails.allowed_types:
-            return f"type {kind} is not allowed"
+        barred = self._barred(order.offering)
+        if barred is not None:
+            return barred
         with self._lock:
             own = (model, order.token)
             there = [row for row in self._there.values() if (row.model, row.token) != own]
@@ -77,13 +74,44 @@ class Guard:
         with self._lock:
             self._asked.pop((model, order.token), None)
 
+    def wake_refusal(self, name: str) -> str | None:
+        """Why this standby may not be woken, or None: then it counts as running until a pass lists it asleep.
+
+        One that runs already costs no more than it does. One that no pass listed is refused.
+        """
+        with self._lock:
+            row = self._there.get(name)
+            if row is None:
+                return "it is not there"
+            if row.state in AWAKE:
+                return None
+            why = self._barred(row.offering) or self._overspent(
+                self._there.values(), self._asked.values(), self._usd_per_hour(row)
+            )
+            if why is None:
+                self._there[name] = replace(row, state="pending")
+            return why
+
+    def _barred(self, name: str) -> str | None:
+        """Why nothing of this offering may run."""
+        offering = self._offerings.get(name)
+        if offering is None:
+            return f"offering {name} is unknown"
+        kind = offering.instance_type.name
+        if self._rails.allowed_types and kind not in self._rails.allowed_types:
+            return f"type {kind} is not allowed"
+        return None
+
     def _excess(self, there: Sequence[Ec2Row], asked: Sequence[Launch], order: Launch) -> str | None:
         count = len(there) + sum(launch.count for launch in asked)
         if count + order.count > self._rails.max_instances:
             return f"{count} instances and {order.count} more exceed {self._rails.max_instances}"
+        return self._overspent(there, asked, self._asked_usd_per_hour(order))
+
+    def _overspent(self, there: Iterable[Ec2Row], asked: Iterable[Launch], more: float) -> str | None:
+        """Why no more may be spent. more: USD an hour."""
         running = sum(self._usd_per_hour(row) for row in there if row.state in AWAKE)
         running += sum(self._asked_usd_per_hour(launch) for launch in asked)
-        more = self._asked_usd_per_hour(order)
         if running + more > self._rails.max_usd_per_hour:
             limit = self._rails.max_usd_per_hour
             return f"{running:.4f} USD an hour and {more:.4f} more exceed {limit:g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mark.controller.observed import Ec2Row
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType, Market, Offering
-from mark.domain.orders import Launch, LaunchRefused
+from mark.domain.orders import GUARDRAIL, Launch, LaunchRefused, StartStandby
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import CreateFleetResultTypeDef, InstanceTypeDef
@@ -165,6 +166,27 @@ def refused(order: Launch, code: str, now: float, *, count: int | None = None) -
     """The fact that `count` instances of an order (all of them by default) cannot be had."""
     count = order.count if count is None else count
     return LaunchRefused(token=order.token, offering=order.offering, count=count, code=code, at=now)
+
+
+def wakes_refused(
+    order: StartStandby, whys: Mapping[str, str], rows: Mapping[str, Ec2Row], now: float
+) -> list[LaunchRefused]:
+    """The facts that guardrails let these standbys sleep, one for each offering: it cannot be had now.
+
+    What is not there any more is missed by nobody.
+    """
+    slept = [(rows[name].offering, why) for name, why in whys.items() if name in rows]
+    first = dict(reversed(slept))
+    return [
+        LaunchRefused(
+            token=order.token,
+            offering=offering,
+            count=count,
+            code=f"{GUARDRAIL}waking: {first[offering]}",
+            at=now,
+        )
+        for offering, count in Counter(offering for offering, _ in slept).items()
+    ]
 
 
 def row_of(setup: FleetSetup, instance: InstanceTypeDef) -> Ec2Row:

@@ -21,7 +21,7 @@ from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, rest_standbys, short_rps
 from mark.controller.state import Counts, Decision, Observation, Requested, State, Tokens, Wanted, room
 from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.orders import Drain, Launch, LaunchRefused, Order, WarmLambda
+from mark.domain.orders import GUARDRAIL, Drain, Launch, LaunchRefused, Order, WarmLambda
 
 WARM_QUANTILE = 0.9
 """Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""
@@ -51,7 +51,8 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     warm = _warm_ups(state, seen, policy, tokens)
     orders = (*watched, *launches, *drains, *standbys, *warm)
     told = told_paces(state.paces) if seen.plan is not None else ()
-    return Decision(state=_remember(state, seen, orders), orders=orders, notes=(*notes, *kept, *told))
+    noted = (*_guarded(seen), *notes, *kept, *told)
+    return Decision(state=_remember(state, seen, orders), orders=orders, notes=noted)
 
 
 def running_counts(state: State, fleet: FleetView) -> Counts:
@@ -90,6 +91,15 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     now_wanted = Wanted(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
     recent = tuple(w for w in state.wanted if w.at > seen.now - policy.cooldown_s)
     return replace(state, plan=seen.plan, wanted=(*recent, now_wanted))
+
+
+def _guarded(seen: Observation) -> tuple[str, ...]:
+    """What a guardrail has just kept from being rented or woken: an operator's limit is an operator's to raise."""
+    return tuple(
+        f"{fact.count} {fact.offering} refused: {fact.code}"
+        for fact in seen.facts
+        if isinstance(fact, LaunchRefused) and fact.code.startswith(GUARDRAIL)
+    )
 
 
 def _pools(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Pool, ...]:

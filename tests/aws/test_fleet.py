@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mark.aws.guard import Guard, Guardrails
+from mark.controller.observed import Ec2Row
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.member import MemberState
@@ -289,6 +290,91 @@ def test_guardrails_hold_at_the_actuator(moto: None, rails: Guardrails, words: s
     assert asked == []
     strict.cloud.close()
     there.close()
+
+
+def asleep(rails: Guardrails, count: int) -> tuple[Scene, list[str]]:
+    """Standbys that sleep, and a cloud under these guardrails that has looked."""
+    there = scene()
+    there.cloud.submit(launch(count, kind=SLEEPER.name, role=Role.STANDBY))
+    names = there.ids()
+    there.cloud.submit(StopStandby(token="t2-1", reason="r", instances=tuple(names)))
+    strict = scene(rails, again=there)
+    strict.cloud.observe()
+    there.cloud.close()
+    return strict, names
+
+
+def wake(names: list[str], token: str = "t3-1") -> StartStandby:
+    return StartStandby(token=token, reason="r", instances=tuple(names))
+
+
+def test_standbys_are_woken_as_far_as_the_spend_allows(moto: None) -> None:
+    there, names = asleep(Guardrails(max_instances=9, max_usd_per_hour=2.5 * SLEEPER.usd_per_hour), 3)
+    asked = asked_for(there.aws, "CreateFleet")
+    there.cloud.submit(wake(names))
+    there.cloud.submit(launch(1, token="t3-2", kind=SPOT.name))
+
+    assert [there.states()[name] for name in names] == ["running", "running", "stopped"]
+    assert asked == ["CreateFleet"]  # the rest of the tick is sent
+    [fact] = there.cloud.facts()
+    assert isinstance(fact, LaunchRefused)
+    assert (fact.token, fact.offering, fact.count, fact.at) == ("t3-1", SLEEPER.name, 1, 1000.0)
+    assert fact.code == "guardrail: waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"
+    there.close()
+
+
+def test_a_standby_whose_type_is_not_allowed_sleeps_on(moto: None) -> None:
+    rails = Guardrails(max_instances=9, max_usd_per_hour=9.0, allowed_types=frozenset({"c5.large"}))
+    there, names = asleep(rails, 2)
+    there.agents.drained += names
+    there.cloud.submit(wake(names))
+
+    assert there.cloud.has_facts  # the controller looks at once
+    assert [(fact.count, fact.code) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [
+        (2, "guardrail: waking: type t3.large is not allowed")
+    ]
+    assert set(there.states().values()) == {"stopped"}
+    assert there.agents.drained == names
+    there.close()
+
+
+def test_a_standby_that_is_awake_is_woken_again_at_no_cost(moto: None) -> None:
+    there, names = asleep(Guardrails(max_instances=9, max_usd_per_hour=SLEEPER.usd_per_hour), 1)
+    fail(there.aws, "StartInstances", "RequestLimitExceeded", times=2)
+    there.cloud.submit(wake(names))
+    assert set(there.states().values()) == {"stopped"}
+    there.cloud.observe()  # it is sent again
+
+    assert set(there.states().values()) == {"running"}
+    there.cloud.submit(wake(names, "t4-1"))
+    assert there.cloud.facts() == []
+    there.close()
+
+
+def test_guardrails_count_standbys_that_another_model_is_waking() -> None:
+    guard = Guard(Guardrails(max_instances=9, max_usd_per_hour=0.2), OFFERINGS)
+    rows = {
+        name: Ec2Row(
+            id=name,
+            model="m",
+            offering=SLEEPER.name,
+            role=Role.STANDBY,
+            token="t",
+            state="stopped",
+            launched_at=0.0,
+        )
+        for name in ("i-1", "i-2", "i-3")
+    }
+    guard.saw("m", rows)
+
+    assert guard.wake_refusal("i-1") is None
+    assert guard.wake_refusal("i-2") is None
+    assert "USD an hour" in str(guard.wake_refusal("i-3"))
+    assert "USD an hour" in str(guard.refusal("other", launch(1)))
+    guard.saw("m", rows)  # they sleep on: AWS did not wake them
+    assert guard.wake_refusal("i-3") is None
+    guard.saw("m", {})
+    assert "not there" in str(guard.wake_refusal("i-3"))
 
 
 def test_guardrails_count_what_was_launched_in_the_same_tick(moto: None) -> None:

@@ -104,6 +104,17 @@ def test_a_lost_wake_is_ordered_again_after_a_period() -> None:
     assert set(made.state.awake) == {"s-0001", "s-0002"}
 
 
+def test_a_wake_that_a_guardrail_refused_is_noted_and_asked_for_again_after_a_period() -> None:
+    made, leaving = bridging(lost=1)
+    still = (*leaving, *pool(10))
+    fact = LaunchRefused(token="t2-1", offering=SLEEPER.name, count=2, code="guardrail: waking: no", at=30.0)
+    orders = made.see(seen(31.0, still, facts=(fact,)))
+    assert not [order for order in orders if isinstance(order, StartStandby)]
+    assert f"2 {SLEEPER.name} refused: guardrail: waking: no" in made.last.notes
+    (wake,) = [order for order in made.see(seen(90.0, still)) if isinstance(order, StartStandby)]
+    assert wake.instances == ("s-0001", "s-0002")
+
+
 def test_they_bridge_until_what_was_planned_is_ready() -> None:
     made, leaving = bridging()
     awake = (*pool(4, READY), *pool(6, first=5))
