@@ -15,6 +15,7 @@ from mark.app.doctoring_quotas import check_lambda, check_vcpus
 from mark.app.findings import Finding
 from mark.app.live.models import LiveModel, make_live_models
 from mark.app.refreshing import refresh_prices
+from mark.app.rollout.imaging import FOR_FUNCTIONS, FOR_PROCESSES, builds
 from mark.app.service_aws import service_aws
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
@@ -153,19 +154,20 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
 
 def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
     """Whether the images are in ECR."""
-    rollout = settings.rollout
-    images = {
-        "image": rollout.image,
-        "model_image": rollout.model_image,
-        "functions.infer_image": rollout.functions.infer_image,
-    }
-    for key, image in images.items():
+    rollout, of_functions = settings.rollout, settings.rollout.functions.infer_image
+    images = (
+        ("image", rollout.image, FOR_PROCESSES),
+        ("model_image", rollout.model_image, None),
+        ("functions.infer_image", of_functions, FOR_FUNCTIONS),
+    )
+    for key, image, dockerfile in images:
         if image is None:
             yield Finding(check=key, state="off", said=f"rollout.{key} is not set")
         elif has_image(aws, image):
             yield Finding(check=key, state="well", said=f"{image} is there")
         else:
-            do = "push it, or name one that is there (`aws ecr describe-images`)"
+            makes = f"{builds(image, dockerfile)}; " if dockerfile else "push it, or "
+            do = f"{makes}name one that is there (`aws ecr describe-images`)"
             yield Finding(check=key, state="mend", said=f"{image} is not in ECR", do=do)
 
 

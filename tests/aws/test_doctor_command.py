@@ -80,6 +80,7 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
         "sender": "mend",
         "SES": "mend",
     }
+    assert f"infra/image/Dockerfile -t {IMAGE} ." in found["image"]["do"]
     assert "--quota-code L-7212CCBC" in found["vCPUs p spot"]["do"]
     assert found["instance types"]["said"] == "not in us-east-1: p2.xlarge"
     assert "policy.overflow_limits.concurrency to 1000" in found["Lambda"]["do"]
@@ -93,6 +94,13 @@ def test_what_was_mended_is_well(world: World, doctor: Doctor) -> None:
     certificate = "certificate: arn:aws:acm:us-east-1:123456789012:certificate/0"
     _, found = doctor(f"{certificate}\n  report: {{sender: a@example.org, to: [b@example.org]}}")
     assert [found[name]["state"] for name in ("sender", "SES", "certificate")] == ["well"] * 3
+
+
+def test_an_image_of_functions_that_is_missing_says_what_makes_it(doctor: Doctor) -> None:
+    _, found = doctor(f"model_image: {IMAGE}\n  functions: {{infer_image: {IMAGE}}}")
+    assert found["functions.infer_image"]["state"] == found["model_image"]["state"] == "mend"
+    assert f"--provenance=false -t {IMAGE} . && docker push {IMAGE}" in found["functions.infer_image"]["do"]
+    assert found["model_image"]["do"].startswith("push it")
 
 
 def test_another_account_or_region_must_be_mended(doctor: Doctor) -> None:

@@ -1,0 +1,27 @@
+"""The images that a rollout is told of, and the commands that build and push them."""
+
+from __future__ import annotations
+
+import shlex
+
+from mark.app.rollout.bundling import CLONE
+
+FOLDER = CLONE / "infra" / "image"
+FOR_PROCESSES, FOR_FUNCTIONS = "Dockerfile", "infer.Dockerfile"
+LAMBDA_TAKES = ("--platform", "linux/amd64", "--provenance=false")
+"""Functions are of x86_64, and Lambda refuses the list of manifests that provenance makes of an image."""
+DOCS = "docs/rollout.md"
+
+
+def builds(image: str, dockerfile: str) -> str:
+    """What makes an image, to be pasted in the folder of mark.yaml; without MArk's sources, where it is told."""
+    path = FOLDER / dockerfile
+    if not path.is_file():
+        return f"build it by infra/image/{dockerfile} of MArk's sources and push it ({DOCS})"
+    more = LAMBDA_TAKES if dockerfile == FOR_FUNCTIONS else ()
+    steps = (
+        ("pip", "wheel", "--no-deps", "-w", ".", str(CLONE)),
+        ("docker", "build", "-f", str(path), *more, "-t", image, "."),
+        ("docker", "push", image),
+    )
+    return f"`{' && '.join(map(shlex.join, steps))}` in the folder of mark.yaml makes it"
