@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import runpy
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +63,10 @@ def _named(target: str) -> Callable[[], PythonModel]:
     where, _, attribute = target.rpartition(":")
     try:
         if where.endswith(".py"):
-            found: Callable[[], PythonModel] = runpy.run_path(str(Path(where)))[attribute]
+            path = Path(where).resolve()
+            if str(path.parent) not in sys.path:  # last: what lies beside it replaces nothing that is installed
+                sys.path.append(str(path.parent))
+            found: Callable[[], PythonModel] = runpy.run_path(str(path))[attribute]
             return found
         factory: Callable[[], PythonModel] = attrgetter(attribute)(importlib.import_module(where))
     except (ImportError, AttributeError, KeyError, ValueError, OSError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import threading
 import time
 
@@ -127,6 +128,25 @@ def test_a_model_that_raises_is_500(environment, tmp_path):
     reply = infer.handler(ask(), None)
     assert reply["statusCode"] == 500
     assert json.loads(reply["body"])["error"] == "the model failed: ValueError: no luck"
+
+
+def test_a_model_in_a_file_imports_what_lies_beside_it(environment, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_this_model.py").write_text("FACTOR = 2\n")
+    (tmp_path / "mine.py").write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from beside_this_model import FACTOR\n"
+        "from mark.domain.tensor import TensorSpec\n"
+        "@dataclass\n"
+        "class Mine:\n"
+        "    inputs = outputs = (TensorSpec(name='x', datatype='FP32', shape=(-1, 2)),)\n"
+        "    def predict(self, inputs):\n"
+        "        from beside_this_model import FACTOR as late\n"
+        "        return {'x': FACTOR / late * 2 * inputs['x']}\n"
+    )
+    environment(DIGITS | {"MARK_BACKEND_TARGET": f"{tmp_path}/mine.py:Mine"})
+    np.testing.assert_array_equal(outputs(infer.handler(ask(), None))["x"], np.full((2, 2), 2, np.float32))
 
 
 def test_a_ping_loads_the_model_and_holds_the_environment(environment):
