@@ -71,7 +71,7 @@ def _too_large(name: str, sizes: Mapping[str, int]) -> Misconfigured:
     told = ", ".join(f"{library} {sizes[library] / MIB:.0f} MiB" for library in largest)
     return Misconfigured(
         f"{name} is larger than the {MOST_UNZIPPED / MIB:.0f} MiB that Lambda unpacks ({told}): make it an image "
-        "(rollout.functions.infer_image)"
+        "(infra/image/infer.Dockerfile, rollout.functions.infer_image)"
     )
 
 

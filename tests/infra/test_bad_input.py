@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from infra.app import what_is_missing
+from mark.app.live.models import make_live_models
+from mark.app.rollout.bundling import find_bundles
+from mark.app.rollout.imaging import FOR_FUNCTIONS, FOR_PROCESSES, builds
 from mark.app.rollout.synthesising import synthesise
 from mark.app.settings import Settings
 from mark.domain.errors import Misconfigured
@@ -56,6 +60,36 @@ def test_a_bundle_without_the_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "infer.zip").write_bytes(packed({"lambda_handlers/infer.py": b""}))
     with pytest.raises(Misconfigured, match=r"holds no models\.digits, which is the model inception-v3"):
         synthesise(Settings.model_validate(asked))
+
+
+def test_a_model_that_is_a_file_is_looked_for_in_the_zip_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "model.py").write_text("class Mine:\n    inputs = outputs = ()\n")
+    asked = settings(tmp_path).model_dump(mode="json")
+    backend = {"kind": "python", "target": "mine/model.py:Mine"}
+    asked["service"]["serve"] = [{"model": "inception-v3", "backend": backend}]
+    own = Settings.model_validate(asked)
+    models = make_live_models(own)
+    (tmp_path / "infer.zip").write_bytes(packed({"lambda_handlers/infer.py": b""}))
+    with pytest.raises(Misconfigured, match=r"holds no mine/model\.py, .* by its file goes into an image"):
+        find_bundles(own, models)
+    (tmp_path / "infer.zip").write_bytes(packed({"mine/model.py": b""}))
+    assert {bundle.handler for bundle in find_bundles(own, models)} >= {"infer", "warm"}
+
+
+def test_an_image_that_is_missing_comes_with_the_commands_that_make_it() -> None:
+    image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/infer:1"
+    words = shlex.split(builds(image, FOR_FUNCTIONS).split("`")[1])
+    dockerfile = Path(words[words.index("-f") + 1])
+    assert dockerfile.name == "infer.Dockerfile"
+    assert dockerfile.is_file()
+    assert words[:5] == ["pip", "wheel", "--no-deps", "-w", "."]
+    assert words[words.index("-t") + 1] == words[-1] == image
+    assert "--provenance=false" in words
+    assert "--provenance=false" not in builds(image, FOR_PROCESSES)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from mark.domain.errors import Misconfigured
 
 HANDLERS = ("interruption", "warm")
 BUILDER = "scripts.build_lambda"
+DOCKERFILE = "infra/image/infer.Dockerfile"
 CLONE = Path(mark.__file__).parents[1]
 """Where MArk's sources are, if it runs from them: bundles are built there."""
 
@@ -65,25 +66,36 @@ def _check_models(path: Path, in_zip: Sequence[LiveModel]) -> None:
     except (OSError, zipfile.BadZipFile) as error:
         raise Misconfigured(f"{path} is no zip: {_makes(path.parent, in_zip)}") from error
     for name, module in wanted.items():
-        place = module.replace(".", "/")
-        if not {f"{place}.py", f"{place}/__init__.py"} & there:
+        if not _files_of(module) & there:
+            by_module = f"{_makes(path.parent, in_zip)}; one that is too large for a zip"
+            which = "one that is named by its file" if _is_file(module) else by_module
             raise Misconfigured(
-                f"{path} holds no {module}, which is the model {name}: {_makes(path.parent, in_zip)}; one that is "
-                "too large for a zip goes into an image (rollout.functions.infer_image), or does without Lambda "
+                f"{path} holds no {module}, which is the model {name}: {which} goes into an image "
+                f"(rollout.functions.infer_image, {DOCKERFILE}), or does without Lambda "
                 "(offerings: {overflow: false})"
             )
 
 
+def _files_of(module: str) -> set[str]:
+    """What a zip that holds a module, or a file, has in it: one of these."""
+    place = module.replace(".", "/")
+    return {Path(module).as_posix()} if _is_file(module) else {f"{place}.py", f"{place}/__init__.py"}
+
+
+def _is_file(module: str) -> bool:
+    return module.endswith(".py")
+
+
 def _module_of(model: LiveModel) -> str:
-    """The module of a model that is a class; empty for other backends, and for one that is named by its file."""
+    """The module of a model that is a class, or its file where it is named by that; empty for other backends."""
     backend = model.served.backend
-    module, colon, _ = backend.target.partition(":")
-    return module if backend.kind == "python" and colon and not module.endswith(".py") else ""
+    module, colon, _ = backend.target.rpartition(":")
+    return module if backend.kind == "python" and colon else ""
 
 
 def _makes(folder: Path, in_zip: Sequence[LiveModel]) -> str:
     """The exact command, to be pasted as it is."""
-    modules = sorted({module for model in in_zip if (module := _module_of(model))})
+    modules = sorted({module for model in in_zip if (module := _module_of(model)) and not _is_file(module)})
     words = [
         "-m",
         BUILDER,

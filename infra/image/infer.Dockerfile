@@ -1,0 +1,18 @@
+# The image of the inference function, for a model that no zip of Lambda can hold, such as one in torch. Build it in
+# the folder of mark.yaml, with MArk's wheel in it (docs/rollout.md):
+#     docker build -f .../infra/image/infer.Dockerfile --platform linux/amd64 --provenance=false \
+#         -t ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY:TAG .
+# Files that mark.yaml names by a relative path come with the folder. Which model it is, the stack says in the
+# function's environment (lambda_handlers/served.py), so one image serves all models of a service.
+FROM public.ecr.aws/lambda/python:3.12
+# What pip installs; left out, the wheel in the folder with all that models in torch need.
+ARG MARK=
+# Where torch comes from: its build without CUDA, since Lambda has no GPUs.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+WORKDIR ${LAMBDA_TASK_ROOT}
+RUN --mount=type=bind,target=/given cd /given && wheel="$(ls -v ./mark_serving-*.whl | tail -n 1)" \
+    && pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" \
+       "${MARK:-${wheel:?this folder lacks the wheel that pip wheel --no-deps makes of MArk}[models]}"
+# Lambda runs it as a user who owns nothing.
+COPY --chmod=755 . .
+CMD ["lambda_handlers.infer.handler"]
