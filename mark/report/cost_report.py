@@ -16,6 +16,9 @@ from mark.catalog.billing import cost_of
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 
+ORACLE = "-oracle"
+"""How policies are called whose forecasts are what came."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayLine:
@@ -49,6 +52,11 @@ class Answers:
     def finished(self) -> int:
         """Answered, refused or failed."""
         return self.answered + self.shed + self.failed
+
+    @property
+    def came(self) -> int:
+        """All that gateways were asked."""
+        return self.finished + self.rejected
 
     @property
     def attained(self) -> float | None:
@@ -95,6 +103,11 @@ class Baseline:
     since: float
     until: float
     replayed_s: float
+
+    @property
+    def foresees(self) -> bool:
+        """Whether it knew what would come: a mark to measure by, which nobody can have."""
+        return self.policy.endswith(ORACLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +227,7 @@ class CostReport:
     @property
     def has_data(self) -> bool:
         """Whether anything was spent or anybody asked."""
-        return bool(self.lines) or any(model.answers.finished for model in self.models)
+        return bool(self.lines) or any(model.answers.came for model in self.models)
 
 
 def spend_by_day(lines: Iterable[DayLine]) -> dict[date, CostUsd]:

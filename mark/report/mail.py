@@ -9,11 +9,13 @@ from email.message import EmailMessage
 from email.policy import SMTP
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from mark.domain.errors import Misconfigured
 from mark.report.cost_report import CostReport
 from mark.report.mail_text import mail_text
 from mark.report.mail_view import mail_view
+from mark.report.wording import unbroken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ def render(report: CostReport) -> Mail:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["commands"] = _commands
+    environment.filters["whole"] = unbroken
     html = environment.get_template("mail.html.j2").render(view=view, drawn=frozenset(name for name, _ in images))
     return Mail(subject=view.subject, html=html, text=mail_text(view), images=images)
 
@@ -71,6 +75,18 @@ def mime(mail: Mail, sender: str, recipients: Sequence[str]) -> bytes:
             png, maintype="image", subtype="png", cid=f"<{name}>", disposition="inline", filename=f"{name}.png"
         )
     return message.as_bytes()
+
+
+_WORD = Markup('<span style="white-space:nowrap">{}</span>')
+_CODE = Markup('<code style="font:13px ui-monospace,Menlo,Consolas,monospace">{}</code>')
+
+
+def _commands(sentence: str) -> Markup:
+    """What stands between backticks as code, whose words are never broken: not even before two hyphens."""
+    parts = sentence.split("`")
+    for place in range(1, len(parts) - 1, 2):
+        parts[place] = _CODE.format(Markup(" ").join(_WORD.format(word) for word in parts[place].split()))
+    return Markup("").join(parts)
 
 
 def _address(text: str) -> str:

@@ -94,18 +94,14 @@ def _spend(report: CostReport, theme: _Theme) -> bytes:
 def _objective(models: Sequence[ModelReport], theme: _Theme) -> bytes:
     """The share of the allowed misses that each day used, a line a model; above 1 the objective was missed."""
     days = sorted({item.day for model in models for item in model.days})
-    figure, axes = _figure(2.3, theme)
+    figure, axes = _figure(2.5, theme)
     for number, model in enumerate(models):
         burns = {item.day: item.answers.burn(model.slo.target) for item in model.days}
         values = [min(TOP_BURN, burn) if (burn := burns.get(day)) is not None else np.nan for day in days]
         label = f"{model.name}, target {percent(model.slo.target)}"
         axes.plot(range(len(days)), values, "o-", color=theme.series[number], markersize=5, label=label)
-    axes.axhline(1.0, color=theme.ink, linewidth=1.0, linestyle=(0, (4, 3)))
-    top = max(1.25, axes.get_ylim()[1])
-    axes.set_ylim(0, top)
-    axes.text(
-        0, 1.0, "all that the target allows", transform=axes.get_yaxis_transform(), va="bottom", color=theme.ink
-    )
+    axes.axhline(1.0, color=theme.ink, linewidth=1.0, linestyle=(0, (4, 3)), label="all that the target allows")
+    axes.set_ylim(0, max(1.25, axes.get_ylim()[1]))
     _days(axes, [f"{day:%-d %b}" for day in days])
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))

@@ -12,7 +12,7 @@ GAP = "  "
 
 def mail_text(view: MailView) -> str:
     """The whole mail; sentences are wrapped, tables are as wide as they need."""
-    head = [*textwrap.wrap(view.headline, WIDTH), view.title]
+    head = [*_wrapped(view.headline), view.title]
     tiles = [f"{tile.label}: {tile.value}{f' ({tile.beside})' if tile.beside else ''}" for tile in view.tiles]
     parts = ["\n".join(head), "\n".join(tiles), *map(_section, view.sections)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -21,12 +21,24 @@ def mail_text(view: MailView) -> str:
 def _section(section: Section) -> str:
     lines = [section.title.upper()]
     for sentence in section.text:
-        lines += textwrap.wrap(sentence, WIDTH)
+        lines += _wrapped(sentence)
     for bullet in section.bullets:
-        lines += textwrap.wrap(bullet, WIDTH, initial_indent="- ", subsequent_indent=GAP)
+        lines += _wrapped(bullet, "- ", GAP)
     if section.table is not None:
         lines += _table(section.table)
     return "\n".join(lines)
+
+
+def _wrapped(sentence: str, first: str = "", others: str = "") -> list[str]:
+    """Never broken at a hyphen or within a name: commands are copied from here."""
+    return textwrap.wrap(
+        sentence,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _table(table: Table) -> list[str]:

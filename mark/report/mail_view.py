@@ -154,7 +154,8 @@ def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str] | Non
     """The cheapest baseline that kept every model's objective: name, cost, ours of the same time, that time."""
     found = []
     own_policies = {model.policy for model in report.models}
-    for policy in {one.policy for model in report.models for one in model.baselines} - own_policies:
+    possible = {one.policy for model in report.models for one in model.baselines if not one.foresees}
+    for policy in possible - own_policies:
         pairs = [(model, one) for model in report.models for one in model.baselines if one.policy == policy]
         kept = all(one.attained is None or one.attained >= model.slo.target for model, one in pairs)
         usd = sum(one.usd for _, one in pairs)
@@ -221,12 +222,12 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
                 one.policy,
                 money(one.usd),
                 signed(one.usd - one.measured_usd, money),
-                _share_in_time(one.attained),
+                _kept(one.attained, model),
             )
             for one in model.baselines
         ]
         first = model.baselines[0]
-        own = (own_words(report, model), money(first.measured_usd), "", _share_in_time(first.measured_attained))
+        own = (own_words(report, model), money(first.measured_usd), "", _kept(first.measured_attained, model))
         yield Section(
             title=f"{_of(report, model)}What others would have cost",
             text=(replayed_words(first),),
@@ -241,6 +242,12 @@ def _attained(model: ModelReport) -> str:
 
 def _share_in_time(attained: float | None) -> str:
     return MISSING if attained is None else percent(attained, digits=2)
+
+
+def _kept(attained: float | None, model: ModelReport) -> str:
+    """`97.10 %, missed` where that is less than the target."""
+    missed = attained is not None and attained < model.slo.target
+    return f"{_share_in_time(attained)}{', missed' if missed else ''}"
 
 
 def _of(report: CostReport, model: ModelReport) -> str:
@@ -268,7 +275,7 @@ def _objective(report: CostReport) -> Section | None:
 
 
 def _answers(report: CostReport) -> Section | None:
-    asked = [model for model in report.models if model.answers.finished]
+    asked = [model for model in report.models if model.answers.came]
     if not asked:
         return None
     rows = tuple(
@@ -283,7 +290,13 @@ def _answers(report: CostReport) -> Section | None:
         for model in asked
     )
     columns = ("Model", "Requests", "Instances", "Standby", "Lambda", "Overflow")
-    return Section(title="Who answered", table=Table(columns=columns, rows=rows))
+    text = tuple(
+        f"{_of(report, model)}{model.answers.rejected:,} more were rejected: wrong in themselves, as the model "
+        "said, so no objective counts them."
+        for model in asked
+        if model.answers.rejected
+    )
+    return Section(title="Who answered", text=text, table=Table(columns=columns, rows=rows))
 
 
 def _fleet(report: CostReport) -> Section | None:

@@ -52,6 +52,11 @@ def test_a_baseline_is_named_when_it_keeps_the_objective_for_less(
     assert ("`mark simulate --journal vision --policy all`" in words) == told
 
 
+def test_what_knew_what_would_come_is_no_advice() -> None:
+    other = baseline("greedy-oracle", usd=90.0, measured_usd=100.0, attained=0.999)
+    assert advised(replace(FINE, baselines=(other,))) == ()
+
+
 def test_of_several_models_the_hint_names_whose_arrivals() -> None:
     other = baseline("reactive", usd=90.0, measured_usd=100.0, attained=0.985)
     words = said(replace(FINE, name="digits", baselines=(other,)), FINE)

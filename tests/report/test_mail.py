@@ -16,11 +16,12 @@ import pytest
 from matplotlib.image import imread
 
 from mark.domain.errors import Misconfigured
-from mark.report.cost_report import CostReport, report_document, spend_by_day, spend_by_item
+from mark.report.cost_report import Answers, CostReport, report_document, spend_by_day, spend_by_item
 from mark.report.mail import Mail, mime, render, standalone
 from tests.report.cost_fakes import DAY_S, FIRST, cost_report, model_report
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")
+BROWSER = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 MONTH = cost_report(
     model_report(days=30), model_report("digits", days=30, seed=3, missed=True), days=30, reconciled=True
 )
@@ -187,13 +188,7 @@ def test_the_document_has_the_same_numbers() -> None:
 def test_browser_shows_the_mail(mails, tmp_path: Path, name: str, dark: bool, width: int) -> None:
     page, shot = tmp_path / "mail.html", tmp_path / "shot.png"
     page.write_text(standalone(mails[name]), encoding="utf-8")
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        f"--user-data-dir={tmp_path / 'p'}",
-    ]
+    flags = [*BROWSER, f"--user-data-dir={tmp_path / 'p'}"]
     flags += ["--blink-settings=preferredColorScheme=0"] if dark else []
     subprocess.run(  # noqa: S603 - our own page in a known browser
         [str(CHROMIUM), *flags, f"--screenshot={shot}", f"--window-size={width},1500", page.as_uri()],
@@ -207,6 +202,74 @@ def test_browser_shows_the_mail(mails, tmp_path: Path, name: str, dark: bool, wi
     assert sum(inked) >= 13
     bars = np.array([58, 155, 220] if dark else [0, 114, 178])  # the plots are there, in the colours of the theme
     assert (np.abs(pixels - bars).max(axis=2) < 4).sum() > 5000
+
+
+PROBE = """<script>
+const over = [...document.querySelectorAll(".scroll")].map(box => box.scrollWidth - box.clientWidth);
+parent.postMessage(`${innerWidth} wide, ${over.length} tables, ${Math.max(...over)} over`, "*");
+</script>"""
+PHONE = """<body style="margin:0"><iframe src="mail.html" style="border:0;width:WIDTHpx;height:3000px"></iframe>
+<script>addEventListener("message", event => { document.title = event.data; });</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the mail with")
+@pytest.mark.parametrize("width", [390, 360])
+def test_a_telephone_shows_all_columns(mails, tmp_path: Path, width: int) -> None:
+    (tmp_path / "mail.html").write_text(standalone(mails["month"]) + PROBE, encoding="utf-8")
+    (tmp_path / "phone.html").write_text(PHONE.replace("WIDTH", str(width)), encoding="utf-8")
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={tmp_path / 'p'}",
+    ]
+    shown = subprocess.run(  # noqa: S603 - our own page in a known browser
+        [str(CHROMIUM), *flags, "--dump-dom", "--virtual-time-budget=3000", (tmp_path / "phone.html").as_uri()],
+        check=True, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert f"<title>{width} wide, 9 tables, 0 over</title>" in shown.stdout
+
+
+def test_rejected_requests_are_told_beside_those_that_count() -> None:
+    model = model_report(days=1)
+    rejecting = replace(model, answers=replace(model.answers, rejected=52_095))
+    sentence = "52,095 more were rejected: wrong in themselves, as the model said, so no objective counts them."
+    for models, named in (([rejecting], ""), ([rejecting, model_report("digits", days=1)], "inception-v3: ")):
+        mail = render(cost_report(*models, days=1))
+        assert f"WHO ANSWERED {named}{sentence} Model" in " ".join(mail.text.split())
+        assert f">{named}{sentence}</p>" in mail.html
+        assert f"{model.answers.finished:,}" in mail.text
+    assert "rejected" not in render(cost_report(model, days=1)).text
+    nothing_else = replace(model, lines=(), days=(), answers=Answers(rejected=7))
+    assert "7 more were rejected" in render(replace(cost_report(nothing_else, days=1), shared=())).text
+
+
+def test_a_table_of_baselines_says_who_missed_the_objective(mails) -> None:
+    for told in (told_in_html, told_in_text):
+        cells = told(mails["week"])
+        assert cells["reactive"][-1].replace("\N{NO-BREAK SPACE}", " ") == "94.20 %, missed"
+        assert not cells["sagemaker"][-1].endswith("missed")
+
+
+def test_nobody_is_measured_by_what_knew_what_would_come() -> None:
+    model = model_report()
+    own = model.baselines[0].measured_usd
+    perfect = replace(model.baselines[0], policy="greedy-oracle", usd=0.9 * own, attained=0.999)
+    mail = render(cost_report(replace(model, baselines=(perfect, *model.baselines))))
+    assert "Against sagemaker" in mail.text
+    assert "Against greedy-oracle" not in mail.text
+    assert told_in_text(mail)["greedy-oracle"]
+
+
+def test_commands_can_be_copied() -> None:
+    command = "mark simulate --journal vision --model bert-large-uncased-whole-word-masking --policy all"
+    advice = (f"Some other policy would have kept the objective for less. `{command}` compares <them>.",)
+    mail = render(replace(WEEK, advice=advice))
+    assert command in " ".join(mail.text.split())
+    [code] = re.findall(r"<code[^>]*>(.*?)</code> compares &lt;them&gt;\.</li>", mail.html)
+    assert re.sub(r"<[^>]+>", "", code) == command
+    assert "`" not in mail.html
 
 
 def test_the_tile_of_a_baseline_says_on_what_its_share_rests(mails) -> None:
