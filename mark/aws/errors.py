@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from types import MappingProxyType
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
+from botocore.parsers import ResponseParserError
 
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
 
+ANSWER_SHOWN = 200
+"""Characters of an answer that cannot be read that an error tells."""
 _RETRY_LATER = (
     "DataUnavailableException",
     "EC2ThrottledException",
@@ -169,6 +172,8 @@ def translated() -> Iterator[None]:
         yield
     except (ClientError, BotoCoreError) as error:
         raise as_mark_error(error) from error
+    except ResponseParserError as error:  # half an answer, or a proxy's page in its place; no BotoCoreError
+        raise RetryLater(f"AWS's answer cannot be read: {' '.join(str(error).split())[:ANSWER_SHOWN]}") from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mark.aws.errors import translated
 from mark.aws.session import POLL_S
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.orders import SpotWarned
 from mark.protocols.events import QueueWord, parse_word
 
@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 BATCH = 10
 """Messages that SQS gives or deletes in one call."""
 PAUSE_S = 1.0
-"""How long the poller waits after a failure that boto3's own retries did not mend."""
+"""How long the poller waits after a failure that boto3's own retries did not mend; doubled with each in a row."""
+LONGEST_PAUSE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,8 @@ class Arrived:
 class EventInbox:
     """One per service, shared by the clouds of its models; only the controller that acts starts it.
 
-    `wake` is called from the poller's thread when a spot notice has arrived.
+    From the poller's thread `wake` is called when a spot notice has arrived, and after each poll `tell` with why
+    it failed, None where it did not. No failure ends the polling.
     """
 
     def __init__(
@@ -51,13 +53,15 @@ class EventInbox:
         queue_url: str,
         *,
         wake: Callable[[], None] = lambda: None,
+        tell: Callable[[str | None], None] = lambda _: None,
+        pause_s: float = PAUSE_S,
         visibility_s: int = 30,
         poll_s: int = POLL_S,
         keep_s: float = 300.0,
     ) -> None:
         self._sqs = sqs
         self._queue_url = queue_url
-        self._wake = wake
+        self._wake, self._tell, self._pause_s = wake, tell, pause_s
         self._visibility_s = visibility_s
         self._poll_s = poll_s
         self._keep_s = keep_s
@@ -128,20 +132,35 @@ class EventInbox:
                 self._waiting[name] = (Arrived(id=name, word=word), time.monotonic())
             new += 1
             urgent = urgent or isinstance(word, SpotWarned)
-        if bad:
-            self._delete(bad)
         if urgent:
             self._wake()
+        if bad:
+            self._delete(bad)
         return new
 
     def _poll(self) -> None:
+        pause_s = self._pause_s
         while not self._stop.is_set():
-            try:
-                self.receive(self._poll_s)
-                self._forget()
-            except MarkError as error:
-                _log.warning("the events queue cannot be read: %s", error)
-                self._stop.wait(PAUSE_S)
+            why = self._failure()
+            self._tell(why)
+            if why is None:
+                pause_s = self._pause_s
+            else:
+                self._stop.wait(pause_s)
+                pause_s = min(LONGEST_PAUSE_S, 2.0 * pause_s)
+
+    def _failure(self) -> str | None:
+        """Poll once; why it failed, None where it did not."""
+        try:
+            self.receive(self._poll_s)
+            self._forget()
+        except MarkError as error:
+            _log.warning("the events queue cannot be read: %s", error)
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is: nobody else hears of spot notices
+            _log.exception("the events queue cannot be read")
+            return failure_words(error)
+        return None
 
     def _forget(self) -> None:
         """Delete what nobody has taken for long: it is about instances of others."""

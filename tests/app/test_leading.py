@@ -46,7 +46,7 @@ def said(
     monkeypatch.setattr(leading, "TRY_EACH_S", 0.001)
     monkeypatch.setattr(leading, "PAUSE_S", 0.001)
     leader = leading.Leader(
-        anything, anything, (), store=anything, holder="test", tell=lambda: heard.append("tell")
+        anything, anything, (), store=anything, holder="test", troubles=anything, tell=lambda: heard.append("tell")
     )
     leader.run(over)
     return heard

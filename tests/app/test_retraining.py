@@ -470,7 +470,7 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
     monkeypatch.setattr(leading, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leading, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
     monkeypatch.setattr(leading, "TRY_EACH_S", 0.001)
-    leading.Leader(anything, anything, (), store=store, holder="test").run(over)
+    leading.Leader(anything, anything, (), store=store, holder="test", troubles=anything).run(over)
     return said
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
 
 from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
+from mark.domain.errors import RetryLater
 from mark.domain.orders import SpotWarned
 from mark.protocols.events import QueueWord, StateChanged, compose_word
 from tests.aws.builders import aws
@@ -137,3 +142,49 @@ def test_a_queue_that_is_away_does_not_end_the_poller(
         assert woken.wait(5.0)
     finally:
         inbox.close()
+
+
+def test_no_failure_ends_the_polling_and_each_is_told(there: Aws, queue: str) -> None:
+    """An answer that is no answer, a defect of ours, and AWS away; then a notice."""
+    failures: list[Exception] = [ResponseParserError("<html>"), KeyError("MessageId"), RetryLater("throttled")]
+    asked = there.sqs.receive_message
+    told: list[str | None] = []
+    woken, well = threading.Event(), threading.Event()
+
+    def flaky(**given: Any) -> Any:
+        if failures:
+            raise failures.pop(0)
+        return asked(**given)
+
+    def tell(why: str | None) -> None:
+        told.append(why)
+        if why is None:
+            well.set()
+
+    sqs: Any = SimpleNamespace(receive_message=flaky, change_message_visibility_batch=lambda **_: None)
+    send(there, queue, NOTICE)
+    inbox = EventInbox(sqs, queue, wake=woken.set, tell=tell, poll_s=1, pause_s=0.001)
+    inbox.start()
+    try:
+        assert woken.wait(5.0)
+        assert well.wait(5.0)
+    finally:
+        inbox.close()
+
+    assert told[:4] == ["AWS's answer cannot be read: <html>", "KeyError: 'MessageId'", "throttled", None]
+
+
+def test_a_notice_wakes_the_driver_though_nonsense_beside_it_cannot_be_deleted(there: Aws, queue: str) -> None:
+    woken = threading.Event()
+    inbox = EventInbox(there.sqs, queue, wake=woken.set)
+    there.sqs.send_message(QueueUrl=queue, MessageBody="{")
+    send(there, queue, NOTICE)
+    there.sqs.meta.events.register("before-call.sqs.DeleteMessageBatch", _throttled)
+
+    with pytest.raises(RetryLater):
+        inbox.receive(0)
+    assert woken.is_set()
+
+
+def _throttled(**_: Any) -> None:
+    raise ClientError({"Error": {"Code": "Throttling", "Message": "no"}}, "DeleteMessageBatch")

@@ -6,17 +6,19 @@ Burn is the share of requests that were late, shed or failed over the share that
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mark.controller.live_plane import totals_of
 from mark.controller.service import ServedModel
-from mark.domain.errors import RetryLater
+from mark.domain.errors import RetryLater, failure_words
 from mark.domain.traffic import ModelTraffic
 from mark.store.service import ServiceStore
+
+log = logging.getLogger(__name__)
 
 EACH_S = 60.0
 NOT_BILLED = ("pending", "stopped", "gone")
@@ -54,31 +56,62 @@ def _line(dimensions: Mapping[str, str], values: Mapping[str, float], at: float)
 
 
 def watch_metrics(
-    service: str, models: Sequence[ServedModel], store: ServiceStore, *, holder: str, stop: threading.Event
+    service: str,
+    models: Sequence[ServedModel],
+    store: ServiceStore,
+    *,
+    holder: str,
+    stop: threading.Event,
+    tell: Callable[[str | None], None] = lambda _: None,
 ) -> Iterator[str]:
-    """A line for each model each minute while `holder` acts, and one for all of them, until `stop`."""
+    """A line for each model each minute while `holder` acts, and one for all of them, until `stop`.
+
+    A minute that fails has no line, which is what an alarm waits for; `tell` is told why, None where it did not.
+    """
     before: dict[str, ModelTraffic] = {}
     while True:
-        with suppress(RetryLater):  # the store is away: minutes without a line are what the alarm waits for
-            acts = store.leases.held_by() == holder
-            now = {model.name: store.traffic(model.name) for model in models}
-            told = {model.name: store.status(f"model:{model.name}") for model in models}
-            spent = {model.name: spend(model, told[model.name]) for model in models}
-            at = time.time()
-            for model in models if acts and before else ():
-                yield metric_line(
-                    service,
-                    before[model.name],
-                    now[model.name],
-                    target=model.slo.target,
-                    usd_per_hour=spent[model.name],
-                    at=at,
-                )
-            if acts and before:
-                yield spend_line(service, usd_per_hour=sum(spent.values()), at=at)
-            before = now
+        lines: list[str] = []
+        try:
+            lines, before = _minute(service, models, store, holder, before)
+        except RetryLater as error:
+            tell(str(error))
+        except Exception as error:  # whatever it is: it would be the last minute that anybody hears of
+            log.exception("nothing is told to CloudWatch")
+            tell(failure_words(error))
+        else:
+            tell(None)
+        yield from lines
         if stop.wait(EACH_S):
             return
+
+
+def _minute(
+    service: str,
+    models: Sequence[ServedModel],
+    store: ServiceStore,
+    holder: str,
+    before: Mapping[str, ModelTraffic],
+) -> tuple[list[str], dict[str, ModelTraffic]]:
+    """The lines of a minute, and the totals at its end; `before`: those at its start."""
+    acts = store.leases.held_by() == holder
+    now = {model.name: store.traffic(model.name) for model in models}
+    told = {model.name: store.status(f"model:{model.name}") for model in models}
+    if not (acts and before):
+        return [], now
+    spent = {model.name: spend(model, told[model.name]) for model in models}
+    at = time.time()
+    lines = [
+        metric_line(
+            service,
+            before[model.name],
+            now[model.name],
+            target=model.slo.target,
+            usd_per_hour=spent[model.name],
+            at=at,
+        )
+        for model in models
+    ]
+    return [*lines, spend_line(service, usd_per_hour=sum(spent.values()), at=at)], now
 
 
 def spend(model: ServedModel, status: Mapping[str, Any] | None) -> float:

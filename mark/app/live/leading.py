@@ -16,6 +16,7 @@ from mark.app.live.models import LiveModel
 from mark.app.live.replaying import NightlyReplays
 from mark.app.live.retraining import Retraining
 from mark.app.live.term import Forecasters, Term
+from mark.app.live.troubles import Troubles
 from mark.app.plugins import build_forecaster
 from mark.app.settings import Settings
 from mark.domain.errors import RetryLater
@@ -46,12 +47,14 @@ class Leader:
         *,
         store: ServiceStore,
         holder: str,
+        troubles: Troubles,
         tell: Callable[[], None] | None = None,
     ) -> None:
         """`tell` writes to the store what the service is; None where somebody else does. Only who acts tells."""
         self._tell = tell
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
+        self._troubles = troubles
         self._aws = aws_of(settings, running, "controller")
         slot = threading.Lock()
         self._forecasters = _forecasters(models, settings, slot)
@@ -65,6 +68,7 @@ class Leader:
             make_aws=lambda: aws_of(self._settings, self._running, "controller"),
             holder=self._holder,
             stop=stop,
+            troubles=self._troubles,
         )
         until = time.monotonic() + CATCH_UP_S
         while not (stop.is_set() or self._is_caught_up() or time.monotonic() > until):
@@ -107,7 +111,14 @@ class Leader:
                 if self._tell is not None:
                     self._store.leases.renew(lease)  # what is told has no other fence
                     self._tell()
-                term = Term(self._settings, self._running, store=self._store, aws=self._aws, lease=lease)
+                term = Term(
+                    self._settings,
+                    self._running,
+                    store=self._store,
+                    aws=self._aws,
+                    lease=lease,
+                    troubles=self._troubles,
+                )
                 term.run(self._models, self._forecasters, stop, beside=(self._replays.run,))
             except LeaseLost as error:
                 log.warning("another controller acts", extra={"why": str(error)})

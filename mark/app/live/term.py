@@ -26,6 +26,7 @@ from mark.app.live.publishing import Publisher
 from mark.app.live.restraint import RestraintWatch
 from mark.app.live.retraining import FollowedJournal, Retraining
 from mark.app.live.shadow import LiveCloud, ShadowCloud
+from mark.app.live.troubles import Troubles
 from mark.app.live.warming import Warmer
 from mark.app.setting_service import Mode
 from mark.app.settings import Settings
@@ -85,9 +86,16 @@ class Term:
     """Acts for all models of a service while its lease holds."""
 
     def __init__(
-        self, settings: Settings, running: Running, *, store: ServiceStore, aws: Aws, lease: Lease
+        self,
+        settings: Settings,
+        running: Running,
+        *,
+        store: ServiceStore,
+        aws: Aws,
+        lease: Lease,
+        troubles: Troubles,
     ) -> None:
-        self._settings, self._running = settings, running
+        self._settings, self._running, self._troubles = settings, running, troubles
         self._store, self._aws, self._lease = store, aws, lease
         self._over = threading.Event()
         self._failure: BaseException | None = None
@@ -154,7 +162,13 @@ class Term:
         watch.look()
         shared = _Shared(
             restrain=watch.restraint,
-            inbox=EventInbox(self._aws.sqs, resources["events_url"], wake=wake, poll_s=POLL_S),
+            inbox=EventInbox(
+                self._aws.sqs,
+                resources["events_url"],
+                wake=wake,
+                tell=lambda why: self._troubles.note("hearing of spot notices", why),
+                poll_s=POLL_S,
+            ),
             guard=Guard(_rails(self._settings, offerings), offerings),
             launches=launches_of(resources),
         )

@@ -105,7 +105,7 @@ class Training:
             made = build_forecaster(self._task.forecaster, self._task.setup)
             self._prove(made)
             self.forecaster = made
-        except Exception as error:  # noqa: BLE001 - foreign code trains; the status says what it raised
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code trains; the status says what it raised
             self.error = " ".join(str(error).split()) or type(error).__name__
             log.warning("a forecaster could not be trained", extra={"why": self.error})
         finally:

@@ -17,6 +17,7 @@ from mark.app.live.alerting import ALERTS
 from mark.app.live.archiving import ARCHIVE
 from mark.app.live.folder import process_of
 from mark.app.live.replaying import REPLAYING
+from mark.app.live.troubles import trouble_lines, troubles_name
 from mark.controller.ledger import cost_words, fleet_usage, live_bill, running_now, usd_per_hour
 from mark.controller.live_plane import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
@@ -53,19 +54,21 @@ class LiveView:
         self._spec = self._spec or store.spec()
         anchor, wall = store.clock(), time.time()
         now = anchor.service_time(wall)
+        holder = store.leases.held_by()
+        failing = trouble_lines(store.status(troubles_name(holder)) if holder else None, wall)
         return {
             "service": self._service,
             "now": now,
             "speed": anchor.speed_at(wall),
             "clock_stands": anchor.speed_at(wall) == 0.0,
             "behind_wall_s": wall - now,
-            "controller": {"holder": process_of(store.leases.held_by()), "silent_s": self._silent_s(now)},
+            "controller": {"holder": process_of(holder), "silent_s": self._silent_s(now)},
             "store": {"reachable": True},
             "budget": store.status("budget"),
             "replays": _replays(store.status(REPLAYING)),
             "alerts": store.status(ALERTS),
             "archive": store.status(ARCHIVE),
-            "models": [self._model(served, now) for served in self._spec.models],
+            "models": [self._model(served, now, failing) for served in self._spec.models],
         }
 
     def _silent_s(self, now: float) -> float | None:
@@ -75,7 +78,7 @@ class LiveView:
         at = [document["at"] for document in told if document]
         return max(0.0, now - max(at)) if at else None
 
-    def _model(self, served: ServedModel, now: float) -> dict[str, Any]:
+    def _model(self, served: ServedModel, now: float, failing: Sequence[str]) -> dict[str, Any]:
         store, name = self._store, served.name
         told = store.status(f"model:{name}") or {}
         traffic = store.traffic(name)
@@ -102,7 +105,7 @@ class LiveView:
             "usd_per_hour_by": hourly,
             "plan": told.get("plan"),
             "decisions": told.get("decisions", []),
-            "notes": told.get("notes", []),
+            "notes": [*failing, *told.get("notes", [])],
         }
 
     def _spend(

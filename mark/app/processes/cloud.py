@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import uvloop
 
@@ -25,6 +26,7 @@ from mark.app.live.cloud_metrics import watch_metrics
 from mark.app.live.folder import Running
 from mark.app.live.leading import Leader
 from mark.app.live.models import LiveModel, make_live_models, service_spec
+from mark.app.live.troubles import Troubles
 from mark.app.processes import agent, gateway
 from mark.app.settings import Settings, process_environment
 from mark.app.terminal import fail
@@ -117,16 +119,26 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         store.put_status(RESOURCES, parts)
 
     holder = f"{socket.gethostname()}.{os.getpid()}"
-    leader = Leader(settings, running, models, store=store, holder=holder, tell=tell)
-    measuring = threading.Thread(target=_measure, args=(running.name, models, store, holder, stop), daemon=True)
+    troubles = Troubles(store, holder)
+    leader = Leader(settings, running, models, store=store, holder=holder, troubles=troubles, tell=tell)
+    measuring = threading.Thread(
+        target=_measure, args=(running.name, models, store, holder, stop, troubles), daemon=True
+    )
     measuring.start()
     leader.run(stop)
 
 
 def _measure(
-    service: str, models: Sequence[LiveModel], store: ServiceStore, holder: str, stop: threading.Event
+    service: str,
+    models: Sequence[LiveModel],
+    store: ServiceStore,
+    holder: str,
+    stop: threading.Event,
+    troubles: Troubles,
 ) -> None:
-    for line in watch_metrics(service, [model.served for model in models], store, holder=holder, stop=stop):
+    tell = partial(troubles.note, "telling CloudWatch")
+    served = [model.served for model in models]
+    for line in watch_metrics(service, served, store, holder=holder, stop=stop, tell=tell):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 

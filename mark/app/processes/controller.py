@@ -10,6 +10,7 @@ from pathlib import Path
 from mark.app.live.folder import RunFolder, holder_of
 from mark.app.live.leading import Leader
 from mark.app.live.models import make_live_models
+from mark.app.live.troubles import Troubles
 from mark.app.processes.lifeline import begin
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
@@ -21,7 +22,9 @@ def main(folder: RunFolder, name: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings, running = folder.settings(), folder.expected()
     store = ServiceStore(connect(running.store), running.name)
-    Leader(settings, running, make_live_models(settings), store=store, holder=holder_of(name)).run(stop)
+    holder = holder_of(name)
+    troubles = Troubles(store, holder)
+    Leader(settings, running, make_live_models(settings), store=store, holder=holder, troubles=troubles).run(stop)
 
 
 if __name__ == "__main__":

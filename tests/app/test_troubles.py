@@ -1,0 +1,177 @@
+"""Work in the background: no failure ends it, and status tells of each until it is mended."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mark.app.live.aside import begin_aside
+from mark.app.live.cloud_metrics import watch_metrics
+from mark.app.live.troubles import Troubles, trouble_lines, troubles_name
+from mark.app.live.view import LiveView
+from mark.domain.clock import ClockAnchor
+from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.traffic import ModelTraffic
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from tests.lambda_handlers.stored import store_service
+
+
+class Told:
+    """A store that keeps status documents, and is away when told so."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Any] = {}
+        self.away = False
+
+    def put_status(self, name: str, document: Any) -> None:
+        if self.away:
+            raise RetryLater("away")
+        self.documents[name] = json.loads(json.dumps(document))
+
+    def failing(self) -> list[str]:
+        return sorted(self.documents.get(troubles_name("me"), {"failing": {}})["failing"])
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def troubles(told: Told) -> Troubles:
+    return Troubles(told, "me")  # type: ignore[arg-type]
+
+
+def turns(stop: threading.Event, *failures: Exception | None) -> Callable[[], None]:
+    """Turns that fail like this, one after the other; then it is over."""
+    left = list(failures)
+
+    def turn() -> None:
+        failure = left.pop(0)
+        if not left:
+            stop.set()
+        if failure is not None:
+            raise failure
+
+    return turn
+
+
+def test_turns_go_on_whatever_fails_and_the_last_word_is_told(told: Told, troubles: Troubles) -> None:
+    stop = threading.Event()
+    turn = turns(stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("away"), ValueError("x"))
+    troubles.keep_on("work", turn, each_s=0.001, stop=stop)
+
+    [line] = trouble_lines(told.documents[troubles_name("me")], wall=0.0)
+    assert line == "work fails for 0 s and is tried again: ValueError: x"
+
+
+def test_what_is_mended_is_told_no_more(told: Told, troubles: Troubles) -> None:
+    troubles.note("one", "broken")
+    troubles.note("two", "broken")
+    troubles.note("one", None)
+    assert told.failing() == ["two"]
+
+
+def test_a_store_that_was_away_is_told_later(told: Told, troubles: Troubles) -> None:
+    told.away = True
+    troubles.note("one", "broken")
+    troubles.note("two", None)
+    told.away = False
+    assert told.failing() == []
+    troubles.note("two", None)
+    assert told.failing() == ["one"]
+
+
+def test_pauses_grow_while_it_fails(troubles: Troubles) -> None:
+    pauses: list[float] = []
+
+    class Stop:
+        def is_set(self) -> bool:
+            return len(pauses) >= 9
+
+        def wait(self, seconds: float) -> None:
+            pauses.append(seconds)
+
+    def turn() -> None:
+        if len(pauses) < 8:
+            raise KeyError
+
+    troubles.keep_on("work", turn, each_s=1.0, stop=Stop(), begin_s=3.0)  # type: ignore[arg-type]
+    assert pauses == [3.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 1.0]
+
+
+def test_what_is_done_aside_outlives_a_failure_and_a_store_that_is_away(told: Told, troubles: Troubles) -> None:
+    """The first clients cannot be made, then the store is away, then a duty has a defect: the other is done."""
+    stop, done = threading.Event(), threading.Event()
+    held = iter(("me", RetryLater("away"), "other", "me", "me"))
+    clients = iter((Misconfigured("no region"), SimpleNamespace(close=lambda: None)))
+
+    def given(values: Any) -> Any:
+        value = next(values)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    def broken() -> None:
+        raise KeyError("at")
+
+    store: Any = SimpleNamespace(leases=SimpleNamespace(held_by=lambda: given(held)))
+    duties: Any = (SimpleNamespace(look=broken), SimpleNamespace(look=done.set))
+    fast: Any = SimpleNamespace(is_set=stop.is_set, wait=lambda _: stop.wait(0.001))
+    thread = begin_aside(
+        store=store,
+        make_aws=lambda: given(clients),
+        holder="me",
+        stop=fast,
+        troubles=troubles,
+        duties=lambda *_: duties,
+    )
+    assert done.wait(5.0)
+    stop.set()
+    thread.join()
+    assert told.failing() == ["archiving and looking for alarms"]
+
+
+def test_a_minute_that_cannot_be_told_to_cloudwatch_is_not_the_last(told: Told, troubles: Troubles) -> None:
+    minutes = iter((ModelTraffic(model="m"), KeyError("traffic"), ModelTraffic(model="m", instance=9)))
+    why: list[str | None] = []
+
+    def traffic(_model: str) -> ModelTraffic:
+        value = next(minutes)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    store: Any = SimpleNamespace(
+        leases=SimpleNamespace(held_by=lambda: "me"), traffic=traffic, status=lambda _: None
+    )
+    served: Any = SimpleNamespace(name="m", offerings=(), slo=SimpleNamespace(target=0.9))
+    left = [False, False, True]
+    stop: Any = SimpleNamespace(wait=lambda _: left.pop(0))
+    lines = list(watch_metrics("shop", [served], store, holder="me", stop=stop, tell=why.append))
+
+    assert why == [None, "KeyError: 'traffic'", None]
+    assert len(lines) == 2
+
+
+def test_status_tells_what_fails_where_the_acting_controller_runs(tmp_path: Any) -> None:
+    server = EmbeddedRedis(tmp_path / "redis")
+    try:
+        store = ServiceStore(connect(server.url), "shop")
+        store_service(server.url, anchor=ClockAnchor())
+        store.put_status("model:m", {})
+        for holder in ("controller-0.1", "controller-1.2"):
+            Troubles(store, holder).note("hearing of spot notices", f"{holder} cannot")
+        assert store.leases.take("controller-1.2", 60.0)
+        [model] = LiveView(store, "shop").document()["models"]
+        [note] = [note for note in model["notes"] if "fails" in note]
+        assert note == "hearing of spot notices fails for 0 s and is tried again: controller-1.2 cannot"
+    finally:
+        server.stop()
