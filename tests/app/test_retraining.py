@@ -22,6 +22,7 @@ from rich.console import Console
 from mark.app.live import leading
 from mark.app.live.retraining import FollowedJournal, Retraining, pause_after
 from mark.app.live.training import Task, Training
+from mark.app.live.troubles import Troubles
 from mark.app.setting_service import RetrainSettings
 from mark.controller.journal import Tick
 from mark.controller.state import Observation
@@ -470,7 +471,7 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
     monkeypatch.setattr(leading, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leading, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
     monkeypatch.setattr(leading, "TRY_EACH_S", 0.001)
-    leading.Leader(anything, anything, (), store=store, holder="test", troubles=anything).run(over)
+    leading.Leader(anything, anything, (), store=store, holder="test", troubles=Troubles(store, "test")).run(over)
     return said
 
 
