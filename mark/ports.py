@@ -186,7 +186,7 @@ class Overflow(Protocol):
     """Lambda as gateways see it."""
 
     async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
-        """Call it. RetryLater where it throttles or cannot be reached."""
+        """Call it. RetryLater where it throttles or cannot be reached, OutcomeUnknown where it may have run."""
         ...
 
     async def warm(self, function: str, timeout_s: float) -> OverflowReply:

@@ -14,6 +14,10 @@ class RetryLater(MarkError):
     """Throttled or unreachable: repeat the same call with backoff, a bounded number of times."""
 
 
+class OutcomeUnknown(RetryLater):
+    """What was asked for may have been done: repeat it only where twice does no harm."""
+
+
 class NoCapacity(MarkError):
     """An offering cannot be had now: mark it unavailable with an expiry and plan again."""
 
