@@ -10,11 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,  # noqa: A004
+    HTTPClientError,
+    IncompleteReadError,
+)
 from botocore.parsers import ResponseParserError
 
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
 
+NOT_BEGUN = ("EC2", "EFS", "ENI", "Invalid", "KMS", "SnapStart", "SubnetIP", "Throttl")
+"""How the codes of 5xx answers begin that say that nothing was run: Lambda had no environment to run it in."""
 ANSWER_SHOWN = 200
 """Characters of an answer that cannot be read that an error tells."""
 _RETRY_LATER = (
@@ -160,9 +168,22 @@ def as_mark_error(error: ClientError | BotoCoreError) -> MarkError:
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         line = f"{error.operation_name}: {code}: {details.get('Message', 'no message')}"
         return family_of(code, status)(line)
-    if isinstance(error, ConnectionError | HTTPClientError):  # no connection, no answer, or half of one
+    if isinstance(error, ConnectionError | HTTPClientError | IncompleteReadError):
+        # no connection, no answer, or half of one
         return RetryLater(f"AWS cannot be reached: {error}")
     return Misconfigured(f"AWS was not asked: {error}")
+
+
+def may_be_done(error: MarkError) -> bool:
+    """Whether AWS may have done what was asked, or be at it: the call was sent, and no answer says what became of it.
+
+    A 5xx whose code names what could not be started (`NOT_BEGUN`) is such an answer.
+    """
+    cause = error.__cause__
+    if isinstance(cause, ClientError):
+        status = int(cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        return status >= 500 and not code_of(error).startswith(NOT_BEGUN)
+    return isinstance(cause, HTTPClientError | IncompleteReadError | ResponseParserError)
 
 
 @contextmanager

@@ -11,10 +11,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from mark.aws.errors import translated
+from mark.aws.errors import may_be_done, translated
 from mark.aws.function_url import compose_payload, failed, parse_reply, parse_report
 from mark.aws.session import Aws
-from mark.domain.errors import RetryLater
+from mark.domain.errors import OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class LambdaOverflow:
         self._in_flight = 0
 
     async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
-        """Call it. RetryLater where it throttles, cannot be reached or does not answer in time.
+        """Call it. RetryLater where it throttles or cannot be reached; OutcomeUnknown where it does not answer in
+        time or loses the connection, for it may have run, or run still.
 
         A function that fails is answered with 502: it was billed, and asking again would only bill it again.
         """
@@ -57,7 +58,7 @@ class LambdaOverflow:
         call.add_done_callback(self._ended)
         done, _ = await asyncio.wait((call,), timeout=timeout_s)
         if not done:
-            raise RetryLater(f"{function} did not answer within {timeout_s:.3f} s")
+            raise OutcomeUnknown(f"{function} did not answer within {timeout_s:.3f} s")
         return call.result()
 
     def close(self) -> None:
@@ -71,14 +72,19 @@ class LambdaOverflow:
 
     def _call(self, function: str, asked: bytes) -> OverflowReply:
         began_at = time.monotonic()
-        with translated():
-            answer = self._client.invoke(
-                FunctionName=function,
-                InvocationType="RequestResponse",
-                LogType="Tail",
-                Payload=asked,
-            )
-            payload = answer["Payload"].read()
+        try:
+            with translated():
+                answer = self._client.invoke(
+                    FunctionName=function,
+                    InvocationType="RequestResponse",
+                    LogType="Tail",
+                    Payload=asked,
+                )
+                payload = answer["Payload"].read()
+        except RetryLater as error:
+            if may_be_done(error):
+                raise OutcomeUnknown(str(error)) from error
+            raise
         return self._reply(answer, payload, time.monotonic() - began_at)
 
     def _reply(self, answer: InvocationResponseTypeDef, payload: bytes, took_s: float) -> OverflowReply:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from mark.aws.function_url import compose_payload, parse_reply, parse_report
 from mark.aws.overflow import LambdaOverflow
 from mark.aws.session import Aws
 from mark.aws.warming import warm_up
-from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.errors import Misconfigured, OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
 from tests.aws.builders import aws
 from tests.aws.lambda_stand_in import COLD, REPORT, Answer, LambdaStandIn, echo, log
@@ -112,6 +112,91 @@ def test_refusals(
     assert len(stand_in.calls) == 1
 
 
+def hang_up(after: bytes) -> Callable[[dict[str, Any]], Answer]:
+    """The request is read, so much of an answer is sent, and the connection is lost."""
+
+    class Cut(bytes):
+        def __len__(self) -> int:
+            return super().__len__() + 100
+
+    return lambda _: (200, {"connection": "close"}, Cut(after))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "unsure"),
+    [
+        (429, "TooManyRequestsException", False),
+        (500, "ServiceException", True),
+        (502, "EC2ThrottledException", False),
+        (502, "", True),
+        (503, "ServiceUnavailable", True),
+    ],
+)
+def test_refusals_say_whether_the_function_may_have_run(
+    overflow: LambdaOverflow, stand_in: LambdaStandIn, status: int, kind: str, unsure: bool
+) -> None:
+    stand_in.answer = lambda _: (status, {"x-amzn-errortype": kind}, b'{"Message":"no"}')
+
+    with pytest.raises(RetryLater) as refused:
+        call(overflow)
+    assert isinstance(refused.value, OutcomeUnknown) == unsure
+
+
+def test_half_an_answer_is_an_unknown_outcome(overflow: LambdaOverflow, stand_in: LambdaStandIn) -> None:
+    stand_in.answer = hang_up(b'{"statusCode": 2')
+
+    with pytest.raises(OutcomeUnknown):
+        call(overflow)
+    assert len(stand_in.calls) == 1
+
+
+def test_a_connection_lost_before_the_answer_is_an_unknown_outcome(
+    overflow: LambdaOverflow, stand_in: LambdaStandIn
+) -> None:
+    def lose(_: dict[str, Any]) -> Answer:
+        raise ConnectionResetError
+
+    stand_in.answer = lose
+    with pytest.raises(OutcomeUnknown):
+        call(overflow)
+    assert len(stand_in.calls) == 1
+
+
+def test_a_call_that_boto3_gives_up_is_made_once(
+    there: Aws, stand_in: LambdaStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the environment says of boto3's retries."""
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "5")
+    monkeypatch.setenv("AWS_RETRY_MODE", "standard")
+    monkeypatch.setattr("mark.aws.overflow.LONGEST_S", 0.1)
+    let_go = threading.Event()
+    overflow = LambdaOverflow(there)
+
+    def slow(event: dict[str, Any]) -> Answer:
+        let_go.wait(5.0)
+        return echo(event)
+
+    stand_in.answer = slow
+    try:
+        with pytest.raises(OutcomeUnknown, match="timeout"):
+            call(overflow)
+        time.sleep(0.2)
+    finally:
+        let_go.set()
+        overflow.close()
+    assert len(stand_in.calls) == 1
+
+
+def test_who_cannot_be_reached_has_run_nothing() -> None:
+    nowhere = aws(endpoint_url="http://127.0.0.1:9", max_attempts=1)
+    overflow = LambdaOverflow(nowhere)
+    with pytest.raises(RetryLater) as refused:
+        call(overflow)
+    assert not isinstance(refused.value, OutcomeUnknown)
+    overflow.close()
+    nowhere.close()
+
+
 def test_a_function_that_fails_is_billed_and_answered(overflow: LambdaOverflow, stand_in: LambdaStandIn) -> None:
     failed = {"x-amz-function-error": "Unhandled"} | log(REPORT)
     stand_in.answer = lambda _: (200, failed, b'{"errorMessage":"boom","errorType":"ValueError"}')
@@ -146,8 +231,10 @@ def test_nobody_waits_longer_than_asked_and_no_more_than_allowed_are_under_way(
     first, second, third = asyncio.run(freed(three, let_go))
     assert time.monotonic() - began_at < 2.0
     assert "did not answer" in str(first)
+    assert isinstance(first, OutcomeUnknown)
     assert "did not answer" in str(second)
     assert "under way" in str(third)
+    assert not isinstance(third, OutcomeUnknown)
     assert isinstance(third, RetryLater)
     stand_in.answer = echo
     assert call(overflow).reply.status == 200
