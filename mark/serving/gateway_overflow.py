@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, note_in_flight
-from mark.domain.errors import MarkError, RetryLater
+from mark.domain.errors import MarkError, OutcomeUnknown, RetryLater
 from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import sound_reply
@@ -139,12 +139,18 @@ class LambdaCalls:
         tally.gib_s += stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
 
     def _refused(self, lane: Lane, ticket: Ticket, error: MarkError) -> None:
-        """Another place, while there is time; the lane does not ask Lambda again."""
+        """Another place, while there is time; the lane does not ask Lambda again.
+
+        What may have run all the same is run a second time only where the model allows it.
+        """
         if not isinstance(error, RetryLater):
             log.warning("Lambda refused for good", extra={"function": self._function, "reason": str(error)})
         now = time.monotonic()
         if now - ticket.arrived_at >= lane.give_up_s:
             lane.expire(ticket)
+        elif isinstance(error, OutcomeUnknown) and not lane.served.model.redispatch:
+            lane.tally.failed += 1
+            lane.fail(ticket, 502, "Lambda did not answer, and the model forbids to run a request again")
         else:
             lane.bounced(ticket, now, lambda_refused=True)
 
