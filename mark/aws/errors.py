@@ -175,7 +175,7 @@ def as_mark_error(error: ClientError | BotoCoreError) -> MarkError:
 
 
 def may_be_done(error: MarkError) -> bool:
-    """Whether AWS may have done what was asked, or be at it: the call was sent, and no answer says what became of it.
+    """Whether AWS may have done what was asked, or be at it: it was asked, and no answer says what became of it.
 
     A 5xx whose code names what could not be started (`NOT_BEGUN`) is such an answer.
     """

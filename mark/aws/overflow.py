@@ -39,9 +39,9 @@ class LambdaOverflow:
         self._in_flight = 0
 
     async def invoke(self, function: str, request: InferRequest, timeout_s: float) -> OverflowReply:
-        """Call it. RetryLater where it throttles or cannot be reached; OutcomeUnknown where it does not answer in
-        time or loses the connection, for it may have run, or run still.
+        """Call it. RetryLater where it throttles or cannot be reached.
 
+        OutcomeUnknown where it does not answer in time or the connection is lost: it may have run, or run still.
         A function that fails is answered with 502: it was billed, and asking again would only bill it again.
         """
         return await self._called(function, compose_payload(request), timeout_s)

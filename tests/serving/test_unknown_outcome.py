@@ -1,4 +1,4 @@
-"""A call of Lambda that may have run, or run still: it is answered elsewhere only where the model allows it twice."""
+"""A call of Lambda that may have run, or run still: it is run elsewhere only where the model allows it twice."""
 
 from __future__ import annotations
 
