@@ -26,6 +26,8 @@ from tests.live.granted import beyond_what_is_granted
 
 MARK = str(Path(sys.executable).with_name("mark"))
 UP_S, COMMAND_S, GONE_S = 120.0, 100.0, 5.0
+PATIENCE_S = 20.0
+"""How long a test waits for what no figure bounds: a busy machine is slow."""
 
 LIGHT = """
 service:
@@ -149,7 +151,10 @@ class Rig:
 
     def assert_gone(self) -> None:
         """No process that ever was this service's runs."""
-        eventually(lambda: not (self.processes() | {pid for pid in self.seen if _touches(pid, str(self.home))}))
+        home = str(self.home)
+        eventually(
+            lambda: not (self.processes() | {pid for pid in self.seen if _touches(pid, home)}), within_s=GONE_S
+        )
         assert not (self.folder / "service.json").exists()
 
     def end(self) -> None:
@@ -176,7 +181,7 @@ def _hears_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def eventually(check: Callable[[], object], *, within_s: float = GONE_S, each_s: float = 0.05) -> None:
+def eventually(check: Callable[[], object], *, within_s: float = PATIENCE_S, each_s: float = 0.05) -> None:
     """`check` must come to hold within so many seconds."""
     until = time.monotonic() + within_s
     while not check():

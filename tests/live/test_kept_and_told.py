@@ -92,14 +92,14 @@ def test_a_poison_message_is_a_dead_letter_rings_the_alarm_and_is_seen(live: Rig
     raw, dead = (sqs.get_queue_url(QueueName=name_of(live.name, part))["QueueUrl"] for part in ("raw", "raw-dead"))
     eventually(lambda: live.store.status("alerts"), within_s=20)
     assert all(live.store.status("alerts")[key] in (0, []) for key in ("dead_letters", "ringing"))  # type: ignore[index]
-    sqs.set_queue_attributes(QueueUrl=raw, Attributes={"VisibilityTimeout": "0"})  # it comes again at once
+    sqs.set_queue_attributes(QueueUrl=raw, Attributes={"VisibilityTimeout": "1"})  # it comes again soon
     sqs.send_message(QueueUrl=raw, MessageBody='{"source": "aws.ec2", "detail-type": "poison"}')
     name = "ApproximateNumberOfMessages"
 
     def letters() -> str:
         return str(sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=[name])["Attributes"][name])
 
-    eventually(lambda: letters() == "1", within_s=20)
+    eventually(lambda: letters() == "1", within_s=60)
     move_to(live, now(live) + 61, speed=1.0)
     alarm = name_of(live.name, "deadletters")
     eventually(lambda: controls(live).state()["alarms"] == {alarm: "ALARM"})
