@@ -157,6 +157,11 @@ class Agent:
                 log.warning("the store is away; going on", extra={"reason": str(error)})
             self._away = True
             return
+        except MarkError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it serves on
+            self.core.defects.note(error, instance=self.config.instance)
+            return
         self._away = False
 
     async def repeat(self, ask: Callable[[], Awaitable[None]], period_s: Callable[[], float]) -> None:
@@ -184,7 +189,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     connections: set[GatewayConnection] = set()
     loop = asyncio.get_running_loop()
     answering = AgentHttp(agent.core, served, instance=config.instance, is_ready=agent.is_ready)
-    http = HttpServer(answering.handle)
+    http = HttpServer(answering.handle, defects=agent.core.defects)
     standby = config.role is Role.STANDBY
     frames = await loop.create_server(
         lambda: GatewayConnection(agent.core, standby=standby, connections=connections),
@@ -200,7 +205,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
         loop.create_task(agent.repeat(agent.follow_clock, lambda: CLOCK_S)),
         loop.create_task(agent.repeat(agent.announce, lambda: agent.period_s)),
         loop.create_task(agent.repeat(partial(agent.watch, interruption), lambda: agent.look_period_s)),
-        loop.create_task(_heartbeat(connections)),
+        loop.create_task(_heartbeat(agent.core, connections)),
     ]
     try:
         return await _live(agent, connections, tasks, stop)
@@ -267,8 +272,11 @@ async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asynci
     return EXIT_DRAINED
 
 
-async def _heartbeat(connections: set[GatewayConnection]) -> None:
+async def _heartbeat(core: AgentCore, connections: set[GatewayConnection]) -> None:
     while True:
         await asyncio.sleep(HEARTBEAT_S)
         for connection in tuple(connections):
-            connection.tell()
+            try:
+                connection.tell()
+            except Exception as error:  # noqa: BLE001 - the others are told all the same
+                core.defects.note(error)

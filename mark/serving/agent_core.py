@@ -8,6 +8,7 @@ end after the instance is gone.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import time
@@ -21,6 +22,7 @@ from mark.dispatch.measured import MeasuredTimes
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.exchange import sound_reply
 from mark.protocols.oip import error_reply
+from mark.serving.defects import DEFECT, Defects
 from mark.serving.reckoning import OVERDUE_S
 
 log = logging.getLogger("mark.agent")
@@ -67,9 +69,11 @@ class AgentCore:
         self.answered = self.bounced = self.batches = self.failed = 0
         self.busy_s = 0.0
         self.broken = asyncio.Event()
+        self.defects = Defects(log)
         self._backend = backend
         self._factor = admission_factor
         self._failures = 0
+        self._closing = False
         self._task: asyncio.Task[Sequence[InferReply]] | None = None
 
     @property
@@ -104,45 +108,77 @@ class AgentCore:
 
     def start(self) -> None:
         """Begin a batch if none runs and something waits."""
-        if self.in_service or not self.waiting:
-            return
+        while self.waiting and not self.in_service:
+            try:
+                self._begin()
+            except Exception as error:  # noqa: BLE001 - the driver of batches: what waits behind is tried too
+                self.defect(self.waiting.popleft(), error)
+
+    def _begin(self) -> None:
         size = batch_size(len(self.waiting), self.max_batch)
-        batch = [self.waiting.popleft() for _ in range(size)]
         now = time.monotonic()
-        self.in_service = size
-        self.free_at = now + self.measured.batch_s[size - 1]
+        free_at = now + self.measured.batch_s[size - 1]
+        batch = list(itertools.islice(self.waiting, size))
+        assert batch, "an idle server takes at least one of those that wait"
         task = asyncio.get_running_loop().create_task(_infer(self._backend, batch))
-        self._task = task
         task.add_done_callback(lambda done: self._ended(done, batch, now))
+        for _ in batch:
+            self.waiting.popleft()
+        self._task, self.in_service, self.free_at = task, len(batch), free_at
 
     def settle(self) -> None:
         """Have all clients look at the queue."""
-        for client in self.clients:
-            client.settle()
+        for client in tuple(self.clients):
+            try:
+                client.settle()
+            except Exception as error:  # noqa: BLE001 - the others are told all the same
+                self.defects.note(error)
+
+    def defect(self, job: Job, error: Exception, request_id: str = "") -> None:
+        """What raised on this request's way costs it a 500, and nobody else anything."""
+        self.defects.note(error, request_id=request_id)
+        self._refuse(job)
+
+    def _refuse(self, job: Job) -> None:
+        self.failed += 1
+        self._give(job, error_reply(500, DEFECT))
+
+    def _give(self, job: Job, reply: InferReply) -> bool:
+        try:
+            job.client.answered(job, sound_reply(reply))
+        except Exception as error:  # noqa: BLE001 - the driver of one answer: the batch's others go out
+            self.defects.note(error)
+            return False
+        return True
 
     async def close(self) -> None:
         """End the batch that runs, unanswered."""
+        self._closing = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[Sequence[InferReply]], batch: list[Job], began_at: float) -> None:
-        if task.cancelled():
+        if task.cancelled() and self._closing:
             return
         now = time.monotonic()
         self.in_service = 0
         self.free_at = now
         self.batches += 1
         self.busy_s += now - began_at
-        error = task.exception()
+        error = asyncio.CancelledError("by the backend") if task.cancelled() else task.exception()
         if error is None:
             self._failures = 0
-            self.measured.note(len(batch), now - began_at)
+            try:
+                self.measured.note(len(batch), now - began_at)
+            except Exception as error_of_ours:  # noqa: BLE001 - the batch has its answers all the same
+                self.defects.note(error_of_ours)
             replies = task.result()
         else:
             replies = self._failed(error, len(batch))
         for job, reply in zip(batch, replies, strict=True):
-            job.client.answered(job, sound_reply(reply))
+            if not self._give(job, reply):
+                self._refuse(job)
         self.answered += len(batch)
         self.start()
         self.settle()

@@ -73,10 +73,15 @@ class GatewayConnection(asyncio.Protocol):
         now = time.monotonic()
         try:
             for frame in self._parser.feed(data):
-                if type(frame) is Request:
-                    self._asked(frame, now)
-                else:
-                    self._heard(frame)
+                try:
+                    if type(frame) is Request:
+                        self._asked(frame, now)
+                    else:
+                        self._heard(frame)
+                except FrameError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
+                    self._stumbled(frame, error, now)
         except FrameError as error:
             log.warning("a gateway speaks no frames", extra={"reason": str(error)})
             self.abort()
@@ -88,8 +93,9 @@ class GatewayConnection(asyncio.Protocol):
         if len(reply.body) > MAX_BODY_BYTES:
             reply = error_reply(500, f"the answer has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
         kind = reply.content_type.encode("latin-1")
+        frame = encode_response(job.id, reply.status, kind, reply.header_length, reply.body)
         self._mirror.answered(time.monotonic(), self._core.measured.full_s)
-        self._write(encode_response(job.id, reply.status, kind, reply.header_length, reply.body))
+        self._write(frame)
 
     def settle(self) -> None:
         """Say how the agent is, if the gateway cannot know."""
@@ -150,6 +156,13 @@ class GatewayConnection(asyncio.Protocol):
             self.tell()  # first: where the request goes now is decided with it
             self._write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))
 
+    def _stumbled(self, frame: Frame, error: Exception, now: float) -> None:
+        if isinstance(frame, Request):
+            request = InferRequest(path="", content_type="", body=b"")
+            self._core.defect(Job(self, frame.id, now, now, request), error, _text(frame.request_id))
+        else:
+            self._core.defects.note(error, frame=type(frame).__name__)
+
     def _heard(self, frame: Frame) -> None:
         match frame:
             case Hello(version=version):
@@ -171,5 +184,10 @@ class GatewayConnection(asyncio.Protocol):
     def _flush(self) -> None:
         out = self._out
         self._out = []
-        if out and self._transport is not None and not self._transport.is_closing():
+        if not out or self._transport is None or self._transport.is_closing():
+            return
+        try:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        except Exception as error:  # noqa: BLE001 - answers are missing: the gateway is to send those elsewhere
+            self._core.defects.note(error)
+            self.abort()

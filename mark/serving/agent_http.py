@@ -47,7 +47,8 @@ class AgentHttp:
     def answered(self, job: Job, reply: InferReply) -> None:
         """The model has answered."""
         extra = b"%b: %d\r\n" % (_LENGTH, reply.header_length) if reply.header_length else b""
-        self._jobs.pop(job.id).reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
+        self._jobs[job.id].reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
+        del self._jobs[job.id]
 
     def settle(self) -> None:
         """Those who ask here reckon nothing."""
@@ -104,6 +105,7 @@ class AgentHttp:
             ("answered", "Requests answered", core.answered),
             ("bounced", "Requests that the Bouncer did not admit", core.bounced),
             ("failed", "Requests that the backend failed to answer", core.failed),
+            ("defects", "Exceptions that nobody foresaw; the log has their causes", core.defects.count),
             ("batches", "Batches", core.batches),
             ("busy_seconds", "Seconds in which a batch ran", core.busy_s),
         )

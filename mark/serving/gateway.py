@@ -22,6 +22,7 @@ import mark
 from mark.controller.service import ServiceSpec
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
+from mark.serving.defects import DEFECT, Defects
 from mark.serving.gateway_agents import AgentConnections
 from mark.serving.gateway_lane import Lane
 from mark.serving.gateway_metrics import render_gateway
@@ -63,17 +64,20 @@ class Gateway:
     def __init__(self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None) -> None:
         self.config, self.spec = config, spec
         self._routes = Routes(spec)
-        self._repeats = Repeats()
-        self.sync = StoreSync(config.name)
+        self.defects = Defects(log)
+        self._repeats = Repeats(self.defects)
+        self.sync = StoreSync(config.name, self.defects)
         self.lanes: dict[str, Lane] = {}
         for served in spec.models:
             calls = None
             if overflow is not None and served.overflow is not None and served.function:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
-            self.lanes[served.name] = Lane(served, overflow=calls, repeats=self._repeats)
+            self.lanes[served.name] = Lane(served, overflow=calls, repeats=self._repeats, defects=self.defects)
         self.sync.lanes = self.lanes
         self.agents = AgentConnections(self.lanes)
-        self.http = HttpServer(self.handle, make=Ticket, limits=config.limits)
+        self.http = HttpServer(
+            self.handle, make=Ticket, limits=config.limits, on_defect=self._defect, defects=self.defects
+        )
         self._bearer = f"Bearer {config.token}".encode() if config.token is not None else None
         self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
         self._count = 0
@@ -96,6 +100,16 @@ class Gateway:
             self._infer(ticket, route)
         else:
             self._tell(ticket, route)
+
+    def _defect(self, ticket: Ticket, error: Exception) -> None:
+        """Something raised before a lane had the request, which may not have been understood yet."""
+        ticket.request_id = ticket.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
+        ticket.shape = getattr(ticket, "shape", "oip")
+        self.defects.note(error, request_id=ticket.request_id.decode("latin-1"))
+        ticket.fail(500, DEFECT)
+        repeat = getattr(ticket, "repeat", None)
+        if repeat is not None:
+            self._repeats.failed(repeat, 500, DEFECT)
 
     def _next_id(self) -> bytes:
         self._count += 1

@@ -73,10 +73,13 @@ class AgentConnection(asyncio.Protocol):
         """Called by the loop: what was in flight here goes elsewhere."""
         self._transport = None
         self.view.accepting = False
-        self._changed()
         self.closed.set()
         lost = list(self.in_flight.values())
         self.in_flight.clear()
+        try:
+            self._changed()
+        except Exception as error:  # noqa: BLE001 - what was in flight is to be looked after all the same
+            self.lane.defects.note(error, instance=self.view.instance)
         if lost:
             fields = {"instance": self.view.instance, "in_flight": len(lost), "reason": str(exc or "closed")}
             log.warning("an agent was lost with requests in flight", extra=fields)
@@ -85,10 +88,7 @@ class AgentConnection(asyncio.Protocol):
 
     def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
         """Send a request there; its answer, or its loss, comes back to the lane."""
-        self._sent = id_ = self._sent + 1
-        self.in_flight[id_] = ticket
-        view = self.view
-        view.sent(now, view.alone_s)
+        id_ = self._sent + 1
         frame = encode_request(
             id_,
             int((now - ticket.arrived_at) * 1e6),
@@ -101,6 +101,10 @@ class AgentConnection(asyncio.Protocol):
             ticket.body,
             forced,
         )
+        self._sent = id_
+        self.in_flight[id_] = ticket
+        view = self.view
+        view.sent(now, view.alone_s)
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(frame)
@@ -111,10 +115,15 @@ class AgentConnection(asyncio.Protocol):
         now = time.monotonic()
         try:
             for frame in self._parser.feed(data):
-                if type(frame) is Response:
-                    self._answered(frame, now)
-                else:
-                    self._told(frame)
+                try:
+                    if type(frame) is Response:
+                        self._answered(frame, now)
+                    else:
+                        self._told(frame)
+                except FrameError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
+                    self._stumbled(frame, error)
         except FrameError as error:
             fields = {"instance": self.view.instance, "reason": str(error)}
             log.warning("an agent speaks no frames", extra=fields)
@@ -139,6 +148,14 @@ class AgentConnection(asyncio.Protocol):
             return False
         self._transport.abort()
         return True
+
+    def _stumbled(self, frame: Frame, error: Exception) -> None:
+        id_ = frame.id if isinstance(frame, Response | Bounced) else 0
+        ticket = self.in_flight.pop(id_, None)
+        if ticket is not None:
+            self.lane.defect(ticket, error)
+        else:
+            self.lane.defects.note(error, instance=self.view.instance, frame=type(frame).__name__)
 
     def _answered(self, frame: Response, now: float) -> None:
         view = self.view
@@ -173,8 +190,13 @@ class AgentConnection(asyncio.Protocol):
     def _flush(self) -> None:
         out = self._out
         self._out = []
-        if self._transport is not None:  # else connection_lost has given the tickets back
+        if self._transport is None:  # connection_lost has given the tickets back
+            return
+        try:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        except Exception as error:  # noqa: BLE001 - they did not all go out: they go elsewhere
+            self.lane.defects.note(error, instance=self.view.instance)
+            self.abort()
 
 
 class AgentConnections:
@@ -198,7 +220,10 @@ class AgentConnections:
     def grow_older(self, passed_s: float, now: float) -> None:
         """Look for what is overdue."""
         for connection in tuple(self.open.values()):
-            connection.grow_older(passed_s, now)
+            try:
+                connection.grow_older(passed_s, now)
+            except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
+                connection.lane.defects.note(error, instance=connection.view.instance)
 
     async def close(self) -> None:
         """Break all connections."""
@@ -213,15 +238,16 @@ class AgentConnections:
     async def _keep_connected(self, instance: str) -> None:
         failures = 0
         while (member := self._members.get(instance)) is not None:
-            if await self._connected(member):
-                failures = 0
+            try:
+                if await self._connected(member):
+                    failures = 0
+            except Exception as error:  # noqa: BLE001 - the driver of one connection: it tries again
+                self._lanes[member.model].defects.note(error, instance=instance)
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
             failures += 1
 
-    def _ended(self, instance: str, task: asyncio.Task[None]) -> None:
+    def _ended(self, instance: str, _: asyncio.Task[None]) -> None:
         del self._tasks[instance]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a connection to an agent failed", exc_info=error, extra={"instance": instance})
 
     async def _connected(self, member: Member) -> bool:
         """Connect and stay until the connection ends; False where there was none."""

@@ -6,10 +6,11 @@ those of `mark.dispatch`, the same that the simulator takes.
 
 from __future__ import annotations
 
-import logging
+import functools
 import math
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, Protocol
 
 from mark.controller.service import ServedModel
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
@@ -17,13 +18,12 @@ from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
+from mark.serving.defects import DEFECT, Defects
 from mark.serving.gateway_overflow import LambdaCalls
 from mark.serving.gateway_repeats import Answer, Repeats
 from mark.serving.gateway_tally import Server, Tally
 from mark.serving.gateway_ticket import Ticket
 from mark.serving.gateway_view import AgentView, ModelView
-
-log = logging.getLogger("mark.gateway")
 
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}
 
@@ -38,10 +38,29 @@ class Agent(Protocol):
         ...
 
 
+Rest = ParamSpec("Rest")
+WithTicket = Callable[Concatenate["Lane", Ticket, Rest], None]
+
+
+def _answers_all_the_same(decide: WithTicket[Rest]) -> WithTicket[Rest]:
+    """Where a decision raises, its ticket gets a 500: whoever asked for it has others to look after."""
+
+    @functools.wraps(decide)
+    def decided(lane: Lane, ticket: Ticket, /, *args: Rest.args, **kwargs: Rest.kwargs) -> None:
+        try:
+            decide(lane, ticket, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+            lane.defect(ticket, error)
+
+    return decided
+
+
 class Lane:
     """A model's agents, its calls to Lambda, and its counts."""
 
-    def __init__(self, served: ServedModel, *, overflow: LambdaCalls | None, repeats: Repeats) -> None:
+    def __init__(
+        self, served: ServedModel, *, overflow: LambdaCalls | None, repeats: Repeats, defects: Defects
+    ) -> None:
         self.served = served
         self.name = served.name
         self.objective_s = served.slo.latency_s
@@ -51,6 +70,7 @@ class Lane:
         self._agents: list[Agent] = []
         self._policy = served.dispatch
         self._repeats = repeats
+        self.defects = defects
         self._only: Agent | None = None
 
     def set_agents(self, agents: list[Agent]) -> None:
@@ -72,15 +92,19 @@ class Lane:
     def offer(self, ticket: Ticket, now: float) -> None:
         """Route a request that has come."""
         only = self._only
-        if only is not None and only.view.gone_at == math.inf:  # all rules agree on one that stays
-            only.send(ticket, now, forced=False)
-            return
-        agent = self._route(now)
-        if agent is None:
-            self.bounced(ticket, now)
-        else:
-            agent.send(ticket, now, forced=False)
+        try:
+            if only is not None and only.view.gone_at == math.inf:  # all rules agree on one that stays
+                only.send(ticket, now, forced=False)
+                return
+            agent = self._route(now)
+            if agent is None:
+                self.bounced(ticket, now)
+            else:
+                agent.send(ticket, now, forced=False)
+        except Exception as error:  # noqa: BLE001 - on the hot path, what `_answers_all_the_same` does elsewhere
+            self.defect(ticket, error)
 
+    @_answers_all_the_same
     def bounced(self, ticket: Ticket, now: float, *, lambda_refused: bool = False) -> None:
         """No agent admitted it: Lambda, the instance that finishes first, or nobody."""
         agent, instance_at = self._first_to_finish(now)
@@ -107,6 +131,7 @@ class Lane:
             self.tally.shed += 1
             self.fail(ticket, 503, "nobody can answer this in time; come again")
 
+    @_answers_all_the_same
     def lost(self, ticket: Ticket) -> None:
         """The agent that had it is gone: another one, or Lambda, while the model and the time allow it."""
         now = time.monotonic()
@@ -122,6 +147,7 @@ class Lane:
             else:
                 self.offer(ticket, now)
 
+    @_answers_all_the_same
     def expire(self, ticket: Ticket) -> None:
         """Nobody answered until the service's own time-out."""
         self.tally.failed += 1
@@ -134,11 +160,15 @@ class Lane:
 
     def answer(self, ticket: Ticket, response: Response, by: Server, now: float) -> None:
         """A model has answered."""
+        try:
+            ticket.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
+        except Exception as error:  # noqa: BLE001 - as in `offer`
+            self.defect(ticket, error)
+            return
         if response.status < CLIENT_ERROR:
             self.tally.answered(by, now - ticket.arrived_at, self.objective_s)
         else:
             self.tally.refused(response.status)
-        ticket.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
         if ticket.repeat is not None:
             answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])
             self._repeats.answered(ticket.repeat, answer)
@@ -148,6 +178,12 @@ class Lane:
         ticket.fail(status, text)
         if ticket.repeat is not None:
             self._repeats.failed(ticket.repeat, status, text)
+
+    def defect(self, ticket: Ticket, error: BaseException, status: int = 500, text: str = DEFECT) -> None:
+        """What raised on this request's way costs it its answer, and nobody else anything."""
+        self.defects.note(error, model=self.name, request_id=ticket.request_id.decode("latin-1"))
+        self.tally.failed += 1
+        self.fail(ticket, status, text)
 
     def _route(self, now: float) -> Agent | None:
         view = self.view

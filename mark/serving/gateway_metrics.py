@@ -96,5 +96,11 @@ def _gauges(gateway: Gateway) -> str:
                 "Requests refused as malformed, oversize or slow",
                 [({}, gateway.http.refused)],
             ),
+            render_metric(
+                "mark_gateway_defects_total",
+                "counter",
+                "Exceptions that nobody foresaw; the log has their causes",
+                [({}, gateway.defects.count)],
+            ),
         )
     )

@@ -80,8 +80,8 @@ class LambdaCalls:
 
     def call(self, lane: Lane, ticket: Ticket) -> None:
         """Have Lambda answer the ticket; where it refuses, the lane decides again without it."""
+        note_in_flight(self._belief, self._clock.service_now(), self.in_flight + 1)
         self.in_flight += 1
-        note_in_flight(self._belief, self._clock.service_now(), self.in_flight)
         task = asyncio.get_running_loop().create_task(self._call(lane, ticket))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, lane, ticket))
@@ -96,7 +96,7 @@ class LambdaCalls:
         self.in_flight += 1
         task = asyncio.get_running_loop().create_task(self._ping(lane.tally))
         self._tasks.add(task)
-        task.add_done_callback(self._pinged)
+        task.add_done_callback(lambda done: self._pinged(done, lane))
 
     async def close(self) -> None:
         """End what is under way; those tickets' clients are gone with the gateway."""
@@ -158,11 +158,9 @@ class LambdaCalls:
         """A defect in the adapter must not leave a request without its answer."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a call to Lambda failed", exc_info=error)
-            lane.tally.failed += 1
-            lane.fail(ticket, 502, "Lambda could not be called")
+            lane.defect(ticket, error, 502, "Lambda could not be called")
 
-    def _pinged(self, task: asyncio.Task[None]) -> None:
+    def _pinged(self, task: asyncio.Task[None], lane: Lane) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("Lambda could not be warmed", exc_info=error)
+            lane.defects.note(error, function=self._function)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from mark.serving.defects import DEFECT, Defects
 from mark.serving.gateway_ticket import Ticket
 
 KEPT_S = 60.0
@@ -40,7 +41,8 @@ class Repeat:
 class Repeats:
     """The ids that were seen lately, in two generations: the elder is forgotten whole when the younger is full."""
 
-    def __init__(self) -> None:
+    def __init__(self, defects: Defects) -> None:
+        self._defects = defects
         self._young: dict[tuple[bytes, bytes], Repeat] = {}
         self._old: dict[tuple[bytes, bytes], Repeat] = {}
         self._turns_at = math.inf
@@ -75,7 +77,11 @@ class Repeats:
         if repeat.followers:
             followers, repeat.followers = repeat.followers, None
             for follower in followers:
-                follower.answer(*answer)
+                try:
+                    follower.answer(*answer)
+                except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+                    self._defects.note(error, request_id=follower.request_id.decode("latin-1"))
+                    follower.fail(500, DEFECT)
 
     def failed(self, repeat: Repeat, status: int, text: str) -> None:
         """There is no answer to keep: the next repetition is executed."""

@@ -20,6 +20,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import MemberState
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import GatewayLink
+from mark.serving.defects import Defects
 from mark.serving.gateway_agents import AgentConnections
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ AWAY_S = 0.5
 class StoreSync:
     """One gateway's view of the service's clock, and its reports."""
 
-    def __init__(self, gateway: str) -> None:
+    def __init__(self, gateway: str, defects: Defects) -> None:
         self.lanes: dict[str, Lane] = {}
         self.window_ends_at = 0.0
         self._gateway = gateway
+        self._defects = defects
         self._anchor = ClockAnchor()
         self._window: int | None = None
         self._sequence = 0
@@ -101,6 +103,9 @@ class StoreSync:
             if not self._away:
                 log.warning("the store is away; going on with the last view", extra={"reason": str(error)})
             self._away = True
+            return False
+        except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it goes on
+            self._defects.note(error, gateway=self._gateway)
             return False
         if self._away:
             log.info("the store is back")

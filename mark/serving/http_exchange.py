@@ -14,7 +14,7 @@ class Answering(Protocol):
     """The connection that a request came by."""
 
     def send(self, exchange: HttpExchange, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
-        """Write the answer of the exchange that is being handled."""
+        """Write the answer of the exchange that is being handled, and take its `connection` from it."""
         ...
 
 
@@ -43,7 +43,7 @@ class HttpExchange:
 
     def reply(self, status: int, content_type: bytes, body: bytes, extra: bytes = b"") -> None:
         """Answer, once; nothing happens where the client has gone. extra: header lines with their line ends."""
-        connection, self.connection = self.connection, None
+        connection = self.connection
         if connection is not None:
             connection.send(self, status, content_type, body, extra)
 

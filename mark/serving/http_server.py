@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,29 +21,11 @@ from typing import Any, cast
 
 import httptools
 
+from mark.serving.defects import DEFECT, Defects
 from mark.serving.http_exchange import HttpExchange
+from mark.serving.http_headers import SPELT
 from mark.serving.http_heads import MAX_VALUE_BYTES, VARYING, Head
 
-KNOWN_HEADERS = (
-    "accept",
-    "authorization",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "inference-header-content-length",
-    "traceparent",
-    "x-mark-deadline-ms",
-    "x-mark-request-id",
-    "x-mark-variant",
-    "x-amzn-sagemaker-target-variant",
-)
-"""What anyone here asks for; other headers are counted and forgotten."""
-_SPELT = {
-    spelling.encode(): name
-    for name in KNOWN_HEADERS
-    for spelling in (name, name.title(), name.title().replace("Ms", "ms").replace("Id", "ID"))
-}
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
 _CLOSE = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -75,15 +58,27 @@ class HttpLimits:
 
 
 Handler = Callable[[Any], None]
+OnDefect = Callable[[Any, Exception], None]
 
 
 class HttpServer:
-    """All connections of one listening port. `make` makes an HttpExchange or a subclass of it."""
+    """All connections of one listening port. `make` makes an HttpExchange or a subclass of it.
+
+    on_defect: answers a request on which the handler raised, if it has no answer yet.
+    """
 
     def __init__(
-        self, handler: Handler, *, make: type[HttpExchange] = HttpExchange, limits: HttpLimits | None = None
+        self,
+        handler: Handler,
+        *,
+        make: type[HttpExchange] = HttpExchange,
+        limits: HttpLimits | None = None,
+        on_defect: OnDefect | None = None,
+        defects: Defects | None = None,
     ) -> None:
         self.handler, self.make = handler, make or HttpExchange
+        self.defects = defects or Defects(logging.getLogger("mark.http"))
+        self.on_defect = on_defect or self._refuse
         self.limits = limits or HttpLimits()
         self.connections: set[HttpConnection] = set()
         self.refused = 0
@@ -107,9 +102,17 @@ class HttpServer:
             await asyncio.sleep(0)
 
     def _sweep(self) -> None:
-        for connection in tuple(self.connections):
-            connection.grow_older(self.limits.sweep_s)
         self.start()
+        for connection in tuple(self.connections):
+            try:
+                connection.grow_older(self.limits.sweep_s)
+            except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
+                self.defects.note(error)
+                connection.abort()
+
+    def _refuse(self, exchange: HttpExchange, error: Exception) -> None:
+        self.defects.note(error, target=exchange.target[:200].decode("latin-1"))
+        exchange.refuse(500, DEFECT)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -178,7 +181,10 @@ class HttpConnection(asyncio.Protocol):
         self._finished += 1
         if self._current is None and not self._pending:
             self._current = exchange
-            self._server.handler(exchange)
+            try:
+                self._server.handler(exchange)
+            except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+                self._server.on_defect(exchange, error)
         else:
             self._pending.append(exchange)
             self._bound_pending()
@@ -190,6 +196,9 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._pending.pop().connection = None  # the parser takes it for complete
             self._refusal = (400, "no other protocol is spoken here")
+        except httptools.HttpParserCallbackError as error:  # one of ours raised: it is not the client's fault
+            self._server.defects.note(error.__context__ or error)
+            self._refusal = (500, DEFECT)
         except httptools.HttpParserError as error:
             self._refusal = self._refusal or (400, f"malformed HTTP: {error}")
         if self._in_message and not self._in_body and self._finished == finished:
@@ -234,9 +243,9 @@ class HttpConnection(asyncio.Protocol):
             return
         self._headers += 1
         self._head_bytes += len(name) + len(value)
-        known = _SPELT.get(name)
+        known = SPELT.get(name)
         if known is None:
-            known = _SPELT.get(name.lower())
+            known = SPELT.get(name.lower())
             if known is None:
                 return
         if known in self._known:
@@ -292,15 +301,17 @@ class HttpConnection(asyncio.Protocol):
         head = b"%bcontent-length: %d\r\n%b%b\r\n" % (
             _first_lines(status, content_type), len(body), extra, b"" if keep else _CLOSE
         )  # fmt: skip
+        large = len(body) > SMALL_BYTES
+        if exchange.method == b"HEAD":
+            large = False
+        elif not large:
+            head += body
+        exchange.connection = None  # not before: what raised until here can still be answered
         self._current = None
         transport = self._transport
         assert transport is not None
-        if exchange.method == b"HEAD":
-            transport.write(head)
-        elif len(body) <= SMALL_BYTES:
-            transport.write(head + body)
-        else:
-            transport.write(head)
+        transport.write(head)
+        if large:
             transport.write(body)
         if not keep:
             self._close(linger=self._refusal is not None)
@@ -338,8 +349,11 @@ class HttpConnection(asyncio.Protocol):
         self._dispatching = True
         try:
             while self._current is None and self._pending and not self._closing:
-                self._current = self._pending.popleft()
-                self._server.handler(self._current)
+                exchange = self._current = self._pending.popleft()
+                try:
+                    self._server.handler(exchange)
+                except Exception as error:  # noqa: BLE001 - as in data_received
+                    self._server.on_defect(exchange, error)
         finally:
             self._dispatching = False
         if self._refusal is not None and self._current is None and not self._closing:

@@ -1,0 +1,24 @@
+"""Which headers the server keeps, however a client spells them."""
+
+from __future__ import annotations
+
+KNOWN_HEADERS = (
+    "accept",
+    "authorization",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "inference-header-content-length",
+    "traceparent",
+    "x-mark-deadline-ms",
+    "x-mark-request-id",
+    "x-mark-variant",
+    "x-amzn-sagemaker-target-variant",
+)
+"""What anyone here asks for; other headers are counted and forgotten."""
+SPELT = {
+    spelling.encode(): name
+    for name in KNOWN_HEADERS
+    for spelling in (name, name.title(), name.title().replace("Ms", "ms").replace("Id", "ID"))
+}
