@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import typer
+
 from mark.app.live.folder import RunFolder
 from mark.app.live.restraint import BUDGET, PAUSED
 from mark.app.setting_service import ServiceSettings
@@ -22,10 +24,15 @@ HEARD_S = 15.0
 """How long the controller that acts has to say that it has heard."""
 ENDED_S = 180.0
 """How long instances have to answer what they hold and to end."""
+NOT_DONE = 1
+"""The exit status where what was asked has not come about."""
 
 
 def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
-    """Pause or go on, and wait until the controller has done so. Misconfigured where no such service is up."""
+    """Pause or go on, and wait until the controller has done so.
+
+    Raises Misconfigured where no such service is up, and typer.Exit where it has not come about, having said so.
+    """
     store, names = _found(settings)
     service = settings.service.name
     store.put_status(PAUSED, {"on": on, "at": store.clock().service_time(time.time())})
@@ -38,12 +45,26 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
     left = _left(store, names)
     if as_json:
         show_json(_document(store, service, on=on, heard=heard, left=left))
-        return
+    elif heard and not (on and left):
+        _tell(service, on=on)
     if not heard:
-        note("no controller has heard of it yet; it will when one acts")
+        note(
+            f"nothing has changed: no controller of {service} heard of it within {HEARD_S:g} s; one that "
+            "acts later will. `mark status` says whether any does"
+        )
+    elif on and left:
+        note(
+            f"the service {service} is pausing, but has instances that did not end within {ENDED_S:g} s: {left}; "
+            "`mark status` says which"
+        )
+    if not heard or (on and left):
+        raise typer.Exit(NOT_DONE)
+
+
+def _tell(service: str, *, on: bool) -> None:
     if on:
         flag = "" if service == ServiceSettings().name else f" --name {service}"
-        show(f"the service {service} is paused: {left} instances left; `mark pause --off{flag}` goes on")
+        show(f"the service {service} is paused: 0 instances left; `mark pause --off{flag}` goes on")
     else:
         show(f"the service {service} goes on: the next plan rents what it needs")
 
@@ -60,6 +81,9 @@ def _document(store: ServiceStore, service: str, *, on: bool, heard: bool, left:
 
 
 def _is_heard(store: ServiceStore, *, on: bool) -> bool:
+    """Whether a controller acts, and does so. One that has gone left its last word behind."""
+    if store.leases.held_by() is None:
+        return False
     told = store.status(BUDGET) or {}
     by_hand = "paused by hand" in told.get("reasons", ())
     return by_hand and told["held_back"] == Restraint.PAUSE.value if on else bool(told) and not by_hand

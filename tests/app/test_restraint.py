@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -158,15 +160,79 @@ def test_nobody_is_paused_where_no_service_is_up(
     assert "service.store" in capsys.readouterr().err
 
 
-def test_a_pause_says_how_this_very_service_goes_on(
-    redis: EmbeddedRedis, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def other(
+    redis: EmbeddedRedis, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ServiceStore]:
+    """A service elsewhere; mark.yaml beside it names its store. Nobody waits long for anything."""
     monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(pausing, "_until", lambda *_: True)
+    for limit, seconds in (("POLL_S", 0.01), ("HEARD_S", 0.05), ("ENDED_S", 0.05)):
+        monkeypatch.setattr(pausing, limit, seconds)
+    name = f"other-{hashlib.sha1(request.node.name.encode(), usedforsecurity=False).hexdigest()[:8]}"
+    (tmp_path / "mark.yaml").write_text(f"service: {{name: {name}, store: '{redis.url}'}}")
     with closing(connect(redis.url)) as link:
-        made = ServiceStore(link, "other")
-        made.put_spec(ServiceSpec(name="other", models=()))
+        made = ServiceStore(link, name)
+        made.put_spec(ServiceSpec(name=name, models=()))
         made.put_clock(ClockAnchor(wall_at=0.0, service_at=NOON, speed=0.0))
-    settings = Settings.model_validate({"service": {"name": "other", "store": redis.url}})
-    pausing.pause(settings, on=True, as_json=False)
-    assert "`mark pause --off --name other` goes on" in capsys.readouterr().out
+        yield made
+
+
+def paused(tmp_path: Path, *flags: str) -> int:
+    return run(["pause", "--config", str(tmp_path / "mark.yaml"), *flags])
+
+
+def last_word(store: ServiceStore, *, on: bool) -> None:
+    """What a controller that heard of a pause, or of its end, says of it."""
+    held_back = Restraint.PAUSE if on else Restraint.NONE
+    store.put_status(BUDGET, {"held_back": held_back.value, "reasons": ["paused by hand"] if on else []})
+
+
+def test_a_pause_says_how_this_very_service_goes_on(
+    other: ServiceStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert other.leases.take("controller", 60.0) is not None
+    last_word(other, on=True)
+    assert paused(tmp_path) == 0
+    name = other.spec().name
+    assert f"`mark pause --off --name {name}` goes on" in capsys.readouterr().out
+    last_word(other, on=False)
+    assert paused(tmp_path, "--off") == 0
+    assert "goes on" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", [(), ("--off",), ("--json",), ("--off", "--json")])
+@pytest.mark.parametrize("says", ["nothing", "the last word of one that has gone", "another thing"])
+def test_a_pause_that_no_controller_heard_fails(
+    flags: tuple[str, ...],
+    says: str,
+    other: ServiceStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on = "--off" not in flags
+    if says == "another thing":
+        assert other.leases.take("controller", 60.0) is not None
+        last_word(other, on=not on)
+    elif says != "nothing":
+        last_word(other, on=on)
+    assert paused(tmp_path, *flags) == 1
+    told = capsys.readouterr()
+    assert "nothing has changed: no controller" in told.err
+    if "--json" in flags:
+        assert json.loads(told.out)["heard"] is False
+    else:
+        assert told.out == ""
+
+
+def test_a_pause_that_leaves_instances_running_fails(
+    other: ServiceStore, served: ServedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other.put_spec(ServiceSpec(name=other.spec().name, models=(served,)))
+    told: dict[str, Any] = {"instance": "i-1", "model": served.name, "offering": "c5.large:spot"}
+    other.note(Transition(**told, role=Role.SERVING, state="running", at=NOON))
+    assert other.leases.take("controller", 60.0) is not None
+    last_word(other, on=True)
+    assert paused(tmp_path) == 1
+    said = capsys.readouterr()
+    assert "did not end within 0.05 s: 1;" in said.err
+    assert said.out == ""

@@ -23,7 +23,8 @@ def pause(
 ) -> None:
     """Stop spending and keep state: instances end once they have answered, Lambda is not called.
 
-    Requests are refused with 503 until `mark pause --off`. Controllers, gateways and the store stay.
+    Requests are refused with 503 until `mark pause --off`. Controllers, gateways and the store stay. The exit
+    status is 1 where no controller heard of it, or instances have not ended in time.
     """
     settings = given.settings_from(config, service__name=name)
     from mark.app.pausing import pause as pause_service
