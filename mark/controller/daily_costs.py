@@ -6,12 +6,12 @@ rounding included.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from mark.catalog.billing import bill_overhead
-from mark.controller.ledger import fleet_usage, live_bill
+from mark.controller.ledger import FleetUsage, live_bill, usage_before
 from mark.controller.service import ServedModel
 from mark.controller.tally_book import TallyMark, totals_at
 from mark.domain.costs import BillLine, Transition
@@ -34,11 +34,15 @@ class DayCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLedger:
-    """All that a model's bill is made of: transitions, and the marks of its tallies, the first where it began."""
+    """All that a model's bill is made of: transitions, and the marks of its tallies, the first where it began.
+
+    `used` counts what had been used before an instant; who asks again and again has a cheaper one.
+    """
 
     served: ServedModel
     transitions: tuple[Transition, ...]
     marks: tuple[TallyMark, ...]
+    used: Callable[[tuple[Transition, ...], float], FleetUsage] = usage_before
 
     @property
     def began_at(self) -> float:
@@ -64,7 +68,7 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
     """
     served, totals = ledger.served, totals_at(ledger.marks, at)
     traffic = ModelTraffic(model=served.name, billed=totals.billed, gib_s=totals.gib_s)
-    usage = fleet_usage((item for item in ledger.transitions if item.at < at), at)
+    usage = ledger.used(ledger.transitions, at)
     life_s = max(0.0, at - ledger.began_at)
     lines = live_bill(usage, traffic, served, requests=round(totals.requests), peak_rps=0.0, duration_s=life_s)
     return tuple(line for line in lines if line.component != "overhead" or line.item in OWN)

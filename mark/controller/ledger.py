@@ -46,6 +46,11 @@ def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
     return FleetUsage(usages=tuple(usages), asleep_s=asleep_s, running_s=running_s)
 
 
+def usage_before(transitions: Iterable[Transition], at: float) -> FleetUsage:
+    """Usage by `at` of what had happened before; what begins right then is not there yet."""
+    return fleet_usage((item for item in transitions if item.at < at), at)
+
+
 def running_now(usage: FleetUsage, now: float) -> list[str]:
     """Offerings of the instances that are billed at `now`, by which `usage` was counted; one entry each."""
     return sorted(item.offering for item in usage.usages if item.ended_at == now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 from mark.controller.service import ServiceSpec
@@ -17,6 +18,7 @@ from mark.store.connect import Link
 from mark.store.journal import StoreJournal, journal_lines, journal_segments
 from mark.store.keys import Keys
 from mark.store.lease import Lease, Leases
+from mark.store.ledger import StoredLedger
 from mark.store.scripts import DRAIN, MEMBERS, NOTE, REPORT, TRAFFIC
 from mark.store.traffic import (
     ARRIVED,
@@ -43,6 +45,8 @@ class ServiceStore:
         self._keys = Keys(service)
         self._member_ttl_s = member_ttl_s
         self.leases = Leases(link, self._keys)
+        self._ledgers: dict[str, StoredLedger] = {}
+        self._opening = Lock()
 
     @property
     def service(self) -> str:
@@ -125,9 +129,14 @@ class ServiceStore:
         self._link.run(NOTE, keys, (told, TRANSITION.encode(transition)))
 
     def transitions(self, model: str) -> tuple[Transition, ...]:
-        """All transitions of a model's instances by time; those of one instant as they were told."""
-        lines = self._link.call("LRANGE", self._keys.of("ledger", model), 0, -1)
-        return tuple(sorted(map(TRANSITION.decode, lines), key=lambda transition: transition.at))
+        """All transitions of a model's instances by time; those of one instant as they were told.
+
+        The same tuple as before where none is new: asking again and again costs little.
+        """
+        with self._opening:
+            if model not in self._ledgers:
+                self._ledgers[model] = StoredLedger(self._link, self._keys.of("ledger", model))
+        return self._ledgers[model].transitions()
 
     def put_status(self, name: str, document: Mapping[str, Any]) -> None:
         """Keep a JSON document under a name, in place of the one before."""

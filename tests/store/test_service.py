@@ -14,6 +14,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.store import traffic
+from mark.store.codec import TRANSITION
 from mark.store.connect import Link, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.embedded import EmbeddedRedis
@@ -183,6 +184,27 @@ def test_transitions_of_one_instant_stay_in_the_order_they_were_told(store: Serv
         store.note(transition)
 
     assert store.transitions("digits") == told
+
+
+def test_a_transition_is_fetched_and_decoded_once(
+    store: ServiceStore, link: Link, service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, late = (a_transition(name, at=at) for name, at in (("i-1", 3.0), ("i-2", 4.0), ("i-3", 1.0)))
+    decoded: list[bytes] = []
+    real = TRANSITION.decode
+    monkeypatch.setattr(TRANSITION, "decode", lambda line: (decoded.append(line), real(line))[1])
+    store.note(first)
+    store.note(second)
+    known = store.transitions("digits")
+    assert store.transitions("digits") is known
+    store.note(late)
+
+    assert store.transitions("digits") == (late, first, second)
+    assert len(decoded) == 3
+    link.call("RPOP", f"{{mark:{service}}}:ledger:digits")  # a replica took over that had not heard of it
+    assert store.transitions("digits") == (first, second)
+    link.call("DEL", f"{{mark:{service}}}:ledger:digits")
+    assert store.transitions("digits") == ()
 
 
 def test_a_status_document_replaces_the_one_before(store: ServiceStore) -> None:

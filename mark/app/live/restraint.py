@@ -12,8 +12,11 @@ from mark.app.live.clock import ServiceClock
 from mark.app.setting_budget import BudgetSettings
 from mark.controller.budget import Budget, Restraint, Verdict, day_start, judge, month_start, spent_usd
 from mark.controller.daily_costs import ModelLedger
+from mark.controller.ledger import FleetUsage
 from mark.controller.service import ServedModel
 from mark.controller.tally_book import TallyMark, book_marks, book_name, first_mark
+from mark.controller.usage_book import UsageBook
+from mark.domain.costs import Transition
 from mark.domain.errors import RetryLater
 from mark.store.service import ServiceStore
 
@@ -24,7 +27,7 @@ PAUSED, BUDGET = "paused", "budget"
 LOOK_S = 1.0
 """How often the acting controller looks whether it was paused."""
 RECKON_S = 20.0
-"""How often it reckons what was spent: that reads the whole ledger."""
+"""How often it reckons what was spent."""
 
 
 class RestraintWatch:
@@ -47,6 +50,7 @@ class RestraintWatch:
         self._verdict = Verdict(restraint=Restraint.NONE, reasons=())
         self._spent: dict[str, float] = {}
         self._looks = 0
+        self._books = {model.name: UsageBook() for model in served}
 
     def restraint(self) -> Restraint:
         """What is held back."""
@@ -92,7 +96,14 @@ class RestraintWatch:
         traffic, last = store.traffic(name), marks[-1]
         totals = replace(last.totals, billed=traffic.billed, gib_s=traffic.gib_s)
         here = TallyMark(at=now, counted_to=last.counted_to, peak_rps=last.peak_rps, totals=totals)
-        return ModelLedger(served=served, transitions=store.transitions(name), marks=(*marks, here))
+        return ModelLedger(
+            served=served, transitions=store.transitions(name), marks=(*marks, here), used=self._used(name, now)
+        )
+
+    def _used(self, name: str, now: float) -> Callable[[tuple[Transition, ...], float], FleetUsage]:
+        """How its usage is counted: day and month begin at instants that are asked for again."""
+        book = self._books[name]
+        return lambda transitions, at: (book.before if at == now else book.before_past)(transitions, at)
 
     def _document(self) -> dict[str, Any]:
         return {

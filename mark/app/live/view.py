@@ -18,9 +18,10 @@ from mark.app.live.archiving import ARCHIVE
 from mark.app.live.folder import process_of
 from mark.app.live.replaying import REPLAYING
 from mark.app.live.troubles import trouble_lines, troubles_name
-from mark.controller.ledger import cost_words, fleet_usage, live_bill, running_now, usd_per_hour
+from mark.controller.ledger import cost_words, live_bill, running_now, usd_per_hour
 from mark.controller.live_plane import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
+from mark.controller.usage_book import UsageBook
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.member import Member, MemberState
@@ -39,6 +40,7 @@ class LiveView:
         self._store = store
         self._service = service
         self._spec: ServiceSpec | None = None
+        self._books: dict[str, UsageBook] = {}
         self._last: dict[str, Any] = {"service": service, "now": time.time(), "speed": 1.0, "models": []}
 
     def document(self) -> dict[str, Any]:
@@ -112,7 +114,8 @@ class LiveView:
         self, served: ServedModel, traffic: ModelTraffic, told: Mapping[str, Any], now: float
     ) -> tuple[dict[str, float], dict[str, float]]:
         """The cost words so far, and what is spent an hour, by what and as a mean over how long, USD."""
-        usage = fleet_usage(self._store.transitions(served.name), now)
+        book = self._books.setdefault(served.name, UsageBook())
+        usage = book.before(self._store.transitions(served.name), now)
         duration_s = max(0.0, now - told.get("began_at", now))
         bill = live_bill(
             usage,

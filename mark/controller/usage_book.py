@@ -1,0 +1,121 @@
+"""A fleet's usage asked for again and again while its ledger grows: what is known is not counted anew.
+
+Instances that have ended for good are kept as sums, so an answer costs what is still there. The answers are those
+of `usage_before`, but for the stretches that are over: they stand as one for each role and offering, which is
+billed like all of them together, minimum charges and rounding included.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from mark.catalog.billing import billed_s
+from mark.controller.ledger import FleetUsage, fleet_usage, usage_before
+from mark.domain.costs import InstanceUsage, Transition
+from mark.domain.fleet import Role
+
+KEEP_PAST = 8
+"""Instants whose usage is kept: the starts of days and months that a budget counts from."""
+
+
+class UsageBook:
+    """One model's. Transitions come sorted by time, each time all of them."""
+
+    def __init__(self) -> None:
+        self._past: dict[float, tuple[int, FleetUsage]] = {}
+        self._begin()
+
+    def before(self, transitions: Sequence[Transition], at: float) -> FleetUsage:
+        """What was used before `at`, the latest instant that is asked for."""
+        self._learn(transitions)
+        self._settle(at)
+        if self._sums.last_at >= at:  # somebody asked for a later instant before
+            return usage_before(transitions, at)
+        there = (told for name in self._open for told in self._told[name] if told.at < at)
+        return self._sums.joined(fleet_usage(there, at))
+
+    def before_past(self, transitions: Sequence[Transition], at: float) -> FleetUsage:
+        """What was used before an instant that is asked for over and over: only what is told late changes it."""
+        count = bisect_left(transitions, at, key=_at)
+        if at not in self._past or self._past[at][0] != count:
+            sums, usage = _Sums(), usage_before(transitions[:count], at)
+            over = [item for item in usage.usages if item.ended_at < at]
+            sums.add(FleetUsage(usages=tuple(over), asleep_s=0.0, running_s=0.0), last_at=at)
+            there = tuple(item for item in usage.usages if item.ended_at >= at)
+            found = FleetUsage(usages=(*sums.usages(), *there), asleep_s=usage.asleep_s, running_s=usage.running_s)
+            self._past[at] = (count, found)
+            while len(self._past) > KEEP_PAST:
+                del self._past[next(iter(self._past))]
+        return self._past[at][1]
+
+    def _begin(self) -> None:
+        self._known: tuple[Transition, ...] = ()
+        self._told: defaultdict[str, list[Transition]] = defaultdict(list)
+        self._open: dict[str, None] = {}
+        self._sums = _Sums()
+
+    def _learn(self, transitions: Sequence[Transition]) -> None:
+        """Note what is new; all of it again where something was told late of what is over."""
+        if transitions is self._known:
+            return
+        told = tuple(transitions)
+        new = told[len(self._known) :]
+        if told[: len(self._known)] != self._known or any(
+            one.instance in self._told and one.instance not in self._open for one in new
+        ):
+            self._begin()
+            new = told
+        for one in new:
+            self._told[one.instance].append(one)
+            self._open[one.instance] = None
+        self._known = told
+
+    def _settle(self, at: float) -> None:
+        """Keep as sums what is over before `at`."""
+        for name in [name for name in self._open if self._is_over(name, at)]:
+            history = self._told[name]
+            self._sums.add(fleet_usage(history, history[-1].at), last_at=history[-1].at)
+            history.clear()
+            del self._open[name]
+
+    def _is_over(self, name: str, at: float) -> bool:
+        last = self._told[name][-1]
+        return last.state == "terminated" and last.at < at
+
+
+class _Sums:
+    """Usage of instances that are over: billed seconds by role and offering, and what their disks cost."""
+
+    def __init__(self) -> None:
+        self.last_at = float("-inf")
+        self._billed_s: defaultdict[tuple[Role, str], int] = defaultdict(int)
+        self._asleep_s = self._running_s = 0.0
+
+    def add(self, usage: FleetUsage, *, last_at: float) -> None:
+        """These are over, by `last_at`."""
+        self.last_at = max(self.last_at, last_at)
+        self._asleep_s += usage.asleep_s
+        self._running_s += usage.running_s
+        for item in usage.usages:
+            self._billed_s[item.role, item.offering] += billed_s(item)
+
+    def usages(self) -> Iterable[InstanceUsage]:
+        """One stretch for each role and offering, as long as all of them were billed for."""
+        for (role, offering), seconds in sorted(self._billed_s.items()):
+            yield InstanceUsage(
+                instance="over", offering=offering, role=role, started_at=-float(seconds), ended_at=0.0
+            )
+
+    def joined(self, usage: FleetUsage) -> FleetUsage:
+        """With what is still there."""
+        return FleetUsage(
+            usages=(*self.usages(), *usage.usages),
+            asleep_s=self._asleep_s + usage.asleep_s,
+            running_s=self._running_s + usage.running_s,
+        )
+
+
+def _at(transition: Transition) -> float:
+    return transition.at

@@ -1,0 +1,83 @@
+"""Usage that is counted once: the same bill as counting all of it anew, however the ledger grows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mark.catalog.billing import bill_disks, bill_instances
+from mark.controller import usage_book
+from mark.controller.ledger import FleetUsage, running_now, usage_before
+from mark.controller.usage_book import UsageBook
+from mark.domain.costs import Ec2State, Transition
+from mark.domain.fleet import Role
+
+PRICES = {"small": 0.1, "large": 1.0}
+STATES: tuple[Ec2State, ...] = ("pending", "running", "stopping", "stopped", "shutting-down", "terminated")
+
+
+def transition(instance: int, state: Ec2State, at: float) -> Transition:
+    offering, role = ("small", Role.SERVING) if instance % 2 else ("large", Role.STANDBY)
+    return Transition(instance=f"i-{instance}", model="m", offering=offering, role=role, state=state, at=at)
+
+
+def bill(usage: FleetUsage) -> dict[tuple[str, str], float]:
+    lines = bill_instances(usage.usages, PRICES)
+    lines += bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s, gib=1e9)
+    return {(line.component, line.item): line.quantity for line in lines}
+
+
+TOLD = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from(STATES), st.integers(0, 200).map(lambda n: 7.3 * n)), max_size=40
+)
+
+
+@given(TOLD, st.lists(st.tuples(st.integers(0, 40), st.integers(0, 1600)), max_size=6))
+def test_the_bill_is_that_of_counting_anew(told: list[Any], asked: list[tuple[int, int]]) -> None:
+    """Transitions come late and in any order; instants that are asked for go up and down."""
+    book = UsageBook()
+    for count, at in sorted(asked):
+        known = tuple(sorted((transition(*one) for one in told[:count]), key=lambda one: one.at))
+        whole = usage_before(known, float(at))
+        for usage in (book.before(known, float(at)), book.before_past(known, float(at))):
+            assert bill(usage) == pytest.approx(bill(whole))
+            assert running_now(usage, float(at)) == running_now(whole, float(at))
+
+
+def test_what_is_over_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+
+    def counting(transitions: Any, now: float) -> FleetUsage:
+        told = list(transitions)
+        counted.append(len(told))
+        return usage_before(told, now + 1e-9)
+
+    monkeypatch.setattr(usage_book, "fleet_usage", counting)
+    book = UsageBook()
+    over = tuple(transition(n, state, n + 0.1 * k) for n in range(50) for k, state in enumerate(STATES))
+    there = (transition(60, "running", 60.0),)
+    book.before((*over, *there), 100.0)
+    counted.clear()
+    book.before((*over, *there), 101.0)
+    book.before((*over, *there, transition(61, "running", 101.0)), 102.0)
+    assert counted == [1, 2]
+
+
+def test_an_instant_of_the_past_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[float] = []
+    monkeypatch.setattr(
+        usage_book, "usage_before", lambda told, at: (counted.append(at), usage_before(told, at))[1]
+    )
+    book = UsageBook()
+    known = (transition(1, "running", 1.0), transition(1, "terminated", 90.0))
+    first = book.before_past(known, 10.0)
+    assert book.before_past((*known, transition(3, "running", 95.0)), 10.0) == first
+    assert counted == [10.0]
+    late = (transition(3, "running", 0.5), *known)
+    assert bill(book.before_past(late, 10.0)) == bill(usage_before(late, 10.0))
+    for at in range(100):
+        book.before_past(known, float(at))
+    assert len(book._past) == usage_book.KEEP_PAST
