@@ -11,7 +11,7 @@ from typing import Any
 from mark.app.out_folder import JOURNAL_NAME
 from mark.app.terminal import progress, show, show_json
 from mark.controller.folding import Deviation, deviations
-from mark.controller.journal import Header, Tick, read_journal
+from mark.controller.journal import TRAINING, Header, Tick, read_journal
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
 from mark.domain.orders import Launch, Order, WarmLambda
@@ -23,6 +23,9 @@ BUSIEST = 5
 """Ticks that are shown where no minute was asked for."""
 BESIDE_MIN = 1.0
 """Minutes before and after the one asked for that are shown too: the first tick of each, and all that ordered."""
+
+TRAININGS = 6
+"""What became of so many trainings is told of a run in short, the last of them."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class Reading:
     ordered: Counter[str] = field(default_factory=Counter)
     facts: Counter[str] = field(default_factory=Counter)
     shown: list[ExplainedTick] = field(default_factory=list)
+    trainings: list[tuple[float, str]] = field(default_factory=list)
 
 
 def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_json: bool) -> None:
@@ -106,7 +110,7 @@ def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Readin
         at_min = (now - reading.start_at) / 60
         if minute is not None:
             near = minute - BESIDE_MIN <= at_min < minute + 1 + BESIDE_MIN
-            if near and (opens_minute or tick.orders):
+            if near and (opens_minute or tick.orders or _trainings(tick)):
                 reading.shown.append(explained(tick, header, reading.start_at))
         elif tick.orders:
             busiest.append((-_weight(tick.orders), now, explained(tick, header, reading.start_at)))
@@ -115,7 +119,13 @@ def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Readin
     return reading
 
 
+def _trainings(tick: Tick) -> list[str]:
+    """What became of the forecaster's trainings."""
+    return [note for note in tick.notes if note.startswith(TRAINING)]
+
+
 def _count(reading: Reading, tick: Tick) -> None:
+    reading.trainings.extend((tick.seen.now - reading.start_at, note) for note in _trainings(tick))
     reading.facts.update(fact.kind for fact in tick.seen.facts)
     for order in tick.orders:
         reading.ordered[order.kind] += 1
@@ -252,6 +262,7 @@ def _summary(reading: Reading) -> list[str]:
         lines.append(
             "happened: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(reading.facts.items()))
         )
+    lines += [f"minute {at_s / 60:.0f}, {note}" for at_s, note in reading.trainings[-TRAININGS:]]
     if reading.shown:
         lines.append(f"the {len(reading.shown)} ticks that changed most (--at MINUTE shows any other):")
     return lines

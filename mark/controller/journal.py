@@ -25,6 +25,8 @@ from mark.domain.orders import Order
 VERSION = 2
 READABLE = (1, 2)
 """Version 1 had no checkpoints."""
+TRAINING = "forecaster: "
+"""How a tick's note begins that tells what became of a training since the tick before."""
 Line = TypeVar("Line")
 
 

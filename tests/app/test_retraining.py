@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,18 +20,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from mark.app.explaining import explain_journal
 from mark.app.live import leading
 from mark.app.live.retraining import FollowedJournal, Retraining, pause_after
 from mark.app.live.training import Task, Training
 from mark.app.live.troubles import Troubles
 from mark.app.setting_service import RetrainSettings
-from mark.controller.journal import Tick
-from mark.controller.state import Observation
+from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
+from mark.controller.state import Decision, Observation, State
+from mark.controller.step import step
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
 from mark.ports import ForecasterSetup
 from mark.report.live_table import status_table
+from tests.controller.builders import POLICY
 from tests.report.live_fakes import busy_model, document
 
 LONG_S = 30.0
@@ -190,10 +194,13 @@ def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(
     due_at, learned_until = world.at, world.history.end_at
 
     assert world.told["training"] == {"why": "schedule", "since": due_at}
+    assert world.retraining.notes == ["forecaster: training begins (schedule) on 62 min, 60 min at most"]
     assert world.speaks_of() == 900.0
     world.tick_until(lambda: world.told["training"] is None)
 
     told = world.told
+    note = f"forecaster: training (schedule) on 62 min is done after {told['took_s']} s: it speaks from now on"
+    assert world.retraining.notes[1:] == [note]
     assert world.speaks_of() == pytest.approx(learned_until)
     assert (told["why"], told["at"], told["failed"]) == ("schedule", world.at, None)
     assert (told["until"], told["until"] - told["from"]) == (
@@ -261,12 +268,12 @@ def test_a_new_process_learns_from_the_journal_how_forecasts_did(world: World) -
 
 @pytest.mark.parametrize(
     ("mode", "said"),
-    [("refuse", "nothing to learn from"), ("mute", "cannot speak"), ("hang", "not done within 1 s")],
+    [("refuse", "nothing to learn from"), ("mute", "cannot speak"), ("hang", "not done within 3 s")],
 )
 def test_what_fails_or_is_late_leaves_the_old_one_and_the_status_says_so(
     folder: Path, mode: str, said: str
 ) -> None:
-    settings = RetrainSettings(limit_min=1 / 60 if mode == "hang" else 60.0, at_least_h=3.0)
+    settings = RetrainSettings(limit_min=3 / 60 if mode == "hang" else 60.0, at_least_h=3.0)
     world = World(folder, Store(), settings=settings)
     world.retraining.begin(world.store, BEGAN_AT)
     (folder / "mode").write_text(mode)
@@ -275,6 +282,8 @@ def test_what_fails_or_is_late_leaves_the_old_one_and_the_status_says_so(
     world.tick_until(lambda: world.told["training"] is None, hours=0.0)
 
     assert said in world.told["failed"]["error"]
+    [_, note] = world.retraining.notes
+    assert re.match(rf"forecaster: training \(schedule\) on \d+ min failed after \d+\.\d s: .*{said}.*; the", note)
     assert world.told["failed"]["why"] == "schedule"
     assert world.told["why"] == "first"
     assert world.speaks_of() == 900.0
@@ -414,12 +423,48 @@ def test_a_followed_journal_is_written_before_it_is_told_of() -> None:
             if len(said) > 2:
                 raise RetryLater("away")
 
-    journal = FollowedJournal(Journal(), lambda _seen: said.append("told"))
+    notes: list[str] = []
+    journal = FollowedJournal(Journal(), lambda _seen: said.append("told"), notes)
     anything: Any = None
     journal.append(anything, anything, anything)
+    notes.append("kept until it is written")
+    decision = Decision(state=State(), notes=("a",))
     with pytest.raises(RetryLater):
-        journal.append(anything, anything, anything)
+        journal.append(anything, anything, decision)
     assert said == ["written", "told", "written"]
+    assert notes
+
+
+def test_the_journal_tells_what_became_of_trainings_and_folds_as_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    header = Header(policy=POLICY, catalogue="c", seed=1, history=Demand(end_at=0.0, mean_rps=(), max_rps=()))
+    lines = [header_line(header)]
+    notes: list[str] = []
+    state = State()
+
+    class Journal:
+        def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+            lines.append(entry_line(before, seen, decision))
+
+    journal = FollowedJournal(Journal(), lambda _seen: None, notes)
+    for at in (0.0, 60.0, 90.0, 120.0):
+        seen = Observation(now=at, fleet=FleetView())
+        decision = step(state, seen, POLICY)
+        state = decision.state
+        if at == 90.0:
+            notes.append("forecaster: training begins (drift) on 99 min")
+        journal.append(FleetView(), seen, decision)
+    assert notes == []
+    _, ticks = read_journal(lines)
+    assert [tick.notes for tick in ticks][2] == ("no plan yet", "forecaster: training begins (drift) on 99 min")
+
+    explain_journal(lambda: lines, minute=None, as_json=False)
+    told = capsys.readouterr().out
+    assert "gives the same plans and orders at every tick" in told
+    assert "minute 2, forecaster: training begins (drift) on 99 min" in told
+    explain_journal(lambda: lines, minute=1, as_json=False)
+    assert "training begins (drift) on 99 min" in capsys.readouterr().out
 
 
 def test_status_says_what_it_was_trained_on_and_why(world: World) -> None:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from mark.app.live.training import Task, Training
 from mark.app.plugins import build_forecaster
 from mark.app.setting_service import RetrainSettings
 from mark.controller.drift import Drift, DriftPolicy, followed, worsening
-from mark.controller.journal import Tick
+from mark.controller.journal import TRAINING, Tick
 from mark.controller.runner import Journal, check_forecast
 from mark.controller.state import Decision, Observation
 from mark.domain.demand import Demand, Forecast
@@ -109,6 +109,8 @@ class Retraining:
         self._failed: dict[str, Any] | None = None
         self._tried_at = self._given_up_at = -math.inf
         self._rest_until = time.monotonic() + pause(0.0)
+        self.notes: list[str] = []
+        """What became of trainings while we act, and stands in no journal yet."""
 
     # What the controller asks.
 
@@ -138,12 +140,16 @@ class Retraining:
         """A tick was written down: note how forecasts do, take what has been trained, train where it is time."""
         self._history = history
         self._drift = followed(self._drift, seen, self._drift_policy)
-        if self._run is not None:
-            self._take(self._run, seen.now, store)
+        run = self._run
+        if run is not None:
+            if self._take(run, seen.now, store):
+                self.notes.append(_ended(run))
             return
         why = self._due(seen.now)
         if why is not None and self._train(why, history, seen.now):
             self._tried_at = seen.now
+            drift = worsening(self._drift, self._drift_policy)
+            self.notes.append(_begun(why, history, drift, self._settings.limit_min))
 
     def told(self) -> dict[str, Any] | None:
         """For the status: what was trained last, on what, why; how forecasts do; and what runs or failed."""
@@ -225,11 +231,11 @@ class Retraining:
         history, horizon = self._history, self._model.bundle.controller.horizon
         check_forecast(made.forecast(history, horizon), history, horizon)
 
-    def _take(self, run: _Run, now: float, store: ServiceStore) -> None:
-        """Let what was trained speak, if it is done."""
+    def _take(self, run: _Run, now: float, store: ServiceStore) -> bool:
+        """Let what was trained speak, if it is done; says whether it is."""
         training = run.training
         if not training.done:
-            return
+            return False
         if training.forecaster is None:
             self._failed = {"at": now, "why": run.why, "error": training.error}
             self._given_up_at = run.again.at if run.again else self._given_up_at
@@ -242,6 +248,7 @@ class Retraining:
             log.info("a new forecaster speaks", extra={"model": self._model.name, "why": run.why})
         self._run = None
         self._rest_until = time.monotonic() + self._pause(training.seconds)
+        return True
 
     def _written(self, run: _Run, now: float, store: ServiceStore) -> Trained:
         """What was trained, kept before it speaks: the short word of it last, which others look at."""
@@ -259,6 +266,23 @@ class Retraining:
         return trained
 
 
+def _begun(why: Why, history: Demand, drift: float | None, limit_min: float) -> str:
+    """The journal's note that a training begins."""
+    losses = "" if drift is None else f"; losses of late {drift:.2f}x the usual"
+    return f"{TRAINING}training begins ({why}) on {len(history)} min, {limit_min:g} min at most{losses}"
+
+
+def _ended(run: _Run) -> str:
+    """The journal's note that a training is over, and how."""
+    took, history = f"{run.training.seconds:.1f} s", run.task.history
+    what = f"({run.why}) on {len(history)} min"
+    if run.training.forecaster is None:
+        return f"{TRAINING}training {what} failed after {took}: {run.training.error}; the one before goes on"
+    if run.again is not None:
+        return f"{TRAINING}what another controller trained {what} speaks from now on, made again in {took}"
+    return f"{TRAINING}training {what} is done after {took}: it speaks from now on"
+
+
 def _drop_older(newest: Path) -> None:
     """Delete what was learned before, but for the last: a year of trainings would fill a disk."""
     with suppress(OSError):  # somebody else tidies up
@@ -269,12 +293,14 @@ def _drop_older(newest: Path) -> None:
 
 
 class FollowedJournal:
-    """A journal that tells `follow` what was written."""
+    """A journal that tells `follow` what was written. `notes` go into the next tick, and are dropped then."""
 
-    def __init__(self, journal: Journal, follow: Callable[[Observation], None]) -> None:
-        self._journal, self._follow = journal, follow
+    def __init__(self, journal: Journal, follow: Callable[[Observation], None], notes: list[str]) -> None:
+        self._journal, self._follow, self._notes = journal, follow, notes
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         """Write one tick, then tell of it."""
-        self._journal.append(before, seen, decision)
+        noted = replace(decision, notes=(*decision.notes, *self._notes)) if self._notes else decision
+        self._journal.append(before, seen, noted)
+        self._notes.clear()
         self._follow(seen)

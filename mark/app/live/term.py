@@ -205,7 +205,9 @@ class Term:
             forecaster=retraining,
             fallback=fallback,
             journal=FollowedJournal(
-                written.journal, lambda seen: retraining.follow(seen, controller.history, store)
+                written.journal,
+                lambda seen: retraining.follow(seen, controller.history, store),
+                retraining.notes,
             ),
             history=written.history,
             recovered=recovered,
