@@ -26,6 +26,7 @@ from mark.controller.load_book import joined, latest, load_name, load_of, start_
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.report.cost_report_reading import journal_of
+from mark.report.kept import KeptService
 from mark.simulator.rng import stream
 from mark.simulator.traces import Trace
 from mark.simulator.workload import Workload
@@ -127,7 +128,7 @@ def _levelled(counts: Ints, most: int) -> Ints:
     return level
 
 
-def service_journal(store: ServiceStore, service: str, model: str) -> Journalled:
+def service_journal(store: KeptService, service: str, model: str) -> Journalled:
     """The demand that a service's journal knows of a model, and what was kept of before. Misconfigured without."""
     demand, seen_from = journal_demand(journal_of(store, model))
     if not len(demand):

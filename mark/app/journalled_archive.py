@@ -53,12 +53,13 @@ def archived_load(segments: Sequence[Path], model: str | None) -> tuple[Header, 
 
 def _opened(path: Path) -> tuple[Header, Iterator[Tick]]:
     try:
-        return read_journal(_lines(path))
+        return read_journal(segment_lines(path))
     except Misconfigured as error:
         raise Misconfigured(f"{path}: {error}") from error
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def segment_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a segment, a header first. Misconfigured where it is no whole file."""
     try:
         with gzip.open(path, "rb") as file:
             yield from file

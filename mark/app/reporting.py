@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from mark.app.live.folder import RunFolder, Running
+from mark.app.reporting_archive import open_archive
 from mark.app.reporting_replays import replay_days
 from mark.app.service_aws import service_aws
 from mark.app.settings import Settings
@@ -23,6 +24,7 @@ from mark.controller.bundles import policy_names
 from mark.domain.errors import Misconfigured, RetryLater, unknown
 from mark.report.cost_report import report_document
 from mark.report.cost_report_reading import Period, read_cost_report, report_period
+from mark.report.kept import KeptService
 from mark.report.mail import Mail, mime, render, standalone
 from mark.report.mail_text import mail_text
 from mark.report.mail_view import mail_view
@@ -39,13 +41,17 @@ NO_REPLAYS = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportAsked:
-    """What `mark report` was asked for. No `policies`: no replays but those that are kept; None: the settings'."""
+    """What `mark report` was asked for. No `policies`: no replays but those that are kept; None: the settings'.
+
+    `archive`: a folder with what the service's bucket keeps, read in place of its store.
+    """
 
     period_s: float
     policies: tuple[str, ...] | None
     email: tuple[str, ...] = ()
     to: Path | None = None
     reconcile: bool = False
+    archive: Path | None = None
 
 
 def parse_period(text: str) -> float:
@@ -73,10 +79,8 @@ def report_service(settings: Settings, asked: ReportAsked, *, as_json: bool) -> 
     """Make the report, and print, write or mail it as asked."""
     if asked.to is not None:
         check_file(asked.to)
-    running, own = _found(settings)
+    store, own, wall_at = _opened(settings, asked.archive)
     sender = _sender(settings, own) if asked.email else ""
-    store = ServiceStore(connect(running.store), running.name)
-    wall_at = time.time()
     period = report_period(store, period_s=asked.period_s, wall_at=wall_at)
     policies = own.service.report.policies if asked.policies is None else asked.policies
     with progress() as tell:
@@ -86,7 +90,7 @@ def report_service(settings: Settings, asked: ReportAsked, *, as_json: bool) -> 
             store,
             period_s=asked.period_s,
             wall_at=wall_at,
-            aws_usd=_aws_usd(own, running, period) if asked.reconcile else None,
+            aws_usd=_aws_usd(own, store.spec().name, period) if asked.reconcile else None,
             replays=replays,
         )
         if asked.to is not None or asked.email:
@@ -121,6 +125,15 @@ def _sender(given: Settings, own: Settings) -> str:
     return sender
 
 
+def _opened(settings: Settings, archive: Path | None) -> tuple[KeptService, Settings, float]:
+    """What is read, its settings, and to when the report reaches, wall time: now, or all that was kept."""
+    if archive is not None:
+        kept = open_archive(settings, archive)
+        return kept, settings, kept.until
+    running, own = _found(settings)
+    return ServiceStore(connect(running.store), running.name), own, time.time()
+
+
 def _found(settings: Settings) -> tuple[Running, Settings]:
     """The service: the one that runs on this machine, or the one whose store the settings name."""
     service = settings.service
@@ -136,14 +149,14 @@ def _found(settings: Settings) -> tuple[Running, Settings]:
     return Running(name=service.name, pid=0, store=service.store), settings
 
 
-def _aws_usd(settings: Settings, running: Running, period: Period) -> Mapping[date, float] | None:
+def _aws_usd(settings: Settings, service: str, period: Period) -> Mapping[date, float] | None:
     """What Cost Explorer says of the days that are over, by the service's tag; None where it may not be asked."""
     first = datetime.fromtimestamp(period.since, UTC).date()
     last = datetime.fromtimestamp(period.until, UTC).date()
     until = max(last, first + timedelta(days=1))
     with closing(service_aws(settings, ROLE)) as aws:
         try:
-            return daily_usd(aws, first, until, {SERVICE: running.name})
+            return daily_usd(aws, first, until, {SERVICE: service})
         except (Misconfigured, RetryLater) as error:
             note(f"the ledger is not reconciled with Cost Explorer: {error}")
             return None

@@ -27,11 +27,11 @@ from mark.report.cost_report_replays import (
     keep_replayed_days,
     replayed_days,
 )
+from mark.report.kept import KeptService
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.simulator.traces import Trace
 from mark.simulator.workload import Workload
-from mark.store.service import ServiceStore
 
 RUN_IN_S = 1800.0
 LEAST_S = 2 * UNIT_S
@@ -49,7 +49,7 @@ class _Subject:
 
 
 def replay_days(
-    store: ServiceStore, settings: Settings, period: Period, policies: Sequence[str], report: Report
+    store: KeptService, settings: Settings, period: Period, policies: Sequence[str], report: Report
 ) -> Mapping[str, Sequence[ReplayedDay]]:
     """The days of a period under these policies, by model; a model that cannot be replayed has none."""
     spec = store.spec()
@@ -70,7 +70,7 @@ def replay_days(
 
 
 def _model_days(
-    store: ServiceStore, subject: _Subject, journalled: Journalled, period: Period, report: Report
+    store: KeptService, subject: _Subject, journalled: Journalled, period: Period, report: Report
 ) -> Sequence[ReplayedDay]:
     model = subject.served.name
     kept = {item.day: item for item in replayed_days(store, model)}

@@ -1,6 +1,7 @@
 """The cost report from what is stored of a service: its ledger, tallies, journal, and replays that were kept.
 
 It needs the store alone, no controller that is alive: a scheduled function makes the report of the command line.
+Where the store is gone, what was kept of it in the service's bucket will do (`mark.report.kept`).
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from mark.report.cost_report import (
 )
 from mark.report.cost_report_advice import advice_of
 from mark.report.cost_report_replays import LATE_S, ReplayedDay, replayed_days
+from mark.report.kept import KeptService
 from mark.report.mail_words import money_of
-from mark.store.service import ServiceStore
 
 LONGEST_REASON = 240
 """Characters of a reason that a mail shows."""
@@ -77,7 +78,7 @@ class _Read:
     unpriced: tuple[str, ...]
 
 
-def report_period(store: ServiceStore, *, period_s: float, wall_at: float) -> Period:
+def report_period(store: KeptService, *, period_s: float, wall_at: float) -> Period:
     """The last `period_s` seconds of the service's clock, from its beginning on at most."""
     until = store.clock().service_time(wall_at)
     marks = [_marks(store, served.name, until)[0].at for served in store.spec().models]
@@ -86,7 +87,7 @@ def report_period(store: ServiceStore, *, period_s: float, wall_at: float) -> Pe
 
 
 def read_cost_report(
-    store: ServiceStore,
+    store: KeptService,
     *,
     period_s: float,
     wall_at: float,
@@ -122,7 +123,7 @@ def read_cost_report(
     )
 
 
-def journal_of(store: ServiceStore, model: str) -> Iterator[Segment]:
+def journal_of(store: KeptService, model: str) -> Iterator[Segment]:
     """All segments of a model's journal that are kept, oldest first; none where it has no journal."""
     for number in store.journal_segments(model):
         try:
@@ -132,7 +133,7 @@ def journal_of(store: ServiceStore, model: str) -> Iterator[Segment]:
                 raise  # otherwise it was dropped meanwhile
 
 
-def _read(store: ServiceStore, served: ServedModel, period: Period) -> _Read:
+def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
     known = {offering.name for offering in served.offerings}
     transitions = store.transitions(served.name)
     priced = tuple(item for item in transitions if item.offering in known)
@@ -145,7 +146,7 @@ def _read(store: ServiceStore, served: ServedModel, period: Period) -> _Read:
     )
 
 
-def _marks(store: ServiceStore, model: str, now: float) -> tuple[TallyMark, ...]:
+def _marks(store: KeptService, model: str, now: float) -> tuple[TallyMark, ...]:
     """The kept marks, and one of `now`, or of the last tick where that is later."""
     told: Mapping[str, Any] = store.status(f"model:{model}") or {}
     now = max(now, told.get("at", now))  # a report of the past: what is counted by now came until now

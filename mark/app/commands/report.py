@@ -1,5 +1,5 @@
 """`mark report` and `mark feed`: flags and help."""
-# ruff: noqa: PLC0415 - what takes long to import is imported when it is needed; a command has many flags
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ EXAMPLES = (
     "mark report",
     "mark report --since 24h --out report.html",
     "mark report --since 30d --policy none --json",
+    "mark report --archive kept --since 30d",
 )
 FEED_EXAMPLES = ("mark feed", "mark feed --model inception-v3")
 Name = Annotated[
@@ -51,6 +52,14 @@ def report(
             help="Ask Cost Explorer too (0.01 USD a request) and print the difference to the ledger.",
         ),
     ] = False,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Read what was downloaded of the service's bucket (journal/) in place of its store; --config "
+            "says what it served.",
+        ),
+    ] = None,
     name: Name = None,
     json: given.Json = False,
     config: given.Config = None,
@@ -69,6 +78,7 @@ def report(
         email=tuple(email or ()),
         to=to,
         reconcile=reconcile,
+        archive=archive,
     )
     report_service(settings, asked, as_json=json)
 
