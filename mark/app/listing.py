@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.table import Table
 
 from mark.app.plugins import forecaster_names
 from mark.app.settings import Settings
+from mark.app.shipped_models import ShippedModel, shipped_models
 from mark.app.terminal import show, show_json
 from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, known_models, load_profiles, shipped_sets
 from mark.controller.bundles import policy_names
@@ -43,25 +46,62 @@ def list_policies(*, as_json: bool) -> None:
 
 
 def list_models(settings: Settings, *, as_json: bool) -> None:
-    """Print models with their objectives and profiled types."""
+    """Print models with their objectives and profiled types, and those that come ready to be served."""
     found = [
         (spec, load_profiles(spec.name, settings.profiles)) for spec in known_models(settings.models).values()
     ]
     assumed = [name for name in shipped_sets() if name.startswith(ASSUMED_PREFIX)]
     if as_json:
-        show_json({"models": [_model_object(*pair) for pair in found], "assumed_sets": assumed})
+        show_json(
+            {
+                "models": [_model_object(*pair) for pair in found],
+                "to_serve": [_shipped_object(model) for model in shipped_models()],
+                "assumed_sets": assumed,
+            }
+        )
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for column in ("model", "objective", "memory", "profiled on"):
-        table.add_column(column, overflow="fold")
+    table = _table("model", "objective", "memory", "profiled on")
     for spec, profiles in found:
-        objective = f"{percent(spec.slo.target)} in {duration_words(spec.slo.latency_s)}"
-        table.add_row(spec.name, objective, f"{spec.memory_gib:g} GiB", ", ".join(_types(profiles)))
+        table.add_row(*_needs(spec), ", ".join(_types(profiles)))
     show(table, "", f"assumed profile sets, used only when named with --profiles: {', '.join(assumed)}")
+    if served := shipped_models():
+        _show_shipped(served)
+
+
+def _show_shipped(served: Sequence[ShippedModel]) -> None:
+    table = _table("to serve, with weights", "objective", "memory", "backend.target")
+    for model in served:
+        table.add_row(*_needs(model.spec), model.target)
+    first = served[0]
+    backend = f'{{kind: python, target: "{first.target}"}}'
+    show(
+        "",
+        table,
+        "",
+        "they answer for real, in torch: `mark up` without a config serves digits; any, with --config mark.yaml:",
+        f"  service: {{serve: [{{model: {first.spec.name}, backend: {backend}}}]}}",
+        f"what each does, and does badly, is told by the card in its folder, such as {first.card}",
+    )
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _needs(spec: ModelSpec) -> tuple[str, str, str]:
+    objective = f"{percent(spec.slo.target)} in {duration_words(spec.slo.latency_s)}"
+    return spec.name, objective, f"{spec.memory_gib:g} GiB"
 
 
 def _types(profiles: ProfileSet) -> list[str]:
     return [*profiles.instance_types, *(["lambda"] if profiles.lambda_ else [])]
+
+
+def _shipped_object(model: ShippedModel) -> dict[str, object]:
+    return {**_model_object(model.spec, model.profiles), "target": model.target, "card": str(model.card)}
 
 
 def _model_object(spec: ModelSpec, profiles: ProfileSet) -> dict[str, object]:

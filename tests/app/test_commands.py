@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.table import Table
 
 from mark import __version__
 from mark.app import demonstrating
 from mark.app.cli import run
+from mark.app.settings import Settings
 from mark.simulator.generators import constant
 from mark.simulator.traces import read_trace
 from mark.simulator.workload import Workload
@@ -229,7 +231,17 @@ def test_lists(mark):
     assert {"mixture", "lstm-vanilla"} <= set(policies["forecasters"])
     assert next(m for m in models["models"] if m["name"] == "inception-v3")["slo"]["latency_ms"] == 600
     assert "assumed-lambda" in models["assumed_sets"]
-    assert "c5.large" in mark("models").out
+    said = mark("models").out
+    assert "c5.large" in said
+    assert {m["name"]: m["target"] for m in models["to_serve"]} == {
+        "digits": "models.digits:Digits",
+        "lstm_lm": "models.lstm_lm:LanguageModel",
+        "transformer": "models.transformer:Polarity",
+    }
+    assert all(m["target"] in said and Path(m["card"]).is_file() for m in models["to_serve"])
+    assert all("c5.large" in m["profiled_on"] for m in models["to_serve"])
+    (snippet,) = (line for line in said.splitlines() if line.strip().startswith("service:"))
+    assert Settings.model_validate(yaml.safe_load(snippet)).service.serve[0].model == "digits"
     assert "module:attribute" in mark("policies").out
 
 

@@ -18,7 +18,7 @@ def policies(*, json: given.Json = False, config: given.Config = None) -> None:
 
 
 def models(*, json: given.Json = False, config: given.Config = None) -> None:
-    """List models, their objectives and where they are profiled."""
+    """List models, their objectives and where they are profiled, and those that come with weights to be served."""
     settings = given.settings_from(config)
     from mark.app.listing import list_models
 

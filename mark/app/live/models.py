@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from mark.app.plugins import load_model
 from mark.app.setting_service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.app.settings import Settings
+from mark.app.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.app.wiring import chosen_workload, make_experiment, overrides_for
 from mark.catalog.load import PriceSnapshot
 from mark.controller.bundles import PolicyBundle
@@ -124,28 +123,16 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
     if one.backend.kind not in ON_LAMBDA:
         offerings = merged.offerings.model_copy(update={"overflow": False})
         merged = merged.model_copy(update={"offerings": offerings})
-    shipped = _beside(one.backend.target) if one.backend.kind == "python" else None
+    shipped = folder_of(one.backend.target) if one.backend.kind == "python" else None
     if shipped is None:
         return merged
-    model_file, profile_file = shipped / "model.json", shipped / "profile.json"
+    model_file, profile_file = shipped / MODEL_FILE, shipped / PROFILE_FILE
     more: dict[str, Any] = {}
     if merged.models is None and model_file.is_file():
         more["models"] = model_file
     if profile_file.is_file():
         more["profiles"] = (*merged.profiles, str(profile_file))
     return merged.model_copy(update=more)
-
-
-def _beside(target: str) -> Path | None:
-    """The folder of a Python model: its model.json and profile.json, where they are, say what it needs."""
-    name = target.partition(":")[0]
-    if name.endswith(".py"):
-        return Path(name).parent
-    try:
-        found = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
-    return Path(found.origin).parent if found and found.origin else None
 
 
 def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
