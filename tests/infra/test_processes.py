@@ -57,6 +57,17 @@ def test_what_is_missing_is_named(environment: dict[str, str]) -> None:
         main("gate", {**environment, "MARK_STORE_URL": "redis://x"})
 
 
+def test_what_keeps_a_process_from_being_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(_environment: object) -> int:
+        raise RetryLater("the metadata service gave no session: 403")
+
+    monkeypatch.setattr(cloud.agent, "run", away)
+    assert cloud.start("agent", {}) == 2
+    assert capsys.readouterr().err == "mark: the metadata service gave no session: 403\n"
+
+
 def test_a_controller_that_starts_leaves_what_another_said(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from mark.app.live.troubles import Troubles
 from mark.app.processes import agent, gateway
 from mark.app.settings import Settings, process_environment
 from mark.app.terminal import fail
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import Role
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
@@ -143,9 +143,14 @@ def _measure(
         sys.stdout.flush()
 
 
-if __name__ == "__main__":
+def start(process: str, environment: Mapping[str, str]) -> int:
+    """`main`, with a line for what keeps the process from being: whoever keeps it up starts it again."""
     try:
-        sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "", process_environment()))
-    except Misconfigured as wrong:
-        fail(str(wrong))
-        sys.exit(WRONG)
+        return main(process, environment)
+    except MarkError as error:
+        fail(str(error))
+        return WRONG
+
+
+if __name__ == "__main__":
+    sys.exit(start(sys.argv[1] if len(sys.argv) > 1 else "", process_environment()))
