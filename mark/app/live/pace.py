@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,25 @@ from contextlib import contextmanager
 from mark.app.live.emulated import EmulatedControls
 from mark.app.live.folder import Running
 from mark.domain.clock import ClockAnchor
+from mark.domain.demand import WINDOW_S
 from mark.domain.errors import Misconfigured
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
 MARGIN_S = 2.0
 """The clock keeps its speed a little longer than the load lasts: answers are still to come."""
+
+
+def first_anchor(before: ClockAnchor | None, wall: float) -> ClockAnchor:
+    """Where the clock of a service that starts stands still, at a window's start.
+
+    It shows the wall's time. But where a store that outlives its service knows a clock, `before`, that a rehearsal
+    took ahead, it goes on there: what is stored would else lie in the future, and nothing be planned till then.
+    """
+    shows = math.floor(wall / WINDOW_S) * WINDOW_S
+    if before is not None:
+        shows = max(shows, math.ceil(before.service_time(wall) / WINDOW_S) * WINDOW_S)
+    return ClockAnchor(wall_at=wall, service_at=shows, speed=0.0)
 
 
 def set_clock(store: ServiceStore, controls: EmulatedControls, anchor: ClockAnchor) -> None:

@@ -25,7 +25,7 @@ from mark.app.live.emulated import EmulatedControls
 from mark.app.live.folder import RunFolder, Running, started_at
 from mark.app.live.http import answers
 from mark.app.live.models import LiveModel, make_live_models, service_spec
-from mark.app.live.pace import set_clock
+from mark.app.live.pace import first_anchor, set_clock
 from mark.app.live.ports import choose_port
 from mark.app.live.safety import bearer_token
 from mark.app.out_folder import JOURNAL_NAME
@@ -34,7 +34,6 @@ from mark.app.settings import Settings
 from mark.aws.session import Aws
 from mark.aws.setting_up import ServiceResources
 from mark.domain.clock import ClockAnchor
-from mark.domain.demand import WINDOW_S
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
@@ -83,8 +82,8 @@ class Supervisor:
     def _bring_up(self) -> None:
         models = make_live_models(self._settings)
         store = self._open_store()
-        wall = time.time()
-        started = ClockAnchor(wall_at=wall, service_at=wall // WINDOW_S * WINDOW_S, speed=0.0)
+        clocks = store.clocks()
+        started = first_anchor(clocks[-1] if clocks else None, time.time())
         store.put_spec(service_spec(self._settings, models))
         store.put_clock(started)
         controls = self._start_aws(started)
