@@ -4,6 +4,8 @@
 #         -t ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY:TAG .
 # Files that mark.yaml names by a relative path come with the folder. Which model it is, the stack says in the
 # function's environment (lambda_handlers/served.py), so one image serves all models of a service.
+# checkov:skip=CKV_DOCKER_2: Lambda starts it, and asks no health of it
+# checkov:skip=CKV_DOCKER_3: Lambda runs it as a user of its own, whatever is said here
 FROM public.ecr.aws/lambda/python:3.12
 # What pip installs; left out, the wheel in the folder with all that models in torch need.
 ARG MARK=
