@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,6 +114,23 @@ def test_a_network_of_ones_own_is_not_left_behind(stacks: Stacks) -> None:
     made(stacks, "mark-shop-network", template())
     with pytest.raises(Misconfigured, match=r"rollout\.network\.vpc cannot change"):
         compare(stacks, synthesis(a=template()), "shop")
+
+
+@pytest.mark.parametrize(("was", "becomes"), [("Zip", "Image"), ("Image", "Zip"), ("", "Image")])
+def test_a_function_that_would_change_its_kind_is_refused_with_what_to_do(was: str, becomes: str) -> None:
+    def functions(kind: str) -> dict[str, Any]:
+        packed = {"PackageType": kind} if kind else {}
+        properties = {"FunctionName": "mark-shop-digits", "MemorySize": 1024 + len(kind), **packed}
+        return template(Infer={"Type": "AWS::Lambda::Function", "Properties": properties})
+
+    state = StackState(name="mark-shop-a", id="a", status="UPDATE_COMPLETE", tags=TAGS)
+    there: Any = SimpleNamespace(named=lambda _prefix: (state,), template=lambda _name: functions(was))
+    with pytest.raises(Misconfigured, match=r"mark-shop-digits is an? (zip|image), .*overflow: false"):
+        compare(there, synthesis(a=functions(becomes)), "shop")
+    [plan] = compare(there, synthesis(a=functions(was)), "shop")
+    assert plan.act == "keep"
+    [plan] = compare(there, synthesis(a=template()), "shop")
+    assert plan.act == "update"
 
 
 def test_templates_differ_by_resources_outputs_and_parameters() -> None:

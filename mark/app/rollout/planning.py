@@ -21,6 +21,7 @@ from mark.domain.errors import Misconfigured
 Act = Literal["create", "create again", "update", "keep", "delete"]
 STAYS = "archive"
 """The stack that outlives the service: bucket and logs."""
+FUNCTION, IMAGE, ZIP = "AWS::Lambda::Function", "Image", "Zip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,9 @@ def compare(stacks: Stacks, synthesis: Synthesis, service: str) -> tuple[StackPl
         elif state.status in FAILED_NEW:
             plans.append(StackPlan(name=name, act="create again", changes=_additions(template), state=state))
         else:
-            changes = tuple(template_changes(stacks.template(name), template))
+            before = stacks.template(name)
+            _refuse_repacked(before, template)
+            changes = tuple(template_changes(before, template))
             plans.append(StackPlan(name=name, act="update" if changes else "keep", changes=changes, state=state))
     return tuple(plans)
 
@@ -99,6 +102,26 @@ def _which(old: Any, new: Any) -> str:
 def _additions(template: Mapping[str, Any]) -> tuple[Change, ...]:
     made = template.get("Resources", {}).items()
     return tuple(Change(action="Add", resource=name, type=resource["Type"]) for name, resource in made)
+
+
+def _refuse_repacked(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Misconfigured where a function would become an image, or a zip again: Lambda lets none change."""
+    old = before.get("Resources", {})
+    for name, resource in after.get("Resources", {}).items():
+        if resource["Type"] != FUNCTION or name not in old:
+            continue
+        was, becomes = (_packed_as(one) for one in (old[name], resource))
+        if was != becomes:
+            called = resource["Properties"]["FunctionName"]
+            raise Misconfigured(
+                f"the function {called} is {'an image' if was == IMAGE else 'a zip'}, and Lambda makes none of one "
+                "the other (rollout.functions.infer_image): deploy once with offerings: {overflow: false} of its "
+                "model, which removes it, then as you want it"
+            )
+
+
+def _packed_as(function: Mapping[str, Any]) -> str:
+    return str(function.get("Properties", {}).get("PackageType", ZIP))
 
 
 def _leftover(state: StackState) -> StackPlan:
