@@ -114,7 +114,7 @@ def _refuse_repacked(before: Mapping[str, Any], after: Mapping[str, Any]) -> Non
         if was != becomes:
             called = resource["Properties"]["FunctionName"]
             raise Misconfigured(
-                f"the function {called} is {'an image' if was == IMAGE else 'a zip'}, and Lambda makes none of one "
+                f"the function {called} is {'an image' if was == IMAGE else 'a zip'}, and Lambda makes of none "
                 "the other (rollout.functions.infer_image): deploy once with offerings: {overflow: false} of its "
                 "model, which removes it, then as you want it"
             )
