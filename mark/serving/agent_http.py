@@ -40,7 +40,7 @@ class AgentHttp:
         elif route.asks is Asks.INFER:
             self._infer(exchange, route)
         elif exchange.method not in (b"GET", b"HEAD"):
-            exchange.refuse(405, "this is asked for with GET")
+            exchange.refuse(405, "this is asked for with GET", b"allow: GET, HEAD\r\n")
         else:
             self._tell(exchange, route)
 
@@ -57,7 +57,7 @@ class AgentHttp:
         headers, now = exchange.headers, time.monotonic()
         length = headers.get("inference-header-content-length", b"0")
         if exchange.method != b"POST":
-            exchange.refuse(405, "inference is asked for with POST")
+            exchange.refuse(405, "inference is asked for with POST", b"allow: POST\r\n")
             return
         if headers.get("content-encoding", b"identity").lower() != b"identity":
             exchange.refuse(415, "compressed bodies are not taken; send the body as it is")

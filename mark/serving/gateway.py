@@ -29,7 +29,7 @@ from mark.serving.gateway_metrics import render_gateway
 from mark.serving.gateway_overflow import LambdaCalls
 from mark.serving.gateway_plan import MAX_ID_BYTES, Plan, read_plan
 from mark.serving.gateway_repeats import Repeats
-from mark.serving.gateway_routes import Asks, Route, Routes, versions_of
+from mark.serving.gateway_routes import Asks, Route, Routes, shape_of, versions_of
 from mark.serving.gateway_store import StoreSync
 from mark.serving.gateway_ticket import Ticket
 from mark.serving.http_server import HttpLimits, HttpServer
@@ -89,7 +89,7 @@ class Gateway:
             self._offer(ticket, head.plan)
             return
         route = self._routes.find(ticket.target)
-        ticket.shape = "oip" if route is None else route.shape
+        ticket.shape = shape_of(ticket.target) if route is None else route.shape
         ticket.request_id = ticket.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
         if self._bearer is not None and not self._is_allowed(ticket.headers, route):
             ticket.fail(401, "a bearer token is required")
@@ -122,7 +122,7 @@ class Gateway:
 
     def _infer(self, ticket: Ticket, route: Route) -> None:
         if ticket.method != b"POST":
-            ticket.fail(405, "inference is asked for with POST")
+            ticket.fail(405, "inference is asked for with POST", b"allow: POST\r\n")
             return
         try:
             plan = read_plan(ticket, route, self.lanes[route.model])
@@ -159,7 +159,7 @@ class Gateway:
     def _tell(self, ticket: Ticket, route: Route) -> None:
         """Health, metadata, metrics."""
         if ticket.method not in (b"GET", b"HEAD"):
-            ticket.fail(405, "this is asked for with GET")
+            ticket.fail(405, "this is asked for with GET", b"allow: GET, HEAD\r\n")
             return
         document: dict[str, Any] = {}
         ready = True

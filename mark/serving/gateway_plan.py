@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mark.protocols.oip import BadRequest
 from mark.serving.gateway_lane import Lane
 from mark.serving.gateway_routes import Route
-from mark.serving.gateway_ticket import Ticket
+from mark.serving.gateway_ticket import ONLY_VARIANT, Ticket
 
 MAX_ID_BYTES = 128
 MAX_TRACE_BYTES = 127
@@ -82,6 +82,8 @@ def _allowed_s(headers: Headers, objective_s: float) -> float:
 def _variant(headers: Headers, route: Route, lane: Lane) -> bytes:
     asked = headers.get("x-mark-variant") or headers.get("x-amzn-sagemaker-target-variant")
     if not asked or asked == route.variant:
+        return route.variant
+    if asked == ONLY_VARIANT and route.shape == "sagemaker" and not lane.served.variants:
         return route.variant
     if route.variant:
         raise BadRequest("path and header ask for different variants")

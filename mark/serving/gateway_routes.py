@@ -59,6 +59,8 @@ class Routes:
         known = self._known.get(target)
         if known is None:
             path = target.partition(b"?")[0]
+            if path.startswith((b"http://", b"https://")):  # as a client asks a proxy
+                path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
             known = self._known.get(unquote_to_bytes(path) if b"%" in path else path)
         return known
 
@@ -78,6 +80,11 @@ class Routes:
         self._known[base] = Route(Asks.MODEL, model, variant=variant)
         self._known[base + b"/ready"] = Route(Asks.MODEL_READY, model, variant=variant)
         self._known[base + b"/infer"] = Route(Asks.INFER, model, forward, variant=variant)
+
+
+def shape_of(target: bytes) -> str:
+    """Whose errors a client reads that asks for what is not there."""
+    return "sagemaker" if target.startswith(b"/endpoints/") else "oip"
 
 
 def versions_of(served: ServedModel) -> Sequence[str]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()
+ONLY_VARIANT = b"AllTraffic"
+"""How SageMaker calls the variant of an endpoint that has one."""
 
 
 class Ticket(HttpExchange):
@@ -53,14 +55,14 @@ class Ticket(HttpExchange):
         if header_length:
             extra += b"%b: %d\r\n" % (_HEADER_LENGTH, header_length)
         if self.shape == "sagemaker":
-            extra += b"x-amzn-invoked-production-variant: %b\r\n" % (self.variant or b"AllTraffic")
+            extra += b"x-amzn-invoked-production-variant: %b\r\n" % (self.variant or ONLY_VARIANT)
             if status >= 400:
                 extra += b"x-amzn-errortype: %b\r\n" % sagemaker.error_name(status).encode()
         self.reply(status, content_type, body, extra)
 
-    def fail(self, status: int, text: str) -> None:
-        """Answer that there is no model's answer; 503 says when to come again."""
-        extra = b"x-mark-request-id: %b\r\n" % self.request_id
+    def fail(self, status: int, text: str, extra: bytes = b"") -> None:
+        """Answer that there is no model's answer; 503 says when to come again. extra: header lines."""
+        extra += b"x-mark-request-id: %b\r\n" % self.request_id
         if status == 503:
             extra += b"retry-after: 1\r\n"
         if self.shape == "sagemaker":

@@ -168,6 +168,15 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None and not self._closing:
             self._transport.resume_reading()
 
+    def eof_received(self) -> bool:
+        """Called by the loop: the client sends no more, but may wait for its answers; the last one closes."""
+        last = self._pending[-1] if self._pending else self._current
+        if last is None or self._closing or self._transport is None or not self._transport.can_write_eof():
+            return False  # TLS knows no half-closed connections
+        if self._refusal is None:  # else what was wrong behind it is told, and that closes
+            last.keep_alive = False
+        return True
+
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         if self._closing or self._refusal is not None:
@@ -250,7 +259,7 @@ class HttpConnection(asyncio.Protocol):
                 return
         if known in self._known:
             self._refusal = self._refusal or (400, f"header {known} twice")
-        self._known[known] = value
+        self._known[known] = value.rstrip(b" \t")
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
@@ -260,6 +269,8 @@ class HttpConnection(asyncio.Protocol):
             self._refusal = self._refusal or (431, "too many or too large headers")
         if int(self._known.get("content-length", b"0")) > limits.body_bytes:
             self._refusal = self._refusal or (413, f"the body exceeds {limits.body_bytes} bytes")
+        if self._known.get("transfer-encoding", b"chunked").lower() != b"chunked":
+            self._refusal = self._refusal or (501, "no transfer coding is understood but chunked")
         if self._known.get("expect", b"").lower() == b"100-continue" and self._refusal is None:
             self._go_on()
 

@@ -440,10 +440,17 @@ def test_sagemakers_paths_and_errors() -> None:
                 reply = await running.ask(path, body, content_type="application/json")
                 assert reply.status == 200
                 assert reply.headers["x-amzn-invoked-production-variant"] == "AllTraffic"
+                named = await running.ask(path, body, x_amzn_sagemaker_target_variant="AllTraffic")
+                assert named.status == 200
             refused = await running.ask("/invocations", body, content_encoding="gzip")
+            missing = await running.ask("/endpoints/none/invocations", body)
 
-            assert refused.headers["x-amzn-errortype"] == "ValidationError"
-            assert "message" in refused.document
+            assert (refused.status, missing.status) == (415, 404)
+            for reply in (refused, missing):
+                assert reply.headers["x-amzn-errortype"] == "ValidationError"
+                assert "message" in reply.document
+            other = await running.ask("/invocations", body, x_amzn_sagemaker_target_variant="other")
+            assert other.status == 404
 
     run(test())
 

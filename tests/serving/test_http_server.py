@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mark.serving.http_exchange import HttpExchange
 from mark.serving.http_heads import Head
 from mark.serving.http_server import HttpLimits, HttpServer
-from tests.serving.harness import BODY, INFER, Live, live, run
+from tests.serving.harness import BODY, INFER, Client, Live, live, run
 
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n" % INFER.encode()
 
@@ -42,9 +42,12 @@ async def raw(running: Live, data: bytes) -> tuple[bytes, bool]:
         (HEAD + b"content-length: +5\r\n\r\nhello", 400),
         (HEAD + b"content-length : 5\r\n\r\nhello", 400),
         (HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n", 400),
-        (HEAD + b"transfer-encoding: xchunked\r\n\r\n", 400),
+        (HEAD + b"transfer-encoding: xchunked\r\n\r\n", 501),
         (HEAD + b"transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n", 400),
         (HEAD + b"content-type: a\r\ncontent-type: b\r\ncontent-length: 0\r\n\r\n", 400),
+        (HEAD + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (HEAD + b"transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (HEAD + b"host: y\r\ncontent-length: 0\r\n\r\n", 400),
         (HEAD + b"x: a\x00b\r\n\r\n", 400),
         (HEAD + b"upgrade: h2c\r\nconnection: upgrade\r\n\r\n", 400),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
@@ -99,6 +102,75 @@ def test_a_connection_that_says_nothing_is_closed_in_the_end() -> None:
     async def test() -> None:
         async with live(limits=HttpLimits(idle_s=0.1, sweep_s=0.05)) as running:
             assert await raw(running, b"") == (b"", True)
+
+    run(test())
+
+
+@pytest.mark.parametrize("behind", [b"", b"POST /v2 HT", b"nonsense\r\n\r\n"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_client_that_sends_no_more_gets_its_answers(count: int, behind: bytes) -> None:
+    async def test() -> None:
+        async with live(takes_s=0.01) as running:
+            client = await running.client()
+            for _ in range(count):
+                client.send()
+            client.writer.write(behind)
+            client.writer.write_eof()
+            for _ in range(count):
+                assert (await client.read()).status == 200
+            if behind.startswith(b"nonsense"):
+                assert (await client.read()).status == 400
+            assert await client.is_closed()
+            await client.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"content-length: 5\r\n\r\nhe"])
+def test_a_client_that_sends_no_more_before_its_request_is_whole_is_let_go(sent: bytes) -> None:
+    async def test() -> None:
+        async with live() as running:
+            client = await running.client()
+            client.writer.write(sent)
+            client.writer.write_eof()
+            assert await client.is_closed()
+            await client.close()
+
+    run(test())
+
+
+def test_white_space_around_a_value_is_not_part_of_it() -> None:
+    async def test() -> None:
+        async with live() as running:
+            assert (await running.ask(x_mark_deadline_ms=" 500 \t")).status == 200
+
+    run(test())
+
+
+@pytest.mark.parametrize("host", ["http://gateway.example:8080", "https://x"])
+def test_a_target_may_name_the_host_as_for_a_proxy(host: str) -> None:
+    async def test() -> None:
+        async with live() as running:
+            assert (await running.ask(host + INFER)).status == 200
+            assert (await running.ask(host, None, "GET")).status == 404
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allowed"),
+    [(INFER, "GET", "POST"), ("/v2", "POST", "GET, HEAD"), ("/ping", "PUT", "GET, HEAD")],
+)
+def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(
+    path: str, method: str, allowed: str
+) -> None:
+    async def test() -> None:
+        async with live() as running:
+            for port in (running.port, running.agents["i-0"].http_port):
+                client = Client(*await asyncio.open_connection("127.0.0.1", port))
+                reply = await client.ask(path, method=method)
+                assert (reply.status, reply.headers["allow"]) == (405, allowed)
+                await client.close()
 
     run(test())
 
@@ -359,7 +431,7 @@ def header(text: bytes, name: str) -> bytes | None:
     """What a reader in no hurry finds."""
     for line in text.partition(b"\r\n\r\n")[0].split(b"\r\n"):
         if line.lower().startswith(name.encode() + b":"):
-            return line.partition(b":")[2].lstrip(b" \t")  # what follows the value is the parser's affair
+            return line.partition(b":")[2].strip(b" \t")
     return None
 
 
