@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from aws_cdk import Aws, aws_iam
 
 from infra.stack import ServiceStack, document, excuse, trusted
+from mark.aws.names import repository_of
 from mark.aws.permissions import NO_RESOURCE, Names, Statement, statements
 
 STORE, TOKEN = "store", "token"
@@ -34,13 +35,6 @@ def secret_arn(stack: ServiceStack, name: str) -> str:
     """The ARN of a secret of the service; Secrets Manager ends it with six characters of its own."""
     where = f"{Aws.PARTITION}:secretsmanager:{Aws.REGION}:{Aws.ACCOUNT_ID}"
     return f"arn:{where}:secret:{stack.blueprint.name(name)}-??????"
-
-
-def repository_of(image: str, partition: str) -> str:
-    """The ARN of an image's repository in ECR; its account and region may be others than the service's."""
-    registry, _, name = image.partition("/")
-    account, _, _, region, *_ = registry.split(".")
-    return f"arn:{partition}:ecr:{region}:{account}:repository/{name.partition('@')[0].partition(':')[0]}"
 
 
 def make_role(
@@ -101,6 +95,12 @@ def of_images(names: Names, images: Sequence[str]) -> tuple[Statement, ...]:
         allow("ImageLogin", ("ecr:GetAuthorizationToken",), ("*",), why=NO_RESOURCE),
         allow("Image", pulls, repositories, why="the images that it starts"),
     )
+
+
+def of_function_image(names: Names, image: str) -> Statement:
+    """Lambda reads a function's image by its role, or by a policy of the repository, which is not ours."""
+    pulls = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+    return allow("Image", pulls, (repository_of(image, names.partition),), why="the image that it runs")
 
 
 def allow(sid: str, actions: tuple[str, ...], resources: tuple[str, ...], *, why: str) -> Statement:

@@ -26,3 +26,10 @@ def template_name(service: str, role: Role, machine: str = "") -> str:
 def function_name(service: str, model: str) -> str:
     """The function that answers for a model."""
     return name_of(service, f"infer-{model}")
+
+
+def repository_of(image: str, partition: str) -> str:
+    """The ARN of an image's repository in ECR; its account and region may be others than the service's."""
+    registry, _, name = image.partition("/")
+    account, _, _, region, *_ = registry.split(".")
+    return f"arn:{partition}:ecr:{region}:{account}:repository/{name.partition('@')[0].partition(':')[0]}"
