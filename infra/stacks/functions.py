@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda
 from constructs import Construct
 
 from infra.blueprint import Blueprint, InferSpec
-from infra.roles import allow, make_role, names_of, of_roles
+from infra.roles import allow, make_role, names_of, of_function_image, of_roles
 from infra.stack import ServiceStack, compact, excuse, words
 from infra.stacks.network import Place
 from mark.aws.functions import RUNTIME
@@ -60,6 +60,7 @@ class FunctionsStack(ServiceStack):
             timeout_s=spec.timeout_s,
             memory_mib=spec.memory_mib,
             environment=spec.environment,
+            more=(of_function_image(names_of(self), image),) if image else (),
         )
         warm = self.blueprint.rollout.functions.provisioned
         if warm:

@@ -13,8 +13,10 @@ import pytest
 from pydantic import ValidationError
 
 from mark.app.rollout.synthesising import Synthesis, synthesise
+from mark.app.rollout.writing import POLICY, write_templates
 from mark.app.setting_rollout import RolloutSettings
 from mark.aws.calls import ROLES
+from mark.aws.names import repository_of
 from mark.aws.permissions import Names, statements
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 
@@ -412,12 +414,31 @@ def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(
     assert asks({name.removeprefix("mark-shop-"): made[name] for name in made}) == (True, True, True)
 
 
+@pytest.mark.slow
+def test_a_function_that_is_an_image_may_read_it_and_so_may_who_deploys_it(tmp_path: Path) -> None:
+    image = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/shop/infer:1"
+    given = settings(tmp_path, functions={"bundles": str(tmp_path), "infer_image": image})
+    (tmp_path / "infer.zip").unlink()
+    write_templates(given, tmp_path / "out")
+    [path] = (tmp_path / "out").glob("*-mark-shop-functions.template.json")
+    functions = json.loads(path.read_text())
+
+    [infer] = [one for name, one in of_type(functions, "AWS::Lambda::Function").items() if "Infer" in name]
+    assert (infer["PackageType"], infer["Code"]) == ("Image", {"ImageUri": image})
+    assert not {"Handler", "Runtime"} & infer.keys()
+    assert infer["Environment"]["Variables"]["MARK_MODEL"] == "inception-v3"
+    [policy] = of_type(functions, "AWS::IAM::Role")["InferInceptionV3Role"]["Policies"]
+    told = json.loads((tmp_path / "out" / POLICY).read_text())["Statement"][-1]
+    for statement in (_listed(plain(policy["PolicyDocument"]["Statement"])[-1]), told):
+        assert statement["Action"] == ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+        assert statement["Resource"] == [f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/shop/infer"]
+
+
 def test_an_image_is_pulled_from_where_it_is(templates: dict[str, Template]) -> None:
     """Often from an account that all teams share."""
-    roles = pytest.importorskip("infra.roles")
     image = "999999999999.dkr.ecr.eu-west-1.amazonaws.com/team/mark"
     wanted = "arn:aws:ecr:eu-west-1:999999999999:repository/team/mark"
-    assert roles.repository_of(f"{image}:1.2", "aws") == wanted
-    assert roles.repository_of(f"{image}@sha256:{'0' * 64}", "aws") == wanted
+    assert repository_of(f"{image}:1.2", "aws") == wanted
+    assert repository_of(f"{image}@sha256:{'0' * 64}", "aws") == wanted
     with pytest.raises(ValidationError, match="image"):
         RolloutSettings.model_validate({"image": "docker.io/library/python:3.11"})

@@ -16,7 +16,7 @@ from mark.app.rollout.synthesising import STACK, Synthesis, synthesise
 from mark.app.settings import Settings
 from mark.app.terminal import show
 from mark.aws.deployer import deployer_policy
-from mark.aws.names import name_of
+from mark.aws.names import name_of, repository_of
 from mark.aws.permission_scopes import Names
 from mark.domain.errors import Misconfigured
 
@@ -60,7 +60,20 @@ def _policy(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
         account=rollout.account or ANY_ACCOUNT,
         bucket=f"{name_of(service.name, 'archive')}-*",
     )
-    return deployer_policy(names, types_of(synthesis))
+    policy, image = deployer_policy(names, types_of(synthesis)), rollout.functions.infer_image
+    if image is not None:
+        policy["Statement"].append(_reads(image, names.partition))
+    return policy
+
+
+def _reads(image: str, partition: str) -> dict[str, Any]:
+    """Who makes a function of an image must be able to read it (Lambda developer guide)."""
+    return {
+        "Sid": "StackFunctionImage",
+        "Effect": "Allow",
+        "Action": ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+        "Resource": [repository_of(image, partition)],
+    }
 
 
 def types_of(synthesis: Synthesis) -> frozenset[str]:
