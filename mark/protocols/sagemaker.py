@@ -19,6 +19,7 @@ from mark.protocols import oip
 from mark.protocols.oip_replies import compose_infer_reply
 
 CSV_TYPE = "text/csv"
+LONGEST_ERROR_BYTES = 16 * 1024
 _ERRORS = {
     400: "ValidationError",
     404: "ValidationError",
@@ -72,6 +73,20 @@ def error_name(status: int) -> str:
 def error_body(text: str) -> bytes:
     """SageMaker's error document."""
     return json.dumps({"message": text, "Message": text}).encode()
+
+
+def with_message(body: bytes) -> bytes:
+    """A model's error document, told where boto3 looks for it too; what is none of ours stays as it is."""
+    if len(body) > LONGEST_ERROR_BYTES:
+        return body
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    text = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(text, str) or "message" in document or "Message" in document:
+        return body
+    return json.dumps({**document, "message": text, "Message": text}).encode()
 
 
 def _from_instances(instances: object) -> NDArray[Any]:

@@ -58,6 +58,7 @@ class Ticket(HttpExchange):
             extra += b"x-amzn-invoked-production-variant: %b\r\n" % (self.variant or ONLY_VARIANT)
             if status >= 400:
                 extra += b"x-amzn-errortype: %b\r\n" % sagemaker.error_name(status).encode()
+                body = body if header_length else sagemaker.with_message(body)
         self.reply(status, content_type, body, extra)
 
     def fail(self, status: int, text: str, extra: bytes = b"") -> None:

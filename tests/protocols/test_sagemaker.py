@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
 from mark.protocols import oip
-from mark.protocols.sagemaker import compose_predictions, error_name, parse_invocation
+from mark.protocols.sagemaker import compose_predictions, error_name, parse_invocation, with_message
 
 IMAGE = (TensorSpec(name="x", datatype="FP32", shape=(-1, 2, 2)),)
 WHOLE = (TensorSpec(name="x", datatype="INT8", shape=(-1, 2)),)
@@ -104,3 +104,29 @@ def test_errors_have_sagemakers_names() -> None:
         "InternalFailure",
         "ServiceUnavailable",
     ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"nonsense",
+        b"[1]",
+        b'{"error": 5}',
+        b'{"error": "a", "message": "b"}',
+        b"\xff",
+        b"[" * 9000,
+        b'{"error": "' + b"a" * 20_000 + b'"}',
+    ],
+)
+def test_errors_that_are_none_of_ours_stay_as_they_are(body: bytes) -> None:
+    assert with_message(body) == body
+
+
+def test_a_models_error_is_told_where_boto3_looks_for_it() -> None:
+    assert json.loads(with_message(b'{"error": "no such input", "code": 5}')) == {
+        "error": "no such input",
+        "code": 5,
+        "message": "no such input",
+        "Message": "no such input",
+    }

@@ -18,6 +18,7 @@ import tritonclient.http as triton
 from botocore.config import Config
 from tritonclient.utils import InferenceServerException
 
+from mark.protocols.oip import error_reply
 from tests.serving.harness import Live, live, run, served
 
 
@@ -95,6 +96,22 @@ def test_sagemaker_runtime() -> None:
             client.close()
 
     against(talk, model=served(variants=("small",)))
+
+
+def test_sagemaker_runtime_is_told_what_the_model_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def talk(running: Live) -> None:
+        monkeypatch.setattr(
+            running.agents["i-0"].backend, "_answer", lambda _: error_reply(400, "the body is not JSON")
+        )
+        client = sagemaker(running.port)
+        try:
+            with pytest.raises(botocore.exceptions.ClientError, match="the body is not JSON") as error:
+                client.invoke_endpoint(EndpointName="echo", Body=b"{")
+            assert error.value.response["Error"]["Code"] == "ValidationError"
+        finally:
+            client.close()
+
+    against(talk)
 
 
 def test_sagemaker_runtime_is_told_when_nobody_serves() -> None:
