@@ -19,7 +19,7 @@ from mark.store.journal import StoreJournal, journal_lines, journal_segments
 from mark.store.keys import Keys
 from mark.store.lease import Lease, Leases
 from mark.store.ledger import StoredLedger
-from mark.store.scripts import DRAIN, MEMBERS, NOTE, REPORT, TRAFFIC
+from mark.store.scripts import DRAIN, LEAVE, MEMBERS, NOTE, REPORT, TRAFFIC
 from mark.store.traffic import (
     ARRIVED,
     GATEWAY_TTL_S,
@@ -83,6 +83,11 @@ class ServiceStore:
         """All agents that announced themselves lately, by instance id."""
         answer = self._link.run(MEMBERS, self._keys.members, (ttl_ms(self._member_ttl_s), 0))
         return members_of(answer)
+
+    def forget_members(self) -> None:
+        """Whoever announced itself is gone for good: a service that starts has no agents yet."""
+        for member in self.members():
+            self._link.run(LEAVE, self._keys.members, (ttl_ms(self._member_ttl_s), member.instance))
 
     def membership(self, model: str) -> StoreMembership:
         """The agents of one model."""

@@ -230,6 +230,23 @@ def test_a_drain_can_be_taken_back(store: ServiceStore, redis: EmbeddedRedis, se
     assert asyncio.run(asked()) == [False, True]
 
 
+def test_a_service_that_starts_forgets_who_served_in_its_last_life(
+    store: ServiceStore, redis: EmbeddedRedis, service: str
+) -> None:
+    async def announce(*names: str) -> None:
+        link = connect_async(redis.url)
+        agent = AgentStore(link, service)
+        for name in names:
+            await agent.announce(a_member(name))
+        await link.aclose()
+
+    asyncio.run(announce("i-1", "i-2"))
+    store.forget_members()
+    assert store.members() == ()
+    asyncio.run(announce("i-3"))
+    assert [member.instance for member in store.members()] == ["i-3"]
+
+
 def test_services_on_one_server_do_not_meet(link: Link, store: ServiceStore) -> None:
     other = ServiceStore(link, "another")
     store.put_status("x", {"a": 1})

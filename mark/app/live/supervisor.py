@@ -86,6 +86,7 @@ class Supervisor:
         started = first_anchor(clocks[-1] if clocks else None, time.time())
         store.put_spec(service_spec(self._settings, models))
         store.put_clock(started)
+        store.forget_members()  # a store that outlived its service remembers who served in its last life
         controls = self._start_aws(started)
         store.put_status(RESOURCES, resources_document(self._make_resources(models, controls)))
         self._start_gateways()
@@ -93,7 +94,7 @@ class Supervisor:
         for number in range(self._settings.service.controllers):
             self._start(f"controller-{number}", "controller", f"controller-{number}")
         self._start_status_page()
-        self._await_first(models, store)
+        self._await_first(models, store, started.service_at)
         controls.prewarm(on=False)
         if not self._hold:
             wall = time.time()
@@ -101,12 +102,13 @@ class Supervisor:
         self._note(ready=True, models=tuple(_described(model) for model in models))
         log.info("ready", extra={"gateway": self._running.gateway})
 
-    def _await_first(self, models: Sequence[LiveModel], store: ServiceStore) -> None:
-        """Until it serves, or where it only observes, until it has planned."""
+    def _await_first(self, models: Sequence[LiveModel], store: ServiceStore, since: float) -> None:
+        """Until it serves, or where it only observes, until it has planned. since: when its clock began."""
+        names = [model.name for model in models]
         if self._settings.service.mode is Mode.OBSERVE:
-            self._until("the first plan", lambda: all(store.status(f"model:{model.name}") for model in models))
+            self._until("the first plan", lambda: all(told_since(store, name, since) for name in names))
             return
-        self._until("the first fleet is ready", lambda: all(_is_ready(store, model) for model in models))
+        self._until("the first fleet is ready", lambda: all(is_ready(store, name, since) for name in names))
         self._until(
             "the gateway answers", lambda: answers(f"{self._running.gateway}/v2/health/ready", self._running.token)
         )
@@ -239,17 +241,23 @@ def supervise(path: Path, *, hold: bool) -> int:
     return 0
 
 
-def _is_ready(store: ServiceStore, model: LiveModel) -> bool:
-    """Whether the instances that the first plan wanted all serve."""
+def told_since(store: ServiceStore, model: str, since: float) -> dict[str, Any] | None:
+    """What a controller told of the model from `since` (service time) on; not what one of an earlier life did."""
+    told = store.status(f"model:{model}")
+    return told if told is not None and told["at"] >= since else None
+
+
+def is_ready(store: ServiceStore, model: str, since: float) -> bool:
+    """Whether the instances that the first plan from `since` on wanted all serve."""
     try:
-        planned = store.status(f"model:{model.name}")
-        members = store.membership(model.name).members()
+        told = told_since(store, model, since)
+        members = store.membership(model).members()
     except RetryLater:
         return False
-    if planned is None:
+    if told is None:
         return False
     ready = sum(1 for m in members if m.state is MemberState.READY and m.role is Role.SERVING)
-    return bool(ready >= sum(planned["planned"].values()))
+    return bool(ready >= sum(told["planned"].values()))
 
 
 def _described(model: LiveModel) -> dict[str, Any]:
