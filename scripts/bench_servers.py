@@ -24,7 +24,7 @@ from mark.domain.member import Member, MemberState
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
-from mark.domain.traffic import GatewayReport
+from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Request, State, encode, encode_response
 from mark.serving.agent import AgentConfig, serve_agent
@@ -88,6 +88,14 @@ class Link:
     async def clock(self) -> ClockAnchor:
         """The wall's."""
         return ClockAnchor()
+
+    async def warmed(self) -> Sequence[Warmed]:
+        """Nobody warms."""
+        return ()
+
+    async def overflow_closed(self) -> bool:
+        """Nobody holds anything back."""
+        return False
 
     async def report(self, report: GatewayReport) -> None:
         """Nobody reads it."""

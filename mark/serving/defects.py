@@ -1,7 +1,7 @@
 """What nobody foresaw: an exception on a request's way is told in the log, counted, and costs that request alone.
 
 Whoever calls the code that raised answers the request; here is only told what it was. A place that fails over and
-over gives its whole traceback once a second, and one line for each request between.
+over gives its whole traceback once a minute, and one line for each request between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 
 DEFECT = "a defect of the service; its log has the cause under this request's id"
 """What the client is told, with status 500."""
-WHOLE_EVERY_S = 1.0
+WHOLE_EVERY_S = 60.0
 Place = tuple[type[BaseException], str, int]
 
 
