@@ -92,6 +92,13 @@ def features_of(series: Series, ends: Ints, leads: Ints) -> Features:
 
     Every origin has at least `needed_units`. They look back `PROFILE_DAYS` days and no further.
     """
+    if len(ends) == 1:
+        key = ("features", int(ends[0]), leads.shape, leads.tobytes())
+        return series.once(key, lambda: _features_of(series, ends, leads))
+    return _features_of(series, ends, leads)
+
+
+def _features_of(series: Series, ends: Ints, leads: Ints) -> Features:
     hour, day = max(1, round(HOUR_S / series.unit_s)), season_units(series)
     leads = np.minimum(leads, min(LONGEST_LEAD, day - WIDE - 1))
     leads = np.broadcast_to(leads, (len(ends), leads.shape[-1]))

@@ -7,14 +7,16 @@ and the live service all see the same forecasts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Fact = TypeVar("Fact")
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Quantile levels of every forecast here: what planners ask for lies between them."""
@@ -27,6 +29,14 @@ class Series:
     rates: Floats
     start_at: float
     unit_s: float = 60.0
+    _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, compute: Callable[[], Fact]) -> Fact:
+        """What `compute` gives, computed at the first call: the experts of a mixture ask for the same facts."""
+        if key not in self._found:
+            self._found[key] = compute()
+        found: Fact = self._found[key]
+        return found
 
 
 class Expert(Protocol):

@@ -93,7 +93,12 @@ class Scored:
 
     def are_scored(self, origins: Ints) -> Mask:
         """Which of these origins have a row, and a mixture in it."""
-        return np.isin(origins, self._rows.origins[np.isfinite(self._rows.mixed[:, 0, 0])])
+        scored = self._rows.origins
+        if not len(scored):
+            return np.zeros(len(origins), np.bool_)
+        rows = np.minimum(np.searchsorted(scored, origins), len(scored) - 1)
+        found: Mask = (scored[rows] == origins) & np.isfinite(self._rows.mixed[rows, 0, 0])
+        return found
 
     def mixed_at(self, origin: int) -> Floats:
         """What the mixture said at a scored origin: shape (horizon, levels)."""

@@ -93,6 +93,12 @@ def day_levels(series: Series, ends: Ints) -> Floats:
     Where less is known it is the mean of the whole hours that are, and within the first hours of all that is.
     Whole hours make it the same number whatever the series' first unit is.
     """
+    if len(ends) == 1:
+        return series.once(("day level", int(ends[0])), lambda: _day_levels(series, ends))
+    return _day_levels(series, ends)
+
+
+def _day_levels(series: Series, ends: Ints) -> Floats:
     hour = max(1, round(HOUR_S / series.unit_s))
     day = max(1, round(season_units(series) / hour))
     low = max(0, int(ends.min()) - (day + 1) * hour)

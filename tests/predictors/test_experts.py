@@ -213,3 +213,18 @@ def test_a_lead_without_errors_of_its_own_borrows_the_shorter_ones():
 
     assert (found[0, -1, -1] - found[0, -1, 0]) > 0
     np.testing.assert_array_equal(found[0, -1], found[0, -2])
+
+
+def test_a_fact_of_a_series_is_found_once():
+    series, asked = Series(rates=np.ones(3), start_at=0.0), []
+
+    def level(value):
+        return lambda: asked.append(value) or value
+
+    assert [series.once("a", level(1.0)), series.once("a", level(2.0)), series.once("b", level(3.0))] == [
+        1.0,
+        1.0,
+        3.0,
+    ]
+    assert asked == [1.0, 3.0]
+    assert Series(rates=np.ones(3), start_at=0.0).once("a", level(4.0)) == 4.0
