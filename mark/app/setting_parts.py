@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 PositiveInt = Annotated[int, Field(gt=0)]
 NotNegativeInt = Annotated[int, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def spelt(pattern: str, like: str) -> AfterValidator:
+    """Text of this form; who writes another is shown `like`, because a pattern says little to them."""
+
+    def checked(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise PydanticCustomError("spelt", "should read like {like}", {"like": like})
+        return text
+
+    return AfterValidator(checked)
 
 
 class Part(BaseModel):

@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from mark.app.setting_parts import NotNegativeInt, Part, Positive, PositiveInt
+from mark.app.setting_parts import NotNegativeInt, Part, Positive, PositiveInt, spelt
 
-Mail = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
-Arn = Annotated[str, Field(pattern=r"^arn:[a-z-]+:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:.+$")]
+Mail = Annotated[str, spelt(r"[^@\s]+@[^@\s]+", "team@example.com")]
+Arn = Annotated[
+    str,
+    spelt(
+        r"arn:[a-z-]+:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:.+",
+        "arn:aws:acm:us-east-1:123456789012:certificate/0000",
+    ),
+]
 Image = Annotated[
     str,
-    Field(
-        pattern=r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[\w./-]+(:[\w.-]+|@sha256:[0-9a-f]{64})$"
+    spelt(
+        r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[\w./-]+(:[\w.-]+|@sha256:[0-9a-f]{64})",
+        "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1, an image in ECR with its tag",
     ),
 ]
 """In a registry of ECR, this account's or another's: no other takes the login that start scripts have."""
 IMAGE_GIB = 30
 """The snapshot of AWS's image for containers: EC2 launches it on no smaller disk."""
-Owner = Annotated[str, Field(pattern=r"^[\w.:/=+@ -]{1,100}$")]
+Owner = Annotated[str, spelt(r"[\w.:/=+@ -]{1,100}", "team@example.com, in characters that a tag of AWS may have")]
+Account = Annotated[str, spelt(r"\d{12}", "123456789012, the digits in quotes")]
+Bundle = Annotated[str, spelt(r"artifacts/[\w./-]+\.tar\.gz", "artifacts/model.tar.gz")]
+Schedule = Annotated[str, spelt(r"(cron|rate)\(.+\)", "cron(0 7 * * ? *) or rate(1 day)")]
+
+
+def _addresses(text: str) -> str:
+    try:
+        IPv4Network(text)
+    except ValueError as error:
+        raise PydanticCustomError("spelt", "should be a network such as 10.77.0.0/16") from error
+    return text
+
+
+Cidr = Annotated[str, AfterValidator(_addresses)]
+LARGEST, SMALLEST = 16, 24
+"""Prefixes of a network of our own: AWS makes subnets down to /28, and each zone's is a sixteenth."""
 
 
 class NetworkSettings(Part):
     """Where the service stands: a network of its own, or one that is there."""
 
-    cidr: str = Field(
-        "10.77.0.0/16",
-        pattern=r"^\d+\.\d+\.\d+\.\d+/\d+$",
-        description="Addresses of the network, also of one there.",
-    )
+    cidr: Cidr = Field("10.77.0.0/16", description="Addresses of the network, also of one there.")
     zones: tuple[str, ...] = Field(
         (), description="Availability zones, two at least; left out, a and b of service.aws.region."
     )
@@ -47,6 +68,8 @@ class NetworkSettings(Part):
         if len(self.zones) == 1:
             raise ValueError("zones: two at least, so that one may fail")
         wanted = (len(self.zones) or 2) if self.vpc else 0
+        if not self.vpc and not LARGEST <= IPv4Network(self.cidr).prefixlen <= SMALLEST:
+            raise ValueError(f"cidr: from /{LARGEST} to /{SMALLEST} for a network that is made, not {self.cidr}")
         if len(self.subnets) != wanted:
             raise ValueError(f"subnets: {wanted} wanted, one for each zone of a vpc that is there")
         return self
@@ -124,9 +147,7 @@ class ReportMailSettings(Part):
 
     sender: Mail | None = Field(None, description="From whom: an identity that SES has verified. None: no mail.")
     to: tuple[Mail, ...] = Field((), description="To whom.")
-    schedule: str = Field(
-        "cron(0 7 * * ? *)", pattern=r"^(cron|rate)\(.+\)$", description="When, as EventBridge Scheduler has it."
-    )
+    schedule: Schedule = Field("cron(0 7 * * ? *)", description="When, as EventBridge Scheduler has it.")
     timezone: str = Field("UTC", description="Time zone of the schedule.")
     reconcile: bool = Field(
         False,
@@ -160,20 +181,14 @@ class RolloutSettings(Part):
     """The service in an AWS account (`mark synth`, `diff`, `deploy`, `destroy`; docs/rollout.md)."""
 
     owner: Owner = Field("mark", description="Who answers for it: the tag mark:owner.")
-    account: str | None = Field(
-        None, pattern=r"^\d{12}$", description="The account it must be; left out, that of the credentials."
-    )
+    account: Account | None = Field(None, description="The account it must be; left out, that of the credentials.")
     image: Image | None = Field(
         None, description="Image in ECR of the service's processes (infra/image/Dockerfile)."
     )
     model_image: Image | None = Field(
         None, description="Image in ECR of a model server that an agent calls on its own machine, if there is one."
     )
-    bundle: str | None = Field(
-        None,
-        pattern=r"^artifacts/[\w./-]+\.tar\.gz$",
-        description="Model files in the service's bucket, unpacked in /model.",
-    )
+    bundle: Bundle | None = Field(None, description="Model files in the service's bucket, unpacked in /model.")
     certificate: Arn | None = Field(None, description="ACM certificate (ARN) that clients see.")
     machines: tuple[MachineSettings, ...] = Field(
         (MachineSettings(),), min_length=1, description="Kinds of instances that may be rented."

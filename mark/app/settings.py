@@ -81,7 +81,7 @@ class FaultSettings(Part):
 
 
 class MonitorSettings(Part):
-    """The SLO monitor: a window that missed launches at once; `hedged` has it only where Lambda is late."""
+    """The SLO monitor: a window that missed launches at once; `hedged` has it where Lambda is late or left out."""
 
     requests: PositiveInt = Field(1000, description="A window ends after so many requests, or after `seconds`.")
     seconds: Positive = Field(60.0, description="A window ends after so many seconds, or after `requests`.")
@@ -307,6 +307,8 @@ def _refusal(error: ErrorDetails, flags: Mapping[str, str], config: Path | None)
     choices = _choices(path)
     if choices and isinstance(value, str):
         return Misconfigured(f"{where}: {unknown(str(path[-1]), value, choices)}")
+    if error["type"] == "value_error":  # of several keys: it names them, and what they hold is no help
+        return Misconfigured(f"{where}: {error['msg'].removeprefix('Value error, ')}")
     said = _SAID.get(error["type"]) or error["msg"].replace("Input should", "should")
     return Misconfigured(f"{where} {said}, not {value!r}")
 
@@ -316,6 +318,7 @@ _SAID = {
     "too_short": "should name one at least",
     "model_type": "should hold keys and values",
     "invalid_key": "is no key; keys are text",
+    "string_type": "should be text, in quotes where it looks like a number",
     "float_parsing": "should be a number",
     "int_parsing": "should be a whole number",
     "int_from_float": "should be a whole number",
