@@ -48,10 +48,12 @@ seed: 1
 """
 
 CLI_INTRO = """
-Tables and documents go to stdout, progress, notes and errors to stderr. Exit status: 0 done, 1 some replays of a
-sweep failed (the others are printed and kept), 2 something is wrong with the input (one line says what), 130 after
-Ctrl-C (what is finished is printed). `--json` prints one document and nothing else on stdout; docs/json.md has its
-fields.
+Tables and documents go to stdout, progress, notes and errors to stderr. `--json` prints one document and nothing
+else on stdout; docs/json.md has its fields.
+
+Exit status: 0 done; 1 done with a finding (replays of a sweep failed, `mark doctor` found what must be mended,
+`mark diff` found a difference); 2 something is wrong with the input (one line says what); 130 after Ctrl-C (what
+is finished is printed).
 """
 
 
@@ -90,7 +92,7 @@ def _below(command: Any, name: str) -> list[tuple[str, Any]]:
 
 def _parameter_line(parameter: Any) -> str:
     is_option = parameter.opts[0].startswith("-")
-    said = [parameter.opts[0] if is_option else "", parameter.metavar or ""]
+    said = [parameter.opts[0] if is_option else "", (parameter.metavar or "").replace("|", "\\|")]
     default = parameter.default if getattr(parameter, "show_default", False) else None
     shown = "" if default in (None, False, ()) or callable(default) else f" Default `{default}`."
     return f"| `{' '.join(part for part in said if part)}` | {parameter.help}{shown} |"

@@ -49,8 +49,8 @@ def up(
 ) -> None:
     """Start the service on this machine: gateway, agents, controller, Redis and an emulated AWS.
 
-    Without a config it serves inception-v3, emulated by its published latencies, on spot with standbys, and the
-    digits classifier in torch. Attached it shows the fleet until Ctrl-C, which ends it.
+    Without a config it serves inception-v3, emulated by its published latencies, on spot, and the digits
+    classifier in torch. Attached it shows the fleet until Ctrl-C, which ends it.
     """
     settings = given.settings_from(config, service__name=name)
     from mark.app.live.upping import bring_up
