@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mark.app.live.rehearsal import Rehearsed, rehearse
+from mark.app.out_folder import make_folder
 from mark.app.setting_service import OfferingSettings
 from mark.app.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
 from mark.app.simulating import simulate_settings
@@ -43,7 +44,8 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
     note(
         f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, "
         f"{SPEED:g} times as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute "
-        f"{INTERRUPT.at_min:g}. Some three minutes, without any cloud account."
+        f"{INTERRUPT.at_min:g}. Some three minutes, and more the first time, when the "
+        "forecaster learns; without any cloud account."
     )
     rehearsed = rehearse(asked)
     document = comparison_document(
@@ -85,7 +87,7 @@ def replay_all(settings: Settings, *, as_json: bool) -> None:
 
 def demo_settings(settings: Settings, out: Path) -> Settings:
     """Settings of the slice; its trace is written to the folder, so that any command can use it again."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     trace = generators.demo_workload(settings.seed).trace
     file = out / "trace.csv.gz"
     write_trace(trace, file)

@@ -264,7 +264,8 @@ def _summary(reading: Reading) -> list[str]:
         )
     lines += [f"minute {at_s / 60:.0f}, {note}" for at_s, note in reading.trainings[-TRAININGS:]]
     if reading.shown:
-        lines.append(f"the {len(reading.shown)} ticks that changed most (--at MINUTE shows any other):")
+        ticks = f"{len(reading.shown)} ticks" if len(reading.shown) > 1 else "tick"
+        lines.append(f"the {ticks} that changed most (--at MINUTE shows any other):")
     return lines
 
 

@@ -105,7 +105,8 @@ def _located(name: str, kind: str) -> object:
     try:
         return attrgetter(attribute)(module)
     except AttributeError as error:
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        own = {key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
+        known = [key for key, value in vars(module).items() if key in own and callable(value) and key[0] != "_"]
         raise unknown(f"{kind} in {where}", attribute, known) from error
 
 
