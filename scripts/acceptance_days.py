@@ -47,6 +47,7 @@ STRESSED: dict[str, tuple[str, ...]] = {"all types": (), "c5 only": ("c5.large",
 JUDGED_NOTE = f"""Day {JUDGED_DAY} of the Twitter trace, second by second, under all policies. What the bound
 would allow: the total of `sagemaker` over the bound and the overhead of `hedged`. The rows with standbys that
 serve {SOONER_S:g} s after they are woken (median; else 75 s) are reported, not judged.
+Planners were chosen on days 1 to 4, forecasters on all of that week, this day included.
 """
 RISK_NOTE = """The first six hours of that day on spot, for each policy by itself. One interruption per
 instance-day: the spot hazards are multiplied so that their mean is one a day, offerings weighed by the

@@ -1,4 +1,4 @@
-"""The same direction on other loads and models: `hedged` is never dearer than `mark`, or than `sagemaker`."""
+"""Whether the direction is the same on other loads and models: `hedged` no dearer than `mark`, or `sagemaker`."""
 
 from __future__ import annotations
 

@@ -127,13 +127,13 @@ def bound_by_levels(given: BoundInput, supply: Supply) -> float:
 
 def bound_by_program(given: BoundInput, supplies: tuple[Supply, ...]) -> float:
     """The bound by HiGHS, for any number of supplies."""
-    free = math.isinf(given.spill_usd)
+    all_carried = math.isinf(given.spill_usd)
     minutes = [given.arrivals[i : i + MINUTE_S] for i in range(0, len(given.arrivals), MINUTE_S)]
     program = _Program()
     fleets = _fleet(program, supplies, [len(minute) for minute in minutes])
     for t, minute in enumerate(minutes):
         carried = [(fleet[t], -1.0) for fleet in fleets]
-        if free:
+        if all_carried:
             program.at_most(carried, -float(minute.max()))
             continue
         levels, counts = np.unique(minute, return_counts=True)
@@ -143,7 +143,7 @@ def bound_by_program(given: BoundInput, supplies: tuple[Supply, ...]) -> float:
             for k, width in enumerate(np.diff(levels, prepend=0.0))
         ]
         program.at_most([(segment, 1.0) for segment in segments] + carried, 0.0)
-    return program.solve() + (0.0 if free else given.spill_usd * float(given.arrivals.sum()))
+    return program.solve() + (0.0 if all_carried else given.spill_usd * float(given.arrivals.sum()))
 
 
 def floor_usd(given: BoundInput) -> float:
