@@ -205,9 +205,7 @@ class Term:
             forecaster=retraining,
             fallback=fallback,
             journal=FollowedJournal(
-                written.journal,
-                lambda seen: retraining.follow(seen, controller.history, store),
-                retraining.notes,
+                written.journal, lambda seen: retraining.follow(seen, controller.history, store), retraining.notes
             ),
             history=written.history,
             recovered=recovered,
