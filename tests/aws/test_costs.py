@@ -9,6 +9,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from mark.aws.archiving import put_object
 from mark.aws.calls import ROLES
 from mark.aws.costs import daily_usd
 from mark.aws.mail import send_mail
@@ -85,6 +86,9 @@ def test_the_report_calls_what_is_listed_for_it(called: Recorder) -> None:
         secrets = boto3.client("secretsmanager", region_name="us-east-1")
         secrets.create_secret(Name="s", SecretString="redis://x")
         assert secrets.get_secret_value(SecretId="s")["SecretString"] == "redis://x"
+        there.objects.create_bucket(Bucket="kept")
+        put_object(there.objects, "kept", "reports/a.html", b"a", content_type="text/html")
         there.close()
-    ours = called.by_role["report"] - {("sesv2", "CreateEmailIdentity"), ("secretsmanager", "CreateSecret")}
+    made = {("sesv2", "CreateEmailIdentity"), ("secretsmanager", "CreateSecret"), ("s3", "CreateBucket")}
+    ours = called.by_role["report"] - made
     assert ours == {(call.service, call.action) for call in ROLES["report"]}
