@@ -27,19 +27,8 @@ from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, lau
 from tests.local.conftest import World, config_for, until
 
 WITHIN_S = 1.0
-ALARM = {
-    "AlarmName": "mark-shop-dead-letters",
-    "Namespace": "AWS/SQS",
-    "MetricName": "ApproximateNumberOfMessagesVisible",
-    "Dimensions": [{"Name": "QueueName", "Value": "mark-shop-raw-dead"}],
-    "Statistic": "Maximum",
-    "ComparisonOperator": "GreaterThanThreshold",
-    "Threshold": 0,
-    "Period": 60,
-    "EvaluationPeriods": 1,
-    "TreatMissingData": "notBreaching",
-}
-"""As the rollout's stacks have it."""
+ALARM = "mark-shop-deadletters"
+"""Made with the service's queues, as the rollout's stacks have it."""
 
 
 WRONG = ({"source": "aws.s3"}, {"time": "soon"}, {"detail": {"instance-id": 7}}, {"detail-type": "Else"})
@@ -187,18 +176,16 @@ def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> N
 def test_a_poison_message_ends_among_the_dead_letters_and_raises_the_alarm(acting: Acting) -> None:
     """A minute of visibility between attempts would make this a test of minutes."""
     sqs, cloudwatch = acting.aws.sqs, acting.world.client("cloudwatch")
-    cloudwatch.put_metric_alarm(**ALARM)
     sqs.set_queue_attributes(QueueUrl=acting.resources.raw_url, Attributes={"VisibilityTimeout": "0"})
-    name = ALARM["AlarmName"]
     acting.move(acting.clock.now(), 1.0)
     acting.send_raw('{"source": "aws.ec2", "poison": true}')
     assert until(lambda: acting.visible("raw-dead") == 1)
     assert acting.handled() == RAW_ATTEMPTS
-    assert acting.world.state()["alarms"] == {name: "OK"}
+    assert acting.world.state()["alarms"] == {ALARM: "OK"}
 
     acting.move(acting.clock.now() + 61.0, 1.0)
-    assert until(lambda: acting.world.state()["alarms"] == {name: "ALARM"})
-    (alarm,) = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
+    assert until(lambda: acting.world.state()["alarms"] == {ALARM: "ALARM"})
+    (alarm,) = cloudwatch.describe_alarms(AlarmNames=[ALARM])["MetricAlarms"]
     assert alarm["StateValue"] == "ALARM"
     (letter,) = sqs.receive_message(QueueUrl=sqs.get_queue_url(QueueName="mark-shop-raw-dead")["QueueUrl"])[
         "Messages"
