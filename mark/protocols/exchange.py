@@ -141,6 +141,8 @@ def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[Infer
                 replies.append(writer.reply(exchange.call, start, end))
         except BadRequest as error:
             replies.append(error_reply(error.status, str(error)))
+        except TypeError as error:  # values that JSON has no words for
+            replies.append(error_reply(500, f"the model answers wrongly: {error}"))
     return replies
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 
@@ -159,3 +160,42 @@ def test_texts_through_the_protocol():
     body = b'{"inputs":[{"name":"text","datatype":"BYTES","shape":[2],"data":[%s]}]}' % texts
     (replies,) = run(PythonBackend(Polarity, name="m"), [wrong(body), wrong(body)])
     assert [outputs(reply, "label") for reply in replies] == [[b"negative", b"positive"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (SystemExit(3), "it called exit(3)"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+        (StopIteration(), "StopIteration"),
+    ],
+)
+def test_a_model_that_wants_to_end_ends_only_its_request(raised, said):
+    class Exits(Sum):
+        def predict(self, inputs):
+            if (inputs["x"] == 13).any():
+                raise raised
+            return super().predict(inputs)
+
+    model = Exits()
+    (replies,) = run(of(model), [ask([1, 2]), ask([13, 0]), ask([3, 4])])
+
+    assert [reply.status for reply in replies] == [200, 500, 200]
+    assert error(replies[1]) == f"the model failed: {said}"
+
+
+def test_a_model_that_exits_when_it_is_made_is_misconfigured():
+    with pytest.raises(Misconfigured, match=r"does not start: it called exit\(1\)"):
+        run(PythonBackend(lambda: sys.exit(1), name="m"), [ask([1, 2])])
+
+
+def test_an_answer_that_json_has_no_words_for_harms_nobody_else():
+    class Complex(Sum):
+        def predict(self, inputs):
+            return {"y": inputs["x"].astype(np.longdouble)}
+
+    (replies,) = run(of(Complex()), [invocation([1, 2]), ask([1, 2])])
+
+    assert [reply.status for reply in replies] == [500, 400]
+    assert "the model answers wrongly" in error(replies[0])

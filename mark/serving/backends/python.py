@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from mark.domain.errors import MarkError, Misconfigured
+from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, PythonModel
 from mark.protocols.exchange import zeros
@@ -50,7 +50,7 @@ class PythonBackend:
             self.inputs, self.outputs = tuple(model.inputs), tuple(model.outputs)
         except MarkError:
             raise
-        except Exception as error:  # a user's code may raise anything; the cause is chained
+        except BaseException as error:  # a user's code may raise anything, or call exit; the cause is chained
             raise Misconfigured(f"model {self._name!r} does not start: {_said(error)}") from error
         if not self.inputs or not callable(getattr(model, "predict", None)):
             raise Misconfigured(f"model {self._name!r} needs inputs, outputs and a method predict(inputs)")
@@ -70,11 +70,10 @@ class PythonBackend:
         try:
             outputs = self._model.predict(tensors)
             return {name: np.asarray(value) for name, value in outputs.items()}
-        except Exception as error:  # as above: the request is answered with it
+        except BaseException as error:  # as above: the request is answered with it, and nobody else ends
             log.warning("%s failed: %s", self._name, _said(error), exc_info=error)
             raise ModelFailed(f"the model failed: {_said(error)}") from error
 
 
-def _said(error: Exception) -> str:
-    text = " ".join(str(error).split())[:300]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def _said(error: BaseException) -> str:
+    return failure_words(error)[:300]
