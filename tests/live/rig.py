@@ -78,10 +78,10 @@ class Rig:
 
     # Commands.
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, command: tuple[str, ...] = (MARK,)) -> subprocess.Popen[str]:
         """A command that goes on beside the test, as in a terminal's foreground: a shell's `&` ignores Ctrl-C."""
         return subprocess.Popen(  # noqa: S603 - our own command
-            [MARK, *arguments],
+            [*command, *arguments],
             cwd=self.home,
             env=self.environment,
             stdin=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +97,44 @@ def test_what_init_writes_comes_up_and_ctrl_c_ends_it(empty: Rig) -> None:
         started.communicate()
     assert "is up and serves inception-v3, digits" in said, err
     assert "Traceback" not in err
+    empty.assert_gone()
+
+
+REHEARSING = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from mark.app.live.loading import send
+from mark.app.live.rehearsal import service
+from mark.app.settings import load_settings
+
+try:
+    with service(load_settings(Path(sys.argv[1]), {})) as running:
+        print(running.pid, flush=True)
+        send(running, running.models[0], np.arange(0.0, 60.0, 0.1), speed=1.0)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+"""A rehearsal as `mark demo` makes it, without the replay before it; it says when its service is up."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+def test_a_rehearsal_that_is_told_to_end_takes_its_service_along(empty: Rig, number: signal.Signals) -> None:
+    path = empty.config(LIGHT.format(name=empty.name))
+    started = empty.start(str(path), command=(sys.executable, "-c", REHEARSING))
+    try:
+        assert started.stdout is not None
+        said = started.stdout.readline()  # the pid; what follows is the load
+        empty.seen |= empty.processes()
+        started.send_signal(number)
+        _, err = started.communicate(timeout=ENDED_S)
+    finally:
+        started.kill()
+        started.communicate()
+    assert int(said) in empty.seen, err
+    assert started.returncode == 130, err
     empty.assert_gone()
 
 

@@ -18,7 +18,7 @@ from mark.app.live.downing import end
 from mark.app.live.emulated import EmulatedControls
 from mark.app.live.folder import Running
 from mark.app.live.loading import LoadAsked, due_times, load_document, send
-from mark.app.live.upping import start
+from mark.app.live.upping import heeding_ends, start
 from mark.app.live.watching import live_table, view_of
 from mark.app.settings import Settings
 from mark.app.terminal import progress
@@ -111,11 +111,12 @@ def replay_slice(settings: Settings) -> tuple[RunResult, OrderCounts]:
 @contextmanager
 def service(settings: Settings) -> Iterator[Running]:
     """The service up, its clock standing still; down again afterwards, whatever happens."""
-    running = start(settings, hold=True)
-    try:
-        yield running
-    finally:
-        end(running.pid)
+    with heeding_ends():
+        running = start(settings, hold=True)
+        try:
+            yield running
+        finally:
+            end(running.pid)
 
 
 def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mark.app.live.downing import end
@@ -26,18 +28,30 @@ POLL_S = 0.05
 
 def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False) -> None:
     """Start the service and say where it is; attached, watch it until Ctrl-C, which ends it."""
-    for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal ends what Ctrl-C would
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup says that it shall not
-            signal.signal(number, signal.default_int_handler)
-    running = start(settings, hold=hold)
-    if detach:
-        _say(running, as_json=as_json)
-        return
+    with heeding_ends():
+        running = start(settings, hold=hold)
+        if detach:
+            _say(running, as_json=as_json)
+            return
+        try:
+            _say(running, as_json=as_json)
+            watch_service(running)
+        except KeyboardInterrupt:
+            end(running.pid)
+
+
+@contextmanager
+def heeding_ends() -> Iterator[None]:
+    """Meanwhile SIGTERM and a closed terminal are what Ctrl-C is, so that whoever started a service ends it."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores it
+    for number in heeded:
+        signal.signal(number, signal.default_int_handler)
     try:
-        _say(running, as_json=as_json)
-        watch_service(running)
-    except KeyboardInterrupt:
-        end(running.pid)
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, before[number])
 
 
 def start(settings: Settings, *, hold: bool = False) -> Running:
