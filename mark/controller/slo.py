@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mark.controller.policy import ControllerPolicy
-from mark.controller.state import Extra, Observation, State, Tokens, room
+from mark.controller.launchable import Launchable
+from mark.controller.policy import ControllerPolicy, MonitorPolicy
+from mark.controller.state import Extra, Observation, State, Tokens
 from mark.dispatch.objective import missed_target
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch, Order
 
 
-def watch(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> tuple[State, list[Order]]:
+def watch(
+    state: State, seen: Observation, policy: ControllerPolicy, launchable: Launchable, tokens: Tokens
+) -> tuple[State, list[Order]]:
     """After a window that missed, and outside the cool-down, launch L instances of T.
 
-    Where T was refused just now its on-demand twin is taken, or nothing, and the next window may ask again.
+    Where none of T may be launched now its on-demand twin is taken, or nothing, and the next window may ask again.
     """
     monitor, window = policy.monitor, seen.slo
     if monitor is None or window is None or window.closed_at <= state.window_at:
@@ -22,10 +25,10 @@ def watch(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tok
     state = replace(state, window_at=window.closed_at)
     if not missed_target(window.missed, window.requests, policy.slo.target) or seen.now < state.quiet_until:
         return state, []
-    offering = _available(state, policy, monitor.offering)
-    count = min(monitor.count, room(state, seen, (), policy.max_instances))
-    if offering is None or count == 0:
+    offering, count = _available(launchable, policy, monitor)
+    if offering is None:
         return state, []
+    launchable.take(offering.name, count)
     order = Launch(
         token=tokens.take(),
         offering=offering.name,
@@ -40,11 +43,13 @@ def watch(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tok
     return replace(state, quiet_until=quiet_until, extras=(*state.extras, extra)), [order]
 
 
-def _available(state: State, policy: ControllerPolicy, name: str) -> Offering | None:
-    """T, or its on-demand twin where T is refused; None where neither can be had."""
-    refused = dict(state.unavailable)
-    asked = policy.offering(name)
-    if asked is None or asked.name not in refused:
-        return asked
+def _available(
+    launchable: Launchable, policy: ControllerPolicy, monitor: MonitorPolicy
+) -> tuple[Offering | None, int]:
+    """T, or its on-demand twin where T may not be launched, and how many; None and 0 where neither may."""
+    asked = policy.offering(monitor.offering)
+    if asked is None:
+        return None, 0
     twins = (twin for twin in policy.fallbacks if twin.instance_type.name == asked.instance_type.name)
-    return next((twin for twin in twins if twin.name not in refused), None)
+    counts = ((one, launchable.most(one.name, monitor.count)[0]) for one in (asked, *twins))
+    return next(((one, count) for one, count in counts if count), (None, 0))

@@ -12,6 +12,7 @@ import math
 from dataclasses import replace
 
 from mark.controller.budget import Restraint
+from mark.controller.launchable import Launchable
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens
 from mark.controller.surges import bridge_surges
@@ -23,9 +24,9 @@ POOL_SLACK = 1.25
 
 
 def keep_standbys(
-    state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens, *, left: int
+    state: State, seen: Observation, policy: ControllerPolicy, launchable: Launchable, tokens: Tokens
 ) -> tuple[State, list[Order]]:
-    """Size the pool, wake for a gap, stop when it is closed; `left` more instances may be launched."""
+    """Size the pool, wake for a gap, stop when it is closed."""
     if policy.standby is None:
         return state, []
     pool = [i for i in seen.fleet if i.role is Role.STANDBY]
@@ -33,7 +34,7 @@ def keep_standbys(
     state, bridge = bridged(state, seen, policy, policy.standby, pool, tokens)
     stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
     rest = _rest(state, [i for i in pool if i.id not in stopping], tokens)
-    return state, bridge + rest + _size(state, policy.standby, pool, tokens, left=left)
+    return state, bridge + rest + _size(state, policy.standby, pool, launchable, tokens)
 
 
 def rest_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
@@ -105,23 +106,21 @@ def _rest(state: State, pool: list[Instance], tokens: Tokens) -> list[Order]:
     return [StopStandby(token=tokens.take(), reason="booted: stands by from now on", instances=ready)]
 
 
-def _size(state: State, standby: StandbyPolicy, pool: list[Instance], tokens: Tokens, *, left: int) -> list[Order]:
+def _size(
+    state: State, standby: StandbyPolicy, pool: list[Instance], launchable: Launchable, tokens: Tokens
+) -> list[Order]:
     """Launch what the pool lacks, terminate what it has too many of once all recent plans agree."""
     wanted, why = _pool(state, standby)
     coming = sum(r.count for r in state.requested if r.role is Role.STANDBY)
     have = len(pool) + coming
-    if have < wanted and (left == 0 or standby.offering.name in dict(state.unavailable)):
-        return []  # no room, or refused just now: asked for again when that has expired
     if have < wanted:
-        return [
-            Launch(
-                token=tokens.take(),
-                reason=f"{why}: {wanted} standbys",
-                offering=standby.offering.name,
-                count=min(wanted - have, left),
-                role=Role.STANDBY,
-            )
-        ]
+        name = standby.offering.name
+        count, _ = launchable.most(name, wanted - have)
+        if count == 0:  # asked for again as soon as it may be
+            return []
+        launchable.take(name, count)
+        reason = f"{why}: {wanted} standbys"
+        return [Launch(token=tokens.take(), reason=reason, offering=name, count=count, role=Role.STANDBY)]
     spare = [i.id for i in pool if i.state is InstanceState.STOPPED and i.id not in state.awake]
     surplus = tuple(sorted(spare, reverse=True)[: max(0, len(pool) - _enough(standby, wanted))])
     if not surplus:

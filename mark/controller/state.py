@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mark.controller.breaker import Pool
 from mark.controller.budget import Restraint
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Role
-from mark.domain.orders import Fact, Launch, Order, SloWindow
+from mark.domain.orders import Fact, Order, SloWindow
 from mark.domain.plan import Plan
 
 Counts = tuple[tuple[str, int], ...]
@@ -54,13 +53,18 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The controller's memory. Nothing here is derived from a clock or a generator."""
+    """The controller's memory. Nothing here is derived from a clock or a generator.
+
+    unavailable, held: until when an offering is not asked for. What was refused is also planned without; what a
+    guardrail held back is not: the limit is the service's, and another offering would meet it as well.
+    """
 
     tick: int = 0
     plan: Plan | None = None
     wanted: tuple[Wanted, ...] = ()
     requested: tuple[Requested, ...] = ()
     unavailable: tuple[tuple[str, float], ...] = ()
+    held: tuple[tuple[str, float], ...] = ()
     extras: tuple[Extra, ...] = ()
     window_at: float = float("-inf")
     quiet_until: float = float("-inf")
@@ -101,13 +105,6 @@ class Decision:
     state: State
     orders: tuple[Order, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def room(state: State, seen: Observation, ordered: Iterable[Order], limit: int) -> int:
-    """How many more instances may be launched: what is there, requested or just ordered counts."""
-    requested = sum(item.count for item in state.requested)
-    just_ordered = sum(order.count for order in ordered if isinstance(order, Launch))
-    return max(0, limit - len(seen.fleet) - requested - just_ordered)
 
 
 class Tokens:

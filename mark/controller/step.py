@@ -14,12 +14,12 @@ from dataclasses import replace
 
 from mark.controller.breaker import Pool, note_interruptions
 from mark.controller.budget import Restraint, restrained
+from mark.controller.launchable import Launchable
 from mark.controller.paces import told_paces, with_paces
 from mark.controller.policy import ControllerPolicy
-from mark.controller.quotas import Allowance, counted
 from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, rest_standbys, short_rps
-from mark.controller.state import Counts, Decision, Observation, Requested, State, Tokens, Wanted, room
+from mark.controller.state import Counts, Decision, Extra, Observation, Requested, State, Tokens, Wanted
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import GUARDRAIL, Drain, Launch, LaunchRefused, Order, WarmLambda
 
@@ -37,15 +37,15 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     state = learn(state, seen, policy)
     policy = with_paces(policy, state.paces)
     tokens = Tokens(state.tick)
-    state, watched = watch(state, seen, policy, tokens)
+    launchable = Launchable(state, seen, policy)
+    state, watched = watch(state, seen, policy, launchable, tokens)
     if state.plan is None:
         first = (*watched, *_warm_ups(state, seen, policy, tokens))
         return Decision(state=_remember(state, seen, first), orders=first, notes=("no plan yet",))
-    launches, notes = _launches(state, seen, policy, tokens, ordered=watched)
+    launches, notes = _launches(state, seen, launchable, tokens, ordered=watched)
     drains, kept = _drains(state, seen, policy, tokens)
-    left = room(state, seen, (*watched, *launches), policy.max_instances)
     if seen.restraint is Restraint.NONE:
-        state, standbys = keep_standbys(state, seen, policy, tokens, left=left)
+        state, standbys = keep_standbys(state, seen, policy, launchable, tokens)
     else:
         standbys = rest_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
@@ -78,7 +78,7 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
         tick=state.tick + 1,
         requested=_still_requested(state, seen, policy),
         unavailable=tuple(sorted(unavailable.items())),
-        extras=tuple(extra for extra in state.extras if extra.until > seen.now),
+        extras=_extras(state, seen),
         paces=state.paces if seen.paces is None else seen.paces,
         pools=_pools(state, seen, policy),
     )
@@ -100,6 +100,13 @@ def _guarded(seen: Observation) -> tuple[str, ...]:
         for fact in seen.facts
         if isinstance(fact, LaunchRefused) and fact.code.startswith(GUARDRAIL)
     )
+
+
+def _extras(state: State, seen: Observation) -> tuple[Extra, ...]:
+    """What the monitor launched and still stands up for; nothing while something is held back."""
+    if seen.restraint is not Restraint.NONE:
+        return ()
+    return tuple(extra for extra in state.extras if extra.until > seen.now)
 
 
 def _pools(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Pool, ...]:
@@ -133,7 +140,7 @@ def _wanted_now(state: State) -> Counter[str]:
 def _launches(
     state: State,
     seen: Observation,
-    policy: ControllerPolicy,
+    launchable: Launchable,
     tokens: Tokens,
     *,
     ordered: list[Order],
@@ -141,45 +148,21 @@ def _launches(
     """Launch what is wanted and neither there nor on its way."""
     have = Counter(dict(running_counts(state, seen.fleet)))
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
-    left = room(state, seen, ordered, policy.max_instances)
-    allowance = _allowance(state, seen, policy, ordered)
-    unavailable = dict(state.unavailable)
-    volatile = {pool.offering for pool in state.pools if pool.is_open(seen.now)}
-    returning = {pool.offering for pool in state.pools if pool.is_returning(seen.now)}
     orders: list[Order] = []
     notes: list[str] = []
     for name, count in sorted(_wanted_now(state).items()):
         missing = count - have[name]
         if missing <= 0:
             continue
-        if name in unavailable:
-            notes.append(f"{name} was refused: not asked for again before {unavailable[name]:.0f} s")
+        missing, cut = launchable.most(name, missing)
+        notes += cut
+        if missing == 0:
             continue
-        if name in volatile:
-            notes.append(f"{name} was taken away in bulk: nothing is launched in that pool for a while")
-            continue
-        if name in returning:
-            missing = 1
-        if missing > left:
-            notes.append(f"{name}: {missing} wanted, but the limit is {policy.max_instances} instances")
-        if missing > allowance.left(name):
-            notes.append(f"{name}: {missing} wanted, but the account's quota leaves {allowance.left(name):.0f}")
-        missing = int(min(missing, left, allowance.left(name)))
-        if missing <= 0:
-            continue
-        left -= missing
-        allowance.take(name, missing)
+        launchable.take(name, missing)
         plan = state.plan
         reason = f"{count} wanted, {have[name]} there or on their way" + (f"; {plan.reason}" if plan else "")
         orders.append(Launch(token=tokens.take(), reason=reason, offering=name, count=missing))
     return orders, notes
-
-
-def _allowance(state: State, seen: Observation, policy: ControllerPolicy, ordered: list[Order]) -> Allowance:
-    """What the account's quotas leave beside what is there, requested or just ordered."""
-    asked = [(item.offering, item.count) for item in state.requested]
-    asked += [(order.offering, order.count) for order in ordered if isinstance(order, Launch)]
-    return Allowance(policy.quotas, policy.known_offerings, counted(seen.fleet, asked))
 
 
 def _drains(

@@ -20,7 +20,7 @@ from mark.controller.budget import (
     spent_usd,
 )
 from mark.controller.planning import plan_fleet, plan_request
-from mark.controller.state import State
+from mark.controller.state import Extra, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.orders import Launch, StopStandby, Terminate, WarmLambda
@@ -44,6 +44,11 @@ LIMITS = st.one_of(st.none(), st.floats(0.01, 1e6))
 BUDGETS = st.builds(Budget, daily_usd=LIMITS, monthly_usd=LIMITS, when_reached=st.sampled_from(Reached))
 ORDER = (Restraint.NONE, Restraint.FLOOR, Restraint.PAUSE)
 FLOOR, PAUSE = Restraint.FLOOR, Restraint.PAUSE
+
+
+def monitored(extra: int) -> State:
+    """As after a window that missed: so many were launched at once, and are not drained for a while."""
+    return State(extras=(Extra(offering=SMALL.name, count=extra, until=700.0),))
 
 
 @given(budget=BUDGETS, day=USD, month=USD)
@@ -76,9 +81,9 @@ def test_nothing_was_spent_by_nobody() -> None:
     assert spent_usd((), 0.0, 100.0) == 0.0
 
 
-@given(count=st.integers(0, 12), pending=st.integers(0, 5), wanted=st.integers(0, 20))
-def test_a_pause_ends_everything_and_launches_nothing(count: int, pending: int, wanted: int) -> None:
-    made = Stepped(replace(WITH_STANDBY, warm_lambda=True))
+@given(count=st.integers(0, 12), pending=st.integers(0, 5), wanted=st.integers(0, 20), extra=st.integers(0, 6))
+def test_a_pause_ends_everything_and_launches_nothing(count: int, pending: int, wanted: int, extra: int) -> None:
+    made = Stepped(replace(WITH_STANDBY, warm_lambda=True), monitored(extra))
     fleet = (
         *instances(count),
         *instances(pending, state=InstanceState.PENDING, first=100),
@@ -92,9 +97,9 @@ def test_a_pause_ends_everything_and_launches_nothing(count: int, pending: int, 
     assert set(ended.instances) == {"s-0001", "s-0002"}
 
 
-@given(count=st.integers(1, 12))
-def test_a_floor_keeps_one_and_puts_standbys_to_sleep(count: int) -> None:
-    made = Stepped(WITH_STANDBY)
+@given(count=st.integers(1, 12), extra=st.integers(0, 6))
+def test_a_floor_keeps_one_and_puts_standbys_to_sleep(count: int, extra: int) -> None:
+    made = Stepped(WITH_STANDBY, monitored(extra))
     fleet = (*instances(count), *instances(1, SLEEPER, role=Role.STANDBY))
     orders = made.see(replace(seen(60.0, fleet, wanted=plan(small=1)), restraint=FLOOR))
     assert launched(orders) == {}

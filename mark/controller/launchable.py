@@ -1,0 +1,50 @@
+"""What may be launched now: every limit in one place, for the plan, the SLO monitor and the standbys. Pure.
+
+An offering that was refused is left alone until that has expired, one that a guardrail held back for a period; a
+spot pool that was taken away in bulk is left while its breaker is open and entered by one instance a tick after
+that. What is left of the policy's limit of instances and of the account's quotas goes to who asks first.
+"""
+
+from __future__ import annotations
+
+from mark.controller.policy import ControllerPolicy
+from mark.controller.quotas import Allowance, counted
+from mark.controller.state import Observation, State
+
+
+class Launchable:
+    """What may be launched at one tick beside what is there and requested; what is taken counts from then on."""
+
+    def __init__(self, state: State, seen: Observation, policy: ControllerPolicy) -> None:
+        self._limit = policy.max_instances
+        self._left = max(0, self._limit - len(seen.fleet) - sum(item.count for item in state.requested))
+        requested = ((item.offering, item.count) for item in state.requested)
+        self._allowance = Allowance(policy.quotas, policy.known_offerings, counted(seen.fleet, requested))
+        self._unavailable = dict(state.unavailable)
+        self._held = dict(state.held)
+        self._volatile = {pool.offering for pool in state.pools if pool.is_open(seen.now)}
+        self._returning = {pool.offering: 1 for pool in state.pools if pool.is_returning(seen.now)}
+
+    def most(self, name: str, wanted: int) -> tuple[int, tuple[str, ...]]:
+        """How many of `wanted` may be launched, and a sentence for each limit that cut them."""
+        if name in self._unavailable:
+            return 0, (f"{name} was refused: not asked for again before {self._unavailable[name]:.0f} s",)
+        if name in self._held:
+            return 0, (f"{name} was held back by a guardrail: not before {self._held[name]:.0f} s",)
+        if name in self._volatile:
+            return 0, (f"{name} was taken away in bulk: nothing is launched in that pool for a while",)
+        wanted = min(wanted, self._returning.get(name, wanted))
+        quota = self._allowance.left(name)
+        notes = []
+        if wanted > self._left:
+            notes.append(f"{name}: {wanted} wanted, but the limit is {self._limit} instances")
+        if wanted > quota:
+            notes.append(f"{name}: {wanted} wanted, but the account's quota leaves {quota:.0f}")
+        return int(min(wanted, self._left, quota)), tuple(notes)
+
+    def take(self, name: str, count: int) -> None:
+        """So many were ordered."""
+        self._left -= count
+        self._allowance.take(name, count)
+        if name in self._returning:
+            self._returning[name] = max(0, self._returning[name] - count)
