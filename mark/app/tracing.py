@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from mark.app.terminal import note, progress, show, show_json
-from mark.domain.errors import unknown
+from mark.domain.errors import Misconfigured, unknown
 from mark.report.wording import count_words, duration_words
 from mark.simulator.generators import constant, diurnal_floods, mmpp, surge
 from mark.simulator.trace_statistics import TraceStatistics, describe
@@ -19,18 +19,19 @@ from mark.simulator.traces import Trace, read_trace, write_trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generator:
-    """What is drawn; each kind looks at its own parameters. `duration_s` None takes the kind's own length."""
+    """What is drawn. `asked`: parameters of the kind that were given, by flag: `at_s` is --at-s."""
 
     kind: str
-    rps: float
-    plus: float
-    at_s: float
-    rise_s: float
-    rates_rps: tuple[float, ...]
-    sojourns_s: tuple[float, ...]
-    days: int
-    duration_s: float | None
+    asked: Mapping[str, Any]
     seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of trace: how it is drawn from its parameters and a seed, and their defaults."""
+
+    draw: Callable[..., Trace]
+    takes: Mapping[str, Any]
 
 
 def import_file(
@@ -66,10 +67,18 @@ def describe_file(source: Path, *, as_json: bool) -> None:
 
 
 def generate_file(generator: Generator, out: Path) -> None:
-    """Draw a trace and write it."""
-    if generator.kind not in _KINDS:
-        raise unknown("kind of trace", generator.kind, _KINDS)
-    _write(_KINDS[generator.kind](generator), out)
+    """Draw a trace and write it; what the kind does not take is Misconfigured."""
+    if generator.kind not in KINDS:
+        raise unknown("kind of trace", generator.kind, KINDS)
+    kind = KINDS[generator.kind]
+    foreign = [flag for flag in generator.asked if flag not in kind.takes]
+    if foreign:
+        raise Misconfigured(f"{generator.kind} takes no {_flags(foreign)}; it takes {_flags(kind.takes)}")
+    _write(kind.draw(**{**kind.takes, **generator.asked}, seed=generator.seed), out)
+
+
+def _flags(names: Iterable[str]) -> str:
+    return ", ".join("--" + name.replace("_", "-") for name in names)
 
 
 def _write(trace: Trace, target: Path) -> None:
@@ -82,15 +91,17 @@ def _write(trace: Trace, target: Path) -> None:
     show(f"{target}: {bins:,} bins of {trace.bin_s:g} s, mean {trace.mean_rps:.4g} requests/s")
 
 
-def _length(generator: Generator) -> dict[str, Any]:
-    return {} if generator.duration_s is None else {"duration_s": generator.duration_s}
-
-
-_KINDS: dict[str, Callable[[Generator], Trace]] = {
-    "constant": lambda g: constant(g.rps, seed=g.seed, **_length(g)),
-    "surge": lambda g: surge(g.rps, plus=g.plus, at_s=g.at_s, rise_s=g.rise_s, seed=g.seed, **_length(g)),
-    "mmpp": lambda g: mmpp(g.rates_rps, g.sojourns_s, seed=g.seed, **_length(g)),
-    "diurnal-floods": lambda g: diurnal_floods(g.seed, g.days),
+KINDS: Mapping[str, Kind] = {
+    "constant": Kind(draw=constant, takes={"rps": 60.0, "duration_s": 3600.0}),
+    "surge": Kind(
+        draw=lambda rps, **more: surge(base_rps=rps, **more),
+        takes={"rps": 60.0, "plus": 0.5, "at_s": 420.0, "rise_s": 120.0, "duration_s": 1800.0},
+    ),
+    "mmpp": Kind(
+        draw=lambda rates, sojourns_s, **more: mmpp(rates, mean_sojourns_s=sojourns_s, **more),
+        takes={"rates": (20.0, 80.0), "sojourns_s": (600.0, 120.0), "duration_s": 86_400.0},
+    ),
+    "diurnal-floods": Kind(draw=lambda days, seed: diurnal_floods(seed, days), takes={"days": 8}),
 }
 
 

@@ -34,11 +34,17 @@ class Misconfigured(MarkError):
     """Nobody can fix it at run time: refuse to start."""
 
 
+MOST_NAMES = 24
+"""So many names an error lists: more than there are policies or forecasters, fewer than types of instances."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> Misconfigured:
     """The error for a name that does not exist, with the nearest one that does."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    listed = ", ".join(names[:MOST_NAMES]) or "none"
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {listed}{more}"
     return Misconfigured(f"unknown {kind} {name!r}; {hint}")
 
 

@@ -12,6 +12,9 @@ from mark.domain.offering import LambdaOffering, Market, Offering
 from mark.domain.plan import Excuse
 from mark.domain.times import CloudTimes
 
+MOST_EXCUSES = 3
+"""So many types are told of where none serves: one line is read, a list of all is not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverflowLimits:
@@ -70,8 +73,7 @@ def find_supply(
 
     offerings, excuses = offered(market)
     if not offerings:
-        why = "; ".join(f"{excuse.offering}: {excuse.reason}" for excuse in excuses)
-        raise Misconfigured(f"nothing can serve {model.name} within the objective: {why}")
+        raise Misconfigured(f"nothing can serve {model.name} within the objective: {_why(excuses, profiles)}")
     reached = _reachable(slo, offerings)
     warnings = profiles.warnings
     if reached != slo:
@@ -88,6 +90,19 @@ def find_supply(
         warnings=warnings,
         assumed=profiles.assumed,
     )
+
+
+def _why(excuses: tuple[Excuse, ...], profiles: ProfileSet) -> str:
+    """Why the fastest types cannot, and how many others there are."""
+
+    def quickest_s(excuse: Excuse) -> float:
+        return profiles.of(excuse.offering.partition(":")[0]).points[0].latency_s
+
+    told = sorted(excuses, key=lambda excuse: (quickest_s(excuse), excuse.offering))[:MOST_EXCUSES]
+    words = [f"{excuse.offering}: {excuse.reason}" for excuse in told]
+    if len(excuses) > len(told):
+        words.append(f"nor can {len(excuses) - len(told)} slower")
+    return "; ".join(words)
 
 
 def _reachable(slo: Slo, offerings: tuple[Offering, ...]) -> Slo:

@@ -73,6 +73,10 @@ def test_a_broken_trace(mark, content, said):
         (["simulatte"], "simulate"),
         (["trace"], "Missing command"),
         (["trace", "generate", "flood", "--out", "x.csv"], "did you mean 'diurnal-floods'?"),
+        (
+            ["trace", "generate", "diurnal-floods", "--rps", "9", "--out", "x.csv"],
+            "takes no --rps; it takes --days",
+        ),
         (["trace", "generate", "constant", "--out", "none/x.csv"], "cannot be written"),
         (["trace", "generate", "mmpp", "--rates", "a,b", "--out", "x.csv"], "must be numbers"),
         (["plan", "--model", "inception-v3"], "give either --rate or --forecast"),
@@ -94,6 +98,12 @@ def test_a_broken_trace(mark, content, said):
 )
 def test_one_line_that_says_what_to_do(mark, arguments, said):
     assert said in refused(mark(*arguments))
+
+
+def test_a_long_list_of_names_is_cut(mark):
+    said = refused(mark(*RUN, "--types", "nope"))
+    assert said.endswith(" more\n")
+    assert len(said) < 500
 
 
 @pytest.mark.parametrize(

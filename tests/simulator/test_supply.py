@@ -56,6 +56,15 @@ def test_the_objective_tells_a_default_from_the_same_mean_asked_for() -> None:
     assert not dataclasses.replace(default, mean_latency_s=0.2).mean_is_default
 
 
+def test_where_nothing_serves_the_fastest_types_say_why_and_the_others_are_counted() -> None:
+    with pytest.raises(Misconfigured) as said:
+        supply("inception-v3", Slo(latency_s=0.005, target=0.98))
+
+    assert "within the objective: c5.4xlarge:spot: no batch keeps the objective of 5 ms" in str(said.value)
+    assert str(said.value).endswith("takes 122.4 ms; nor can 6 slower")
+    assert len(str(said.value)) < 400
+
+
 def test_lambda_takes_its_limits_and_can_be_switched_off() -> None:
     usual = supply("inception-v3").overflow
     limited = supply("inception-v3", limits=OverflowLimits(concurrency=50, burst=20, memory_gib=1.5)).overflow

@@ -59,17 +59,31 @@ def generate_trace(
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
     ],
-    rps: Annotated[float, typer.Option(metavar="RPS", help="constant, surge: rate before the surge.")] = 60.0,
-    plus: Annotated[float, typer.Option(metavar="SHARE", help="surge: rise by this share, 0.5 for +50 %.")] = 0.5,
-    at_s: Annotated[float, typer.Option(metavar="SECONDS", help="surge: when it begins.")] = 420.0,
-    rise_s: Annotated[float, typer.Option(metavar="SECONDS", help="surge: how long it rises.")] = 120.0,
+    rps: Annotated[
+        float | None,
+        typer.Option(metavar="RPS", help="constant, surge: rate before the surge; 60 when left out."),
+    ] = None,
+    plus: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="surge: rise by this share; 0.5, for +50 %, when left out."),
+    ] = None,
+    at_s: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="surge: when it begins; 420 when left out.")
+    ] = None,
+    rise_s: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="surge: how long it rises; 120 when left out.")
+    ] = None,
     rates: Annotated[
-        str, typer.Option(metavar="RPS,...", help="mmpp: rates of the states, requests/s.")
-    ] = "20,80",
+        str | None,
+        typer.Option(metavar="RPS,...", help="mmpp: rates of the states, requests/s; 20,80 when left out."),
+    ] = None,
     sojourns_s: Annotated[
-        str, typer.Option(metavar="SECONDS,...", help="mmpp: mean stay in each state.")
-    ] = "600,120",
-    days: Annotated[int, typer.Option(metavar="NUMBER", help="diurnal-floods: how many days.")] = 8,
+        str | None,
+        typer.Option(metavar="SECONDS,...", help="mmpp: mean stay in each state; 600,120 when left out."),
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="diurnal-floods: how many days; 8 when left out.")
+    ] = None,
     duration_s: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", help="constant, surge, mmpp: length; 3600, 1800, 86400 when left out."),
@@ -81,16 +95,15 @@ def generate_trace(
     settings = given.settings_from(config, seed=seed)
     from mark.app.tracing import Generator, generate_file
 
-    generator = Generator(
-        kind=kind,
-        rps=rps,
-        plus=plus,
-        at_s=at_s,
-        rise_s=rise_s,
-        rates_rps=given.number_list("--rates", rates),
-        sojourns_s=given.number_list("--sojourns-s", sojourns_s),
-        days=days,
-        duration_s=duration_s,
-        seed=settings.seed,
-    )
-    generate_file(generator, out)
+    asked = {
+        "rps": rps,
+        "plus": plus,
+        "at_s": at_s,
+        "rise_s": rise_s,
+        "rates": None if rates is None else given.number_list("--rates", rates),
+        "sojourns_s": None if sojourns_s is None else given.number_list("--sojourns-s", sojourns_s),
+        "days": days,
+        "duration_s": duration_s,
+    }
+    named = {flag: value for flag, value in asked.items() if value is not None}
+    generate_file(Generator(kind=kind, asked=named, seed=settings.seed), out)
