@@ -59,9 +59,11 @@ class Stretch:
         return pieces
 
     def middles(self) -> list[list[tuple[float, float]]]:
-        """The middles of the units, a list for each piece without a gap."""
+        """The middles of the units, a list for each piece without a gap; a lone unit is drawn over its length."""
         return [
             [((left[0] + right[0]) / 2, left[1]) for left, right in zip(piece[::2], piece[1::2], strict=True)]
+            if len(piece) > 2
+            else piece
             for piece in self.edges()
         ]
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from mark.report.comparison import ComparedRun
 from mark.report.series import (
@@ -35,6 +35,10 @@ OFFERINGS = tuple(colour for colour in SERIES if colour != FORECAST)
 HATCHES = ("", "", "", "///", "\\\\\\", "...", "xx")
 """From the fourth offering on a pattern helps the colour."""
 COMPONENTS = (("instances", "instances"), ("standby", "standby"), ("lambda_", "Lambda"), ("overhead", "overhead"))
+MOST_TICKS = 24
+"""Of the latency axis: three a decade, from a millisecond to a day; with more decades they thin out."""
+LABEL_BOX = {"facecolor": SURFACE, "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
+"""Behind a label among curves, so that it is read wherever they go."""
 SMALLEST_SHARE = 1e-4
 """Where the missed share's log axis ends: below it a stretch counts as clean."""
 Labelled = Sequence[tuple[str, ComparedRun]]
@@ -182,6 +186,7 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         axes.set_ylim(1e-5, 1.3)
         for latency_s, target in sorted({(r.result.slo.latency_s, r.result.slo.target) for _, r in runs}):
             _draw_objective(axes, latency_s, target)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=MOST_TICKS))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: duration_words(value / 1000)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
@@ -197,14 +202,14 @@ def _draw_objective(axes: Axes, latency_s: float, target: float) -> None:
     stroke: dict[str, Any] = {"color": INK, "linewidth": 1.1, "linestyle": (0, (4, 3))}
     axes.axvline(latency_s * 1000, **stroke)
     axes.annotate(
-        f"objective {duration_words(latency_s)}", (latency_s * 1000, 1.0), (4, -3), va="top",
-        xycoords=("data", "axes fraction"), textcoords="offset points", color=INK,
+        f"objective {duration_words(latency_s)}", (latency_s * 1000, 0.0), (4, 4), va="bottom",
+        xycoords=("data", "axes fraction"), textcoords="offset points", color=INK, bbox=LABEL_BOX,
     )  # fmt: skip
     if target < 1:
         axes.axhline(1 - target, **stroke)
         axes.annotate(
-            f"{percent(1 - target)} may be slower", (0.0, 1 - target), (4, -3), va="top",
-            xycoords=("axes fraction", "data"), textcoords="offset points", color=INK,
+            f"{percent(1 - target)} may be slower", (0.0, 1 - target), (4, 3), va="bottom",
+            xycoords=("axes fraction", "data"), textcoords="offset points", color=INK, bbox=LABEL_BOX,
         )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What the status page says about a document: words, banners, fleet, chart; and that nothing in it is markup."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -183,9 +184,18 @@ def test_spans_are_whole(seconds: float, says: str) -> None:
 def test_steps_have_gaps_where_nothing_is_known() -> None:
     stretch = Stretch(start_at=0.0, unit_s=60, values=(1.0, 2.0, None, 4.0))
     assert stretch.edges() == [[(0, 1), (60, 1), (60, 2), (120, 2)], [(180, 4), (240, 4)]]
-    assert stretch.middles() == [[(30, 1), (90, 2)], [(210, 4)]]
+    assert stretch.middles() == [[(30, 1), (90, 2)], [(180, 4), (240, 4)]]
     assert stretch.within(60, 180).values == (2.0, None)
     assert stretch.within(500, 900).values == ()
+
+
+def test_a_single_minute_is_drawn_over_its_length() -> None:
+    series = {**empty_model()["series"], "start_at": NOW - 60, "mean_rps": [9.0], "max_rps": [12.0]}
+    text = load_chart(series, now=NOW, width=360, height=240, prefix="x")
+    for name in ("mean", "highest"):
+        [drawn] = re.findall(rf'<path class="{name}" d="M([^"]*)"', text)
+        (left, _), (right, _) = (point.split() for point in drawn.split("L"))
+        assert float(right) - float(left) > 5
 
 
 def test_chart_of_nothing_says_so() -> None:

@@ -77,6 +77,11 @@ def test_no_line_ends_between_a_number_and_its_unit() -> None:
     assert not re.findall(r"\d (?:%|USD|ms|s|min)\b", prose)
 
 
+def test_the_latency_axis_has_ticks_around_an_objective_below_a_second() -> None:
+    ticks = {found.replace("\xa0", " ") for found in re.findall(r">(\d+.(?:ms|s))</text>", rendered())}
+    assert {"200 ms", "500 ms", "1 s"} <= ticks
+
+
 def test_ids_are_unique_and_references_meet_one() -> None:
     text = rendered()
     ids = outline(text).ids
