@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +19,9 @@ WIDTH = 100
 
 WIDEST = 200
 """What the widest table is drawn for."""
+
+LINE_EACH_S = 20.0
+"""Between two lines of progress where stderr is a file or a pipe: a job whose log is watched."""
 
 Report = Callable[[str, float], None]
 """Told what is being done and the share of it that is done, in [0, 1]."""
@@ -65,10 +70,11 @@ def fail(text: str) -> None:
 
 @contextmanager
 def progress() -> Iterator[Report]:
-    """A progress bar on stderr, one line a task, gone when all is done; silent where stderr is no terminal."""
+    """A progress bar on stderr, one line a task, gone when all is done; elsewhere a line at times."""
     console = Console(file=sys.stderr)
     if not console.is_terminal:
-        yield lambda _label, _share: None
+        with _progress_lines() as report:
+            yield report
         return
     # rich's progress takes 50 ms to import, and only a terminal needs it
     from rich import progress as bars  # noqa: PLC0415
@@ -92,3 +98,28 @@ def progress() -> Iterator[Report]:
             bar.update(tasks[label], completed=share, total=1.0 if share > 0 else None, visible=True)
 
         yield report
+
+
+@contextmanager
+def _progress_lines() -> Iterator[Report]:
+    """Every LINE_EACH_S a line on stderr about what is being done; nothing of what is quick."""
+    doing, share = "at work", 0.0
+    over = threading.Event()
+    began = time.monotonic()
+
+    def report(label: str, done: float) -> None:
+        nonlocal doing, share
+        doing, share = label, done
+
+    def tell() -> None:
+        while not over.wait(LINE_EACH_S):
+            part = f", {share:.0%}" if share > 0 else ""
+            note(f"{doing}{part}; {time.monotonic() - began:.0f} s so far")
+
+    teller = threading.Thread(target=tell, name="progress", daemon=True)
+    teller.start()
+    try:
+        yield report
+    finally:
+        over.set()
+        teller.join()

@@ -1,0 +1,33 @@
+"""What long work says where stderr is no terminal."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mark.app import terminal
+from mark.app.terminal import progress
+
+LIMIT_S = 20.0
+
+
+def test_long_work_says_in_lines_what_it_is_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "LINE_EACH_S", 0.01)
+    said, until = "", time.monotonic() + LIMIT_S
+    with progress() as report:
+        report("training lstm", 0.25)
+        while said.count("training lstm") < 2 and time.monotonic() < until:
+            said += capsys.readouterr().err
+    lines = said.splitlines()
+    assert lines[-1].startswith("note: training lstm, 25%; ")
+    assert lines[-1].endswith(" s so far")
+    assert len(lines) >= 2
+
+
+def test_quick_work_says_nothing_and_no_line_comes_when_it_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress() as report:
+        report("reading", 0.0)
+    assert capsys.readouterr() == ("", "")
