@@ -84,7 +84,10 @@ class SpotWarned:
 
 
 GUARDRAIL = "guardrail: "
-"""How the code of a LaunchRefused begins where it was we who refused, and AWS was not asked."""
+"""How the code of a LaunchRefused begins where a limit of our own left no room now, and AWS was not asked.
+
+It says nothing of the offering: another one would have met the limit too.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
