@@ -3,8 +3,8 @@
 Everything here may be asked again: launches carry the order's token, ends and starts are what they are however
 often they are asked for. An order that AWS throttles, after boto3's own retries, is kept and sent again at the
 next `observe`, in its turn, until `resend_limit_s`; then it is dropped, the controller forgets it too, and orders
-anew what is still missing. What AWS or a guardrail refuses becomes a LaunchRefused. A listing that AWS throttles
-is replaced by the last one for a while.
+anew what is still missing. What AWS refuses, or a guardrail cuts off an order, becomes a LaunchRefused. A listing
+that AWS throttles is replaced by the last one for a while.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from mark.aws.errors import FAMILIES, code_of, translated
@@ -175,7 +176,7 @@ class Ec2Cloud:
             return
         self._rows = {row.id: row for row in listed}
         self._listed_at = now
-        self._guard.saw(self._setup.model, self._rows)
+        self._guard.saw(self._setup.model, self._rows, now)
         self._transitions.listed(self._rows, now)
 
     def _still_drains(self, name: str) -> bool:
@@ -258,16 +259,23 @@ class Ec2Cloud:
                 assert_never(order)
 
     def _launch(self, order: Launch) -> None:
+        """Ask for as many as guardrails let; the rest is refused."""
         now = self._clock.now()
-        why = self._guard.refusal(self._setup.model, order)
-        if why is not None:
-            _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, why)
-            self._facts.append(refused(order, f"{GUARDRAIL}{why}", now))
+        barred = self._guard.barred(order.offering)
+        if barred is not None:
+            _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, barred)
+            self._facts.append(refused(order, barred, now))
             return
+        count, why = self._guard.grant(self._setup.model, order)
         try:
-            self._ask_fleet(order, now)
+            if count > 0:
+                self._ask_fleet(replace(order, count=count), now)
         finally:
             self._guard.settled(self._setup.model, order)
+        if why is not None:
+            lacking = order.count - count
+            _log.error("%d %s of launch %s are not sent: %s", lacking, order.offering, order.token, why)
+            self._facts.append(refused(order, f"{GUARDRAIL}{why}", now, count=lacking))
 
     def _ask_fleet(self, order: Launch, now: float) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -12,18 +13,21 @@ from mark.domain.orders import Launch
 
 AWAKE = ("pending", "running")
 """States in which an instance costs money by the hour, or is about to."""
+UNLISTED_S = 300.0
+"""How long EC2 may take to list what it has launched (developer guide: eventual consistency)."""
+EXACT = 1e-9
+"""What rounding may take off a whole number of instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
     """What a service may never exceed, all its models together.
 
-    `max_instances` counts standbys asleep; `max_usd_per_hour` what runs and boots. No `allowed_types`: any.
+    `max_instances` counts standbys asleep; `max_usd_per_hour` what runs and boots.
     """
 
     max_instances: int
     max_usd_per_hour: float
-    allowed_types: frozenset[str] = frozenset()
 
 
 class Guard:
@@ -39,35 +43,45 @@ class Guard:
         self._dearest = max((item.usd_per_hour for item in offerings.values()), default=0.0)
         self._lock = Lock()
         self._there: dict[str, Ec2Row] = {}
+        self._unlisted: set[str] = set()
         self._asked: dict[tuple[str, str], Launch] = {}
 
-    def saw(self, model: str, rows: Mapping[str, Ec2Row]) -> None:
-        """The instances of a model, as its last pass listed them."""
+    def saw(self, model: str, rows: Mapping[str, Ec2Row], now: float) -> None:
+        """The instances of a model, as its last pass listed them; what is too young to be listed counts on."""
         with self._lock:
-            others = {name: row for name, row in self._there.items() if row.model != model}
-            self._there = others | dict(rows)
+            self._unlisted -= rows.keys()
+            self._unlisted = {name for name in self._unlisted if self._there[name].launched_at > now - UNLISTED_S}
+            self._there = {
+                name: row for name, row in self._there.items() if row.model != model or name in self._unlisted
+            } | dict(rows)
 
     def launched(self, rows: Mapping[str, Ec2Row]) -> None:
         """Instances rented since the last pass."""
         with self._lock:
             self._there |= rows
+            self._unlisted |= rows.keys()
 
-    def refusal(self, model: str, order: Launch) -> str | None:
-        """Why the order may not be sent, or None: then it counts as launched until it is `settled`.
+    def barred(self, name: str) -> str | None:
+        """Why nothing of this offering may ever run, however little else does; None where it may."""
+        offering, limit = self._offerings.get(name), self._rails.max_usd_per_hour
+        if offering is None:
+            return f"offering {name} is unknown"
+        if offering.usd_per_hour > limit:
+            return f"one costs {offering.usd_per_hour:.4f} USD an hour, the limit is {limit:g}"
+        return None
 
-        What its own token launched before does not count twice.
+    def grant(self, model: str, order: Launch) -> tuple[int, str | None]:
+        """How many of the order may be sent, and why not all; they count as launched until it is `settled`.
+
+        Its offering is not `barred`. What its own token launched before does not count twice.
         """
-        barred = self._barred(order.offering)
-        if barred is not None:
-            return barred
         with self._lock:
             own = (model, order.token)
             there = [row for row in self._there.values() if (row.model, row.token) != own]
             asked = [launch for key, launch in self._asked.items() if key != own]
-            why = self._excess(there, asked, order)
-            if why is None:
-                self._asked[own] = order
-        return why
+            count, why = self._fitting(there, asked, order)
+            self._asked[own] = replace(order, count=count)
+        return count, why
 
     def settled(self, model: str, order: Launch) -> None:
         """AWS has answered, or has not: what it gave was told by `launched`."""
@@ -85,37 +99,36 @@ class Guard:
                 return "it is not there"
             if row.state in AWAKE:
                 return None
-            why = self._barred(row.offering) or self._overspent(
-                self._there.values(), self._asked.values(), self._usd_per_hour(row)
-            )
+            why = self.barred(row.offering)
+            running = self._running_usd_per_hour(self._there.values(), self._asked.values())
+            more = self._usd_per_hour(row)
+            if why is None and running + more > self._rails.max_usd_per_hour:
+                why = self._overspending(running, more)
             if why is None:
                 self._there[name] = replace(row, state="pending")
             return why
 
-    def _barred(self, name: str) -> str | None:
-        """Why nothing of this offering may run."""
-        offering = self._offerings.get(name)
-        if offering is None:
-            return f"offering {name} is unknown"
-        kind = offering.instance_type.name
-        if self._rails.allowed_types and kind not in self._rails.allowed_types:
-            return f"type {kind} is not allowed"
-        return None
+    def _fitting(self, there: Sequence[Ec2Row], asked: Sequence[Launch], order: Launch) -> tuple[int, str | None]:
+        """How many of the order fit beside what is there and asked for, and why not all."""
+        count, most = len(there) + sum(launch.count for launch in asked), self._rails.max_instances
+        running, one = self._running_usd_per_hour(there, asked), self._offerings[order.offering].usd_per_hour
+        left_usd = self._rails.max_usd_per_hour - running
+        roomy = max(0, min(order.count, most - count))
+        paid = max(0, math.floor(min(order.count, left_usd / one + EXACT))) if one > 0 else order.count
+        if min(roomy, paid) == order.count:
+            return order.count, None
+        if roomy <= paid:
+            return roomy, f"{count} instances and {order.count} more exceed {most}"
+        return paid, self._overspending(running, order.count * one)
 
-    def _excess(self, there: Sequence[Ec2Row], asked: Sequence[Launch], order: Launch) -> str | None:
-        count = len(there) + sum(launch.count for launch in asked)
-        if count + order.count > self._rails.max_instances:
-            return f"{count} instances and {order.count} more exceed {self._rails.max_instances}"
-        return self._overspent(there, asked, self._asked_usd_per_hour(order))
+    def _overspending(self, running: float, more: float) -> str:
+        """That so much more may not be spent. running, more: USD an hour."""
+        return f"{running:.4f} USD an hour and {more:.4f} more exceed {self._rails.max_usd_per_hour:g}"
 
-    def _overspent(self, there: Iterable[Ec2Row], asked: Iterable[Launch], more: float) -> str | None:
-        """Why no more may be spent. more: USD an hour."""
+    def _running_usd_per_hour(self, there: Iterable[Ec2Row], asked: Iterable[Launch]) -> float:
+        """What runs, boots and is being asked for."""
         running = sum(self._usd_per_hour(row) for row in there if row.state in AWAKE)
-        running += sum(self._asked_usd_per_hour(launch) for launch in asked)
-        if running + more > self._rails.max_usd_per_hour:
-            limit = self._rails.max_usd_per_hour
-            return f"{running:.4f} USD an hour and {more:.4f} more exceed {limit:g}"
-        return None
+        return running + sum(self._asked_usd_per_hour(launch) for launch in asked)
 
     def _asked_usd_per_hour(self, order: Launch) -> float:
         return order.count * self._offerings[order.offering].usd_per_hour

@@ -69,15 +69,13 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
 
     The first half of `step`; the planner is asked from the state it gives.
     """
-    unavailable = {name: until for name, until in state.unavailable if until > seen.now}
-    for fact in seen.facts:
-        if isinstance(fact, LaunchRefused):
-            unavailable[fact.offering] = seen.now + policy.unavailable_s
+    unavailable, held = _left_alone(state, seen, policy)
     state = replace(
         state,
         tick=state.tick + 1,
         requested=_still_requested(state, seen, policy),
-        unavailable=tuple(sorted(unavailable.items())),
+        unavailable=unavailable,
+        held=held,
         extras=_extras(state, seen),
         paces=state.paces if seen.paces is None else seen.paces,
         pools=_pools(state, seen, policy),
@@ -91,6 +89,22 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     now_wanted = Wanted(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
     recent = tuple(w for w in state.wanted if w.at > seen.now - policy.cooldown_s)
     return replace(state, plan=seen.plan, wanted=(*recent, now_wanted))
+
+
+def _left_alone(
+    state: State, seen: Observation, policy: ControllerPolicy
+) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
+    """Until when offerings are not asked for: what was refused, and what a guardrail held back for a period."""
+    unavailable = {name: until for name, until in state.unavailable if until > seen.now}
+    held = {name: until for name, until in state.held if until > seen.now}
+    for fact in seen.facts:
+        if not isinstance(fact, LaunchRefused):
+            continue
+        if fact.code.startswith(GUARDRAIL):
+            held[fact.offering] = seen.now + policy.period_s
+        else:
+            unavailable[fact.offering] = seen.now + policy.unavailable_s
+    return tuple(sorted(unavailable.items())), tuple(sorted(held.items()))
 
 
 def _guarded(seen: Observation) -> tuple[str, ...]:
@@ -123,8 +137,8 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
     there = Counter(instance.token for instance in seen.fleet)
     refused = Counter[str]()
     for fact in seen.facts:
-        if isinstance(fact, LaunchRefused):
-            refused[fact.token] = max(refused[fact.token], fact.count)
+        if isinstance(fact, LaunchRefused):  # a guardrail may cut an order, and AWS refuse some of the rest
+            refused[fact.token] += fact.count
     known = (
         replace(item, seen=max(item.seen, there[item.token]), refused=max(item.refused, refused[item.token]))
         for item in state.requested

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
 
 import pytest
 
-from mark.aws.guard import Guard, Guardrails
+from mark.aws.guard import UNLISTED_S, Guard, Guardrails
 from mark.controller.observed import Ec2Row
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState, Role
@@ -271,11 +271,10 @@ def test_warm_ups_do_not_hold_the_tick(there: Scene) -> None:
     [
         (Guardrails(max_instances=2, max_usd_per_hour=9.0), "exceed 2"),
         (Guardrails(max_instances=9, max_usd_per_hour=0.2), "USD an hour"),
-        (Guardrails(max_instances=9, max_usd_per_hour=9.0, allowed_types=frozenset({"m5.large"})), "not allowed"),
     ],
 )
 def test_guardrails_hold_at_the_actuator(moto: None, rails: Guardrails, words: str) -> None:
-    there = scene(replace(rails, allowed_types=frozenset()))
+    there = scene()
     there.cloud.submit(launch(2))
     there.cloud.observe()
     strict = scene(rails, again=there)
@@ -323,15 +322,14 @@ def test_standbys_are_woken_as_far_as_the_spend_allows(moto: None) -> None:
     there.close()
 
 
-def test_a_standby_whose_type_is_not_allowed_sleeps_on(moto: None) -> None:
-    rails = Guardrails(max_instances=9, max_usd_per_hour=9.0, allowed_types=frozenset({"c5.large"}))
-    there, names = asleep(rails, 2)
+def test_standbys_that_cost_too_much_sleep_on(moto: None) -> None:
+    there, names = asleep(Guardrails(max_instances=9, max_usd_per_hour=0.5 * SLEEPER.usd_per_hour), 2)
     there.agents.drained += names
     there.cloud.submit(wake(names))
 
     assert there.cloud.has_facts  # the controller looks at once
     assert [(fact.count, fact.code) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [
-        (2, "guardrail: waking: type t3.large is not allowed")
+        (2, "guardrail: waking: one costs 0.0832 USD an hour, the limit is 0.0416")
     ]
     assert set(there.states().values()) == {"stopped"}
     assert there.agents.drained == names
@@ -365,38 +363,128 @@ def test_guardrails_count_standbys_that_another_model_is_waking() -> None:
         )
         for name in ("i-1", "i-2", "i-3")
     }
-    guard.saw("m", rows)
+    guard.saw("m", rows, 1000.0)
 
     assert guard.wake_refusal("i-1") is None
     assert guard.wake_refusal("i-2") is None
     assert "USD an hour" in str(guard.wake_refusal("i-3"))
-    assert "USD an hour" in str(guard.refusal("other", launch(1)))
-    guard.saw("m", rows)  # they sleep on: AWS did not wake them
+    count, why = guard.grant("other", launch(1))
+    assert count == 0
+    assert "USD an hour" in str(why)
+    guard.saw("m", rows, 1001.0)  # they sleep on: AWS did not wake them
     assert guard.wake_refusal("i-3") is None
-    guard.saw("m", {})
+    guard.saw("m", {}, 1002.0)
     assert "not there" in str(guard.wake_refusal("i-3"))
 
 
 def test_guardrails_count_what_was_launched_in_the_same_tick(moto: None) -> None:
     there = scene(Guardrails(max_instances=3, max_usd_per_hour=9.0))
-    there.cloud.submit(launch(2))
+    there.cloud.submit(launch(3))
     there.cloud.submit(launch(2, token="t1-2"))
 
-    assert len(there.cloud.observe()) == 2
-    there.cloud.submit(launch(2))  # the same order again asks for no more than it has
+    assert len(there.cloud.observe()) == 3
+    there.cloud.submit(launch(3))  # the same order again asks for no more than it has
     assert [fact.token for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == ["t1-2"]
     there.close()
+
+
+@pytest.mark.parametrize(
+    ("rails", "why"),
+    [
+        (Guardrails(max_instances=10, max_usd_per_hour=9.0), "8 instances and 5 more exceed 10"),
+        (
+            Guardrails(max_instances=99, max_usd_per_hour=10.0 * ON_DEMAND.usd_per_hour),
+            "0.6800 USD an hour and 0.4250 more exceed 0.85",
+        ),
+    ],
+)
+def test_an_order_that_does_not_fit_is_cut_to_what_does(moto: None, rails: Guardrails, why: str) -> None:
+    there = scene(rails)
+    there.cloud.submit(launch(8))
+    there.cloud.submit(launch(5, token="t2-1"))
+
+    assert Counter(instance.token for instance in there.cloud.observe()) == {"t1-1": 8, "t2-1": 2}
+    assert there.cloud.facts() == [
+        LaunchRefused(token="t2-1", offering=ON_DEMAND.name, count=3, code=f"guardrail: {why}", at=1000.0)
+    ]
+    there.close()
+
+
+def test_what_a_guardrail_and_aws_leave_of_an_order_is_all_told(moto: None) -> None:
+    there = scene(Guardrails(max_instances=4, max_usd_per_hour=9.0))
+    fall_short(there.aws, by=1, code="InsufficientInstanceCapacity")
+    there.cloud.submit(launch(5))
+    told = [(fact.count, fact.code) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)]
+    assert [count for count, _ in told] == [1, 1]
+    assert [code.startswith("guardrail: ") for _, code in told] == [False, True]
+    there.close()
+
+
+def test_a_throttled_order_is_cut_when_it_is_sent(moto: None) -> None:
+    there = scene(Guardrails(max_instances=4, max_usd_per_hour=9.0))
+    fail(there.aws, "CreateFleet", "RequestLimitExceeded", times=2)
+    there.cloud.submit(launch(5))
+    assert there.cloud.facts() == []
+    assert len(there.cloud.observe()) == 4
+    assert [fact.count for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [1]
+    there.close()
+
+
+def test_an_offering_of_which_not_even_one_may_run_is_refused_as_such(moto: None) -> None:
+    there = scene(Guardrails(max_instances=9, max_usd_per_hour=0.5 * ON_DEMAND.usd_per_hour))
+    there.cloud.submit(launch(2))
+    [fact] = there.cloud.facts()
+    assert isinstance(fact, LaunchRefused)
+    assert (fact.count, fact.code) == (2, "one costs 0.0850 USD an hour, the limit is 0.0425")
+    there.close()
+
+
+def rented(name: str, at: float, model: str = "m") -> dict[str, Ec2Row]:
+    return {
+        name: Ec2Row(
+            id=name,
+            model=model,
+            offering=ON_DEMAND.name,
+            role=Role.SERVING,
+            token=name,
+            state="pending",
+            launched_at=at,
+        )
+    }
+
+
+def test_guardrails_count_what_ec2_does_not_list_yet() -> None:
+    guard = Guard(Guardrails(max_instances=3, max_usd_per_hour=9.0), OFFERINGS)
+    guard.launched(rented("i-1", 1000.0))
+    guard.launched(rented("i-2", 1060.0))
+    guard.launched(rented("i-9", 1060.0, "other"))
+
+    def fits(now: float, *listed: dict[str, Ec2Row]) -> int:
+        guard.saw("m", {name: row for rows in listed for name, row in rows.items()}, now)
+        order = launch(9, token="t9-9")
+        count, _ = guard.grant("m", order)
+        guard.settled("m", order)
+        return count
+
+    first = rented("i-1", 1000.0)
+    assert fits(1061.0) == 0
+    assert fits(1062.0, first) == 0
+    assert fits(1063.0) == 1  # it was listed, and ended since
+    assert fits(1060.0 + UNLISTED_S - 1.0) == 1
+    assert fits(1060.0 + UNLISTED_S) == 2  # it never came to be
+    guard.saw("other", {}, 1060.0 + UNLISTED_S)
+    assert fits(1061.0 + UNLISTED_S) == 3
 
 
 def test_guardrails_count_what_another_model_is_asking_for() -> None:
     guard = Guard(Guardrails(max_instances=3, max_usd_per_hour=9.0), OFFERINGS)
     first, second = launch(2), launch(2, token="t1-2")
 
-    assert guard.refusal("m", first) is None
-    assert guard.refusal("m", first) is None  # the same order again
-    assert guard.refusal("other", second) is not None
+    assert guard.grant("m", first) == (2, None)
+    assert guard.grant("m", first) == (2, None)  # the same order again
+    assert guard.grant("other", second) == (1, "2 instances and 2 more exceed 3")
     guard.settled("m", first)  # it was refused
-    assert guard.refusal("other", second) is None
+    assert guard.grant("other", second) == (2, None)
 
 
 def test_a_spot_notice_is_a_fact_until_it_is_written_down(there: Scene) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.controller.budget import Restraint
 from mark.controller.planning import plan_request
-from mark.controller.state import State
+from mark.controller.policy import StandbyPolicy
+from mark.controller.state import Observation, State
 from mark.controller.step import step
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.orders import Launch, LaunchRefused, SloWindow, WarmLambda
+from mark.domain.orders import GUARDRAIL, Launch, LaunchRefused, SloWindow, WarmLambda
 from tests.controller.builders import (
     LARGE,
     POLICY,
@@ -23,7 +26,6 @@ from tests.controller.builders import (
     SPOT,
     TWIN,
     WATCHED,
-    WITH_STANDBY,
     Stepped,
     drained,
     forecast,
@@ -102,6 +104,40 @@ def test_a_refused_offering_is_left_alone_until_it_expires() -> None:
     assert any("refused" in note for note in made.last.notes)
     assert made.see(seen(600.9, wanted=plan(small=5))) == ()
     assert launched(made.see(seen(601.0, wanted=plan(small=5)))) == {SMALL.name: 5}
+
+
+def cut(token: str, at: float, count: int) -> LaunchRefused:
+    code = f"{GUARDRAIL}8 instances and 5 more exceed 10"
+    return LaunchRefused(token=token, offering=SMALL.name, count=count, code=code, at=at)
+
+
+def test_what_a_guardrail_cut_off_is_asked_for_again_after_a_period() -> None:
+    made = Stepped()
+    (order,) = made.see(seen(0.0, instances(8), wanted=plan(small=13)))
+    there = (*instances(8), *instances(2, token=order.token, first=20))
+    assert made.see(seen(1.0, there, wanted=plan(small=13), facts=(cut(order.token, 0.0, 3),))) == ()
+    assert made.state.requested == ()
+    assert any(f"3 {SMALL.name} refused: {GUARDRAIL}" in note for note in made.last.notes)
+    assert made.see(seen(60.9, there)) == ()
+    assert any("held back by a guardrail" in note for note in made.last.notes)
+    assert launched(made.see(seen(61.0, there))) == {SMALL.name: 3}
+
+
+def test_a_limit_of_the_service_takes_no_offering_from_the_plan() -> None:
+    history = Demand(end_at=0.0, mean_rps=(), max_rps=())
+    held = replace(seen(1.0, instances(8)), facts=(cut("t1-1", 0.0, 3),))
+    request = plan_request(State(), held, POLICY, history=history, forecast=forecast(50.0))
+    assert request.refused == ()
+    assert {item.name for item in request.offerings} == {SMALL.name, LARGE.name}
+
+
+def test_what_a_guardrail_and_the_cloud_refused_of_one_order_adds_up() -> None:
+    made = Stepped()
+    (order,) = made.see(seen(0.0, wanted=plan(small=5)))
+    short = LaunchRefused(token=order.token, offering=SMALL.name, count=1, code="Insufficient", at=0.0)
+    made.see(seen(1.0, facts=(short, cut(order.token, 0.0, 3))))
+    assert made.state.requested[0].count == 1
+    assert made.state.unavailable == ((SMALL.name, 601.0),)
 
 
 def test_other_offerings_are_launched_meanwhile() -> None:
@@ -257,31 +293,38 @@ def test_on_any_path(ticks: list[tuple[int, int, float, float, int]], limit: int
 
 def test_each_input_moves_a_decision() -> None:
     """A field of the observation that moved nothing would be a promise not kept."""
-    policy = replace(WITH_STANDBY, monitor=WATCHED.monitor, warm_lambda=True)
-    fleet = (*instances(6), *instances(6, SLEEPER, role=Role.STANDBY, state=InstanceState.STOPPED))
+    bridging = StandbyPolicy(offering=SLEEPER, surges=True)
+    policy = replace(WATCHED, standby=bridging, warm_lambda=True)
+    fleet = (
+        *instances(6),
+        *instances(2, LARGE, first=11),
+        *instances(6, SLEEPER, role=Role.STANDBY, state=InstanceState.STOPPED),
+    )
     before = Stepped(policy)
-    before.see(seen(0.0, fleet, wanted=plan(small=6), load=50.0, expected=forecast(50.0)))
-    base = seen(400.0, fleet, wanted=plan(small=4), load=10.0, expected=forecast(10.0), lambda_warm=0)
+    before.see(seen(0.0, fleet, wanted=plan(small=6, large=2), load=50.0, expected=forecast(50.0)))
+    base = replace(
+        seen(400.0, fleet, wanted=plan(small=4), load=85.0, expected=forecast(1000.0)), recent_rps=(85.0,) * 12
+    )
+    wanting = replace(base, plan=plan(small=9))
 
-    def orders(**changes: object) -> object:
-        return step(before.state, replace(base, **changes), policy).orders  # type: ignore[arg-type]
+    def orders(seen_then: Observation = base, **changes: Any) -> object:
+        return step(before.state, replace(seen_then, **changes), policy).orders
 
-    usual = orders()
-    changed = {
-        "now": orders(now=100.0),
-        "fleet": orders(fleet=FleetView(instances=fleet[1:])),
-        "demand": orders(demand=seen(0.0, load=59.0).demand),
-        "forecast": orders(forecast=forecast(500.0)),
-        "plan": orders(plan=plan(small=9)),
-        "slo": orders(slo=SloWindow(closed_at=399.0, requests=1000, missed=500)),
+    refused = LaunchRefused(token="t0-1", offering=SMALL.name, count=1, code="none", at=399.0)
+    moved = {
+        "now": orders(now=100.0) != orders(),
+        "fleet": orders(fleet=FleetView(instances=fleet[1:])) != orders(),
+        "demand": orders(demand=seen(0.0, load=99.0).demand) != orders(),
+        "forecast": orders(forecast=forecast(2000.0)) != orders(),
+        "plan": orders(plan=plan(small=9)) != orders(),
+        "facts": orders(wanting, facts=(refused,)) != orders(wanting),
+        "slo": orders(slo=SloWindow(closed_at=399.0, requests=1000, missed=500)) != orders(),
+        "lambda_warm": orders(lambda_warm=1000) != orders(),
+        "recent_rps": orders(recent_rps=(500.0,) * 12) != orders(),
+        "paces": orders(paces=((LARGE.name, 2.0),)) != orders(),
+        "restraint": orders(restraint=Restraint.PAUSE) != orders(),
     }
-    for name, found in changed.items():
-        assert found != usual, name
-    more = step(before.state, replace(base, forecast=forecast(500.0)), policy).orders
-    warm = [order for order in more if isinstance(order, WarmLambda)]
-    assert warm
-    less = step(before.state, replace(base, forecast=forecast(500.0), lambda_warm=warm[0].concurrency), policy)
-    assert not [order for order in less.orders if isinstance(order, WarmLambda)]
+    assert moved == {field.name: True for field in fields(Observation)}
 
 
 def test_lambda_is_warmed_for_what_is_expected_before_the_plan_takes_effect() -> None:

@@ -45,7 +45,6 @@ from mark.controller.recovery import Recovered, recover
 from mark.controller.runner import KEEP_HISTORY, Controller
 from mark.domain.demand import Demand
 from mark.domain.errors import MarkError, RetryLater
-from mark.domain.offering import Offering
 from mark.ports import Forecaster
 from mark.store.journal import StoreJournal
 from mark.store.lease import Lease
@@ -169,7 +168,7 @@ class Term:
                 tell=lambda why: self._troubles.note("hearing of spot notices", why),
                 poll_s=POLL_S,
             ),
-            guard=Guard(_rails(self._settings, offerings), offerings),
+            guard=Guard(_rails(self._settings), offerings),
             launches=launches_of(resources),
         )
         runs: list[Callable[[], None]] = [lambda: watch.run(self._over)]
@@ -317,10 +316,9 @@ def _new_header(model: LiveModel, settings: Settings, now: float, quotas: Quotas
     )
 
 
-def _rails(settings: Settings, offerings: Mapping[str, Offering]) -> Guardrails:
+def _rails(settings: Settings) -> Guardrails:
     limit = settings.service.aws.max_usd_per_hour
     return Guardrails(
         max_instances=settings.policy.max_instances,
         max_usd_per_hour=float("inf") if limit is None else limit,
-        allowed_types=frozenset(offering.instance_type.name for offering in offerings.values()),
     )
