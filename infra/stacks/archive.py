@@ -22,7 +22,7 @@ class ArchiveStack(ServiceStack):
         super().__init__(scope, "archive", blueprint=blueprint, about="bucket and logs, which outlive it")
         self._bucket()
         for process in LOGS:
-            self._log(f"{process.capitalize()}Log", f"/mark/{blueprint.service}/{process}")
+            self._log(f"{process.capitalize()}Log", blueprint.log(process))
         for handler in HANDLERS:
             self._log(f"{handler.capitalize()}Log", f"/aws/lambda/{blueprint.name(handler)}")
         for infer in blueprint.infer:

@@ -94,7 +94,7 @@ class ControlStack(ServiceStack):
 
     def _execution_role(self) -> aws_iam.CfnRole:
         names = names_of(self)
-        log = names.arn("logs", f"log-group:{self._log}:*")
+        log = names.arn("logs", f"log-group:{self.blueprint.log('controller')}:*")
         starts = (
             *of_images(names, [self.blueprint.image]),
             allow("Logs", ("logs:CreateLogStream", "logs:PutLogEvents"), (log,), why="the controllers' own log"),
@@ -106,10 +106,6 @@ class ControlStack(ServiceStack):
             ),
         )
         return make_role(self, "StartRole", service="ecs-tasks", may=starts)
-
-    @property
-    def _log(self) -> str:
-        return f"/mark/{self.blueprint.service}/controller"
 
     def _told(self, place: Place) -> dict[str, str]:
         """What mark/app/processes/cloud.py reads."""
@@ -158,7 +154,7 @@ class ControlStack(ServiceStack):
             "logConfiguration": {
                 "logDriver": "awslogs",
                 "options": {
-                    "awslogs-group": self._log,
+                    "awslogs-group": blueprint.log("controller"),
                     "awslogs-region": Aws.REGION,
                     "awslogs-stream-prefix": "controller",
                 },

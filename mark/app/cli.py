@@ -31,11 +31,10 @@ from mark.app.commands import (
     sweep,
     trace,
 )
-from mark.app.terminal import fail, note
+from mark.app.terminal import INTERRUPTED, fail, note
 from mark.domain.errors import MarkError
 
 WRONG_USE = 2
-INTERRUPTED = 130
 _CLICK_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """Root of typer's usage errors; where it is defined differs between typer's versions."""
 

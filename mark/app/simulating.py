@@ -15,7 +15,7 @@ import typer
 
 from mark.app.out_folder import OutFolder
 from mark.app.settings import Settings
-from mark.app.terminal import Report, note, progress, show, show_json
+from mark.app.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.app.wiring import ALL, line_up, make_experiment, overrides_for, shared_changes, warm_engine
 from mark.domain.errors import MarkError, Misconfigured
 from mark.report.comparison import ComparedRun, headline
@@ -24,7 +24,6 @@ from mark.report.table import comparison_table
 from mark.simulator.experiment import Experiment
 from mark.simulator.workload import Workload
 
-INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 + SIGINT."""
 TITLE = "What this traffic costs"
 

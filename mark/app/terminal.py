@@ -20,6 +20,9 @@ WIDTH = 100
 WIDEST = 200
 """What the widest table is drawn for."""
 
+INTERRUPTED = 130
+"""The exit status of what Ctrl-C ended, as shells say it."""
+
 LINE_EACH_S = 20.0
 """Between two lines of progress where stderr is a file or a pipe: a job whose log is watched."""
 
