@@ -152,7 +152,7 @@ def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
     """One tick in words."""
     return ExplainedTick(
         at_s=tick.seen.now - start_at,
-        seen=_seen(tick),
+        seen=_seen(tick, header),
         forecast=_expected(tick, header),
         plan=_planned(tick),
         orders=tuple(_order(order, tick.seen.plan) for order in tick.orders),
@@ -160,7 +160,7 @@ def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
     )
 
 
-def _seen(tick: Tick) -> str:
+def _seen(tick: Tick, header: Header) -> str:
     seen = tick.seen
     parts = []
     if seen.demand is not None:
@@ -175,7 +175,7 @@ def _seen(tick: Tick) -> str:
     leaving = sum(1 for i in seen.fleet if i.interrupt_at is not None)
     if leaving:
         parts.append(f"{leaving} about to be taken away")
-    if seen.slo is not None:
+    if seen.slo is not None and header.policy.monitor is not None:
         parts.append(f"{seen.slo.missed} of {seen.slo.requests} requests missed in the monitor's window")
     if seen.lambda_warm:
         parts.append(f"{seen.lambda_warm} warm Lambda environments")

@@ -77,6 +77,7 @@ class Controller:
         self._restrain, self._restraint = restrain, Restraint.NONE
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
+        self._lambda_warm = 0
         self._latest: Forecast | None = None
         self._stood_in: ForecastFailed | None = None
         self._first_at = recovered.first_at if recovered else -math.inf
@@ -87,6 +88,11 @@ class Controller:
     def fleet(self) -> FleetView:
         """The fleet as the last tick saw it."""
         return self._fleet
+
+    @property
+    def lambda_warm(self) -> int:
+        """Lambda environments that the last tick believed warm."""
+        return self._lambda_warm
 
     @property
     def history(self) -> Demand:
@@ -154,7 +160,7 @@ class Controller:
             seen = self._with_plan(seen)
         decision = step(self.state, seen, self.policy)
         self._journal.append(self._fleet, seen, decision)
-        self.state, self._fleet = decision.state, seen.fleet
+        self.state, self._fleet, self._lambda_warm = decision.state, seen.fleet, seen.lambda_warm
         self._open = still_open(self._open, self.state, decision.orders)
         for order in decision.orders:
             self._cloud.submit(order)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from mark.app.live.models import make_live_models
 from mark.app.live.publishing import Publisher
+from mark.app.live.view import LiveView
 from mark.app.settings import Settings
 from mark.controller.state import Decision, State
+from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch
-from mark.domain.traffic import ModelTraffic
+from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from tests.lambda_handlers.stored import store_service
 
 BEGAN = 500_000 * 3600.0 + 600.0
 ASSUMED_RPS, CAME_RPS = 40.0, 3.0
@@ -49,7 +56,7 @@ def published(store: Store, first: int, last: int) -> dict[str, Any]:
             fleet=FleetView(instances=(Instance(
                 id="i-1", offering=offering, role=Role.SERVING, state=InstanceState.READY, launched_at=BEGAN,
             ),)),
-            forecast=None, forecast_failed=None, policy=model.bundle.controller,
+            forecast=None, forecast_failed=None, policy=model.bundle.controller, lambda_warm=19,
         )  # fmt: skip
         launch = Launch(token=f"t{minute}", reason=f"minute {minute}", offering=offering, count=1)
         made.publish(controller, Decision(state=State(), orders=(launch,)))
@@ -77,3 +84,25 @@ def test_the_next_controller_still_tells_of_the_last_hour() -> None:
     assert None not in before["series"]["capacity_rps"]
     assert after["series"]["capacity_rps"] == [before["series"]["capacity_rps"][0]] * 8
     assert [row["reason"] for row in after["decisions"]] == [f"minute {n}" for n in range(8, -1, -1)]
+
+
+def test_status_knows_what_the_controller_believes_warm(tmp_path: Path) -> None:
+    server = EmbeddedRedis(tmp_path / "redis")
+    try:
+        store = ServiceStore(connect(server.url), "shop")
+        store_service(server.url, anchor=ClockAnchor())
+
+        def warm() -> int:
+            [model] = LiveView(store, "shop").document()["models"]
+            found: int = model["lambda"]["warm"]
+            return found
+
+        store.put_status("model:m", {})
+        assert warm() == 0  # no tick has told of anything
+        store.put_status("model:m", {"at": 0.0, "lambda_warm": published(Store(), 0, 0)["lambda_warm"]})
+        assert warm() == 19  # no gateway has said anything for a while
+        calls = ModelTraffic(model="m", lambda_warm=25)
+        store.report(GatewayReport(gateway="gateway-1", sequence=1, models=(calls,)))
+        assert warm() == 25
+    finally:
+        server.stop()

@@ -27,6 +27,7 @@ class World:
     fleet: tuple[Instance, ...] = ()
     happened: list[Fact] = field(default_factory=list)
     rate: float = 30.0
+    warm: int = 0
     error: BaseException | None = None
     log: list[object] = field(default_factory=list)
     ended: DemandUnit | None = None
@@ -51,7 +52,7 @@ class World:
         return None
 
     def lambda_warm(self) -> int:
-        return 0
+        return self.warm
 
     def recent_rps(self) -> tuple[float, ...]:
         return (1.0, 2.0)
@@ -87,6 +88,13 @@ def controller(world: World, **changes: object) -> Controller:
         journal=world,
         history=HISTORY,
     )
+
+
+def test_it_knows_what_the_last_tick_saw() -> None:
+    world = World(fleet=instances(2), warm=19)
+    made = controller(world)
+    made.tick()
+    assert (len(made.fleet), made.lambda_warm) == (2, 19)
 
 
 def test_a_tick_is_written_down_before_its_orders_are_sent() -> None:

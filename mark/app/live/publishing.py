@@ -14,7 +14,7 @@ from mark.controller.load_book import latest
 from mark.controller.runner import Controller
 from mark.controller.state import Decision
 from mark.domain.demand import Demand
-from mark.domain.fleet import InstanceState
+from mark.domain.fleet import Instance, InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.store.service import ServiceStore
 
@@ -82,17 +82,8 @@ class Publisher:
             "market": controller.policy.offerings[0].market.value if controller.policy.offerings else "none",
             "planned": dict(state.wanted[-1].counts) if state.wanted else {},
             "requested": dict(sorted(requested.items())),
-            "observed": [
-                {
-                    "id": i.id,
-                    "offering": i.offering,
-                    "role": i.role.value,
-                    "state": i.state.value,
-                    "interrupt_at": i.interrupt_at,
-                    "credits": i.credits,
-                }
-                for i in controller.fleet
-            ],
+            "observed": [_observed(instance) for instance in controller.fleet],
+            "lambda_warm": controller.lambda_warm,
             "series": self._series(controller),
             **self._asked(controller.history),
             "began_at": self._began_at,
@@ -158,6 +149,17 @@ def stand_in_notes(controller: Controller) -> tuple[str, ...]:
         return ()
     why = " ".join(failed.error.split())
     return (f"the forecaster {failed.forecaster} failed, {forecast.source} stands in for it: {why}",)
+
+
+def _observed(instance: Instance) -> dict[str, Any]:
+    return {
+        "id": instance.id,
+        "offering": instance.offering,
+        "role": instance.role.value,
+        "state": instance.state.value,
+        "interrupt_at": instance.interrupt_at,
+        "credits": instance.credits,
+    }
 
 
 def _decision(order: Order, now: float) -> dict[str, Any]:

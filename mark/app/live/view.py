@@ -95,7 +95,7 @@ class LiveView:
             "series": told.get("series", _NO_SERIES),
             "assumed": told.get("assumed"),
             "trained": told.get("trained"),
-            **_answers(served, traffic),
+            **_answers(served, traffic, told),
             "fleet": {
                 "planned": told.get("planned", {}),
                 "requested": told.get("requested", {}),
@@ -175,8 +175,11 @@ def _observed(
     return [rows[name] for name in sorted(rows) if (rows[name]["gone_in_s"] != 0.0 or name in members)]
 
 
-def _answers(served: ServedModel, traffic: ModelTraffic) -> dict[str, Any]:
-    """What became of requests, and who answered them."""
+def _answers(served: ServedModel, traffic: ModelTraffic, told: Mapping[str, Any]) -> dict[str, Any]:
+    """What became of requests, and who answered them.
+
+    Gateways that have nothing to report do not say what is warm: then the last tick's belief stands.
+    """
     return {
         "objective": _objective(served, traffic),
         "latency_ms": _latency_ms(traffic),
@@ -191,7 +194,7 @@ def _answers(served: ServedModel, traffic: ModelTraffic) -> dict[str, Any]:
         "redispatched": traffic.redispatched,
         "lambda": {
             "in_flight": traffic.lambda_in_flight,
-            "warm": traffic.lambda_warm,
+            "warm": max(traffic.lambda_warm, told.get("lambda_warm", 0)),
             "invocations": traffic.invocations,
             "cold": traffic.cold,
         },
