@@ -12,9 +12,10 @@ import math
 from dataclasses import replace
 
 from mark.controller.budget import Restraint
+from mark.controller.capacity import carried_rps
 from mark.controller.launchable import Launchable
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
-from mark.controller.state import Observation, State, Tokens
+from mark.controller.state import Observation, State, Tokens, awake_of
 from mark.controller.surges import bridge_surges
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
@@ -53,11 +54,7 @@ def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float
     """Planned capacity that no ready, staying instance carries, requests/s."""
     if state.plan is None:
         return 0.0
-    usable = {item.offering: item.usable_rps for item in state.plan.counts}
-    there = 0.0
-    for name, count in sorted(fleet.ready().items()):
-        offering = policy.offering(name)
-        there += count * usable.get(name, offering.capacity_rps if offering else 0.0)
+    there = carried_rps(state, policy, fleet.ready())
     return max(0.0, min(state.plan.required_rps, state.plan.capacity_rps) - there)
 
 
@@ -70,8 +67,7 @@ def _bridge(
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     leaving = [i.id for i in seen.fleet if i.role is Role.SERVING and i.interrupt_at is not None]
-    lost = InstanceState.STOPPED if seen.now >= state.woke_at + policy.period_s else None
-    awake = [i for i in pool if i.id in state.awake and i.state is not lost]
+    awake = awake_of(state, pool, seen.now, policy.period_s)
     short = short_rps(state, seen.fleet, policy)
     if not leaving and short <= 0.0:
         closed = replace(state, bridging=False, awake=())

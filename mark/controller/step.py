@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from mark.controller.breaker import Pool, note_interruptions
 from mark.controller.budget import Restraint, restrained
+from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.launchable import Launchable
 from mark.controller.paces import told_paces, with_paces
 from mark.controller.policy import ControllerPolicy
@@ -197,11 +198,11 @@ def _drains(
     notes: list[str] = []
     spare_rps = _spare_rps(state, seen.fleet.staying(), policy)
     ready_rps = _spare_rps(state, seen.fleet.ready(), policy)
-    ahead_rps = _carried_rps(state, seen.fleet.ready(), policy) - (state.plan.capacity_rps if state.plan else 0.0)
+    ahead_rps = carried_rps(state, policy, seen.fleet.ready()) - (state.plan.capacity_rps if state.plan else 0.0)
     for name, too_many in unwanted.items():
         surplus = too_many
         instances = [i for i in seen.fleet if i.offering == name and i.role is Role.SERVING and i.stays]
-        usable = _usable_rps(state, policy, name)
+        usable = usable_rps(state, policy, name)
         pending = sum(1 for i in instances if i.state is InstanceState.PENDING)
         if policy.keep_observed and usable > 0:
             idle = pending + math.floor(ready_rps / usable)  # what boots does not yet carry the load just seen
@@ -228,21 +229,7 @@ def _drains(
 def _spare_rps(state: State, counts: Counter[str], policy: ControllerPolicy) -> float:
     """Capacity of these beyond the last unit's largest 5 s rate."""
     seen_rps = state.last_unit.max_rps if state.last_unit else 0.0
-    return max(0.0, _carried_rps(state, counts, policy) - seen_rps)
-
-
-def _carried_rps(state: State, counts: Counter[str], policy: ControllerPolicy) -> float:
-    return sum(_usable_rps(state, policy, name) * count for name, count in sorted(counts.items()))
-
-
-def _usable_rps(state: State, policy: ControllerPolicy, name: str) -> float:
-    """What the plan counts on from one of these; its raw capacity if the plan holds none."""
-    if state.plan is not None:
-        for item in state.plan.counts:
-            if item.offering == name:
-                return item.usable_rps
-    offering = policy.offering(name)
-    return offering.capacity_rps if offering else 0.0
+    return max(0.0, carried_rps(state, policy, counts) - seen_rps)
 
 
 def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens) -> list[Order]:
@@ -250,7 +237,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     if not policy.warm_lambda or policy.overflow is None:
         return []
     expected = 0.0
-    ready = _carried_rps(state, seen.fleet.ready(), policy)
+    ready = carried_rps(state, policy, seen.fleet.ready())
     if seen.forecast is not None and len(seen.forecast):
         soon = seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1]
         expected = max(max(soon) - ready, policy.warm_share * ready)

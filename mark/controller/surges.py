@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mark.controller.capacity import carried_rps
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens
 from mark.domain.demand import WINDOW_S
@@ -49,7 +50,7 @@ def bridge_surges(
         return _wake(state, seen, awake, pool, needed - len(awake), tokens)
     if not seen.recent_rps or seen.plan is None:  # put to sleep with a plan only, when all of a minute is known
         return state, []
-    keep = max(foreseen, _standbys(max(seen.recent_rps), seen.fleet, policy, standby))
+    keep = max(foreseen, _standbys(max(seen.recent_rps), state, seen.fleet, policy, standby))
     awake.sort(key=lambda i: (i.state is not InstanceState.PENDING, i.credits or 0.0, i.id))
     spare = [i for i in awake if i.state in UP][: max(0, len(awake) - keep)]
     if not spare:
@@ -87,7 +88,7 @@ def _needed(
     standby: StandbyPolicy,
 ) -> int:
     """Standbys that the excess which has lasted needs."""
-    return _standbys(_lasting(state, recent_rps), fleet, policy, standby)
+    return _standbys(_lasting(state, recent_rps), state, fleet, policy, standby)
 
 
 def _lasting(state: State, recent_rps: Sequence[float]) -> float:
@@ -98,10 +99,9 @@ def _lasting(state: State, recent_rps: Sequence[float]) -> float:
     return min(recent_rps[-max(1, math.ceil(patience_s / WINDOW_S)) :])
 
 
-def _standbys(rate_rps: float, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy) -> int:
+def _standbys(
+    rate_rps: float, state: State, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy
+) -> int:
     """So many carry what exceeds the ready fleet."""
-    ready = 0.0
-    for name, count in sorted(fleet.ready().items()):
-        offering = policy.offering(name)
-        ready += count * (offering.capacity_rps if offering else 0.0)
-    return max(0, math.ceil((rate_rps - ready) / standby.offering.capacity_rps - WORTH_WAKING))
+    ready_rps = carried_rps(state, policy, fleet.ready())
+    return max(0, math.ceil((rate_rps - ready_rps) / standby.offering.capacity_rps - WORTH_WAKING))

@@ -54,6 +54,16 @@ def test_as_many_wake_as_the_excess_of_two_windows_needs(recent: tuple[float, ..
     assert len(named(stepped.see(watched(30.0, fleet, *recent)), StartStandby)) == woken
 
 
+def test_an_instance_carries_here_what_the_plan_counts_on() -> None:
+    stepped = made()
+    wanted = replace(plan(small=2), pool=4, patience_s=10.0)
+    counted = tuple(replace(item, usable_rps=8.0) for item in wanted.counts)
+    fleet = (*instances(2), *pool(*[STOPPED] * 4))
+    stepped.see(replace(seen(60.0, fleet, wanted=replace(wanted, counts=counted)), recent_rps=(16.0, 16.0)))
+
+    assert len(named(stepped.see(watched(90.0, fleet, 20.0, 20.0)), StartStandby)) == 1
+
+
 def test_a_lost_instance_looks_like_a_surge_at_once() -> None:
     stepped = made()
     leaving = tuple(replace(one, interrupt_at=150.0) for one in instances(2))
