@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mark.controller.breaker import Pool
 from mark.controller.budget import Restraint
 from mark.domain.demand import DemandUnit, Forecast
-from mark.domain.fleet import FleetView, Role
+from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Fact, Order, SloWindow
 from mark.domain.plan import Plan
 
@@ -105,6 +106,12 @@ class Decision:
     state: State
     orders: tuple[Order, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def awake_of(state: State, pool: Iterable[Instance], now: float, period_s: float) -> list[Instance]:
+    """The standbys that were woken; one that still sleeps a period later was not: that call was lost."""
+    lost = InstanceState.STOPPED if now >= state.woke_at + period_s else None
+    return [i for i in pool if i.id in state.awake and i.state is not lost]
 
 
 class Tokens:
