@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
-from mark.domain.plan import Plan, PlanRequest
+from mark.domain.plan import Bridge, Plan, PlanRequest
 from tests.planner.builders import offering, request
 
 PLANNERS = planner_names()
@@ -30,6 +31,20 @@ KINDS = st.tuples(
     st.floats(0.02, 0.9),
 )
 RATES = st.floats(0.0, 300.0)
+
+
+@st.composite
+def bridges(draw: st.DrawFn) -> Bridge:
+    """Lambda in time, late or not there; standbys asleep or none."""
+    rps, price, launch, batch, latency_s = draw(KINDS)
+    standby = offering("by", rps=rps, usd_per_hour=price, launch_usd=launch, batch=batch, latency_s=latency_s)
+    return Bridge(
+        lambda_usd=draw(st.sampled_from([math.inf, 1e-6, 20e-6])),
+        relieves=draw(st.booleans()),
+        standby=draw(st.sampled_from([None, standby])),
+        asleep_usd_per_hour=draw(st.floats(0.0, 0.01)),
+        standbys=draw(st.integers(0, 5)),
+    )
 
 
 @st.composite
@@ -52,7 +67,13 @@ def requests(draw: st.DrawFn) -> PlanRequest:
         recent_rps=tuple(draw(st.lists(RATES, max_size=12))),
     )
     refused = tuple(name for name in names if draw(st.sampled_from([False, False, True])))
-    return replace(wanted, now=draw(st.sampled_from([0.0, 37.5])), refused=refused)
+    return replace(
+        wanted,
+        now=draw(st.sampled_from([0.0, 37.5])),
+        refused=refused,
+        bridge=draw(bridges()),
+        hazards=tuple((name, draw(st.floats(0.0, 2.0))) for name in names if draw(st.booleans())),
+    )
 
 
 def asked(planner: str, wanted: PlanRequest) -> Plan | str:
@@ -103,7 +124,17 @@ def test_the_order_of_offerings_is_irrelevant(planner: str, wanted: PlanRequest,
 @settings(deadline=None)
 @given(wanted=requests(), factor=st.sampled_from([0.25, 0.9, 7.3, 1000.0]))
 def test_the_scale_of_prices_is_irrelevant(planner: str, wanted: PlanRequest, factor: float) -> None:
-    dearer = replace(wanted, offerings=tuple(priced(item, factor) for item in wanted.offerings))
+    bridge = wanted.bridge
+    dearer = replace(
+        wanted,
+        offerings=tuple(priced(item, factor) for item in wanted.offerings),
+        bridge=replace(
+            bridge,
+            lambda_usd=bridge.lambda_usd * factor,
+            standby=bridge.standby and priced(bridge.standby, factor),
+            asleep_usd_per_hour=bridge.asleep_usd_per_hour * factor,
+        ),
+    )
     assert counts(asked(planner, dearer)) == counts(asked(planner, wanted))
 
 
