@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from mark.controller.capacity import carried_rps
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
-from mark.controller.state import Observation, State, Tokens
+from mark.controller.state import Observation, State, Tokens, awake_of
 from mark.domain.demand import WINDOW_S
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Order, StartStandby, StopStandby
@@ -41,8 +41,7 @@ def bridge_surges(
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     """Wake what the excess needs, and put to sleep what the last minute did not."""
-    lost = InstanceState.STOPPED if seen.now >= state.woke_at + policy.period_s else None
-    awake = [i for i in pool if i.id in state.awake and i.state is not lost]
+    awake = awake_of(state, pool, seen.now, policy.period_s)
     foreseen = min(state.plan.awake, len(pool)) if state.plan is not None else 0
     needed = max(_needed(state, seen.fleet, seen.recent_rps, policy, standby), foreseen)
     state = replace(state, awake=tuple(i.id for i in awake), bridging=bool(awake))
