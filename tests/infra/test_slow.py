@@ -14,7 +14,7 @@ from infra.stacks.network import ENDPOINTS, MAILING
 from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.app.setting_service import ServedSettings
 from scripts.own_venvs import tool
-from scripts.rehearse_rollout import rehearse
+from scripts.rehearse_rollout import PARTS, rehearse
 from tests.infra.conftest import REGION, of_type, plain, settings
 
 CHECKOV = ("--framework", "cloudformation", "--skip-download", "-o", "json")
@@ -103,4 +103,4 @@ def test_a_private_network_has_endpoints_and_no_way_out(tmp_path: Path) -> None:
 
 
 def test_a_rollout_is_rehearsed_from_nothing_to_nothing() -> None:
-    rehearse()
+    rehearse(tuple(PARTS))
