@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.expert import LEVELS, Floats, Ints, Series
-from predictors.points import PointRule, day_levels, first_unit, windows_before
+from predictors.points import PointRule, day_levels, first_unit
+from predictors.sliding import sliding_quantiles
 
 WINDOW = 2 * 1440
 """Origins whose errors count: two days hold every hour of the day twice."""
@@ -159,13 +160,12 @@ class _Kept:
         stale = np.flatnonzero((refreshes != self.refreshed).any(axis=0))
         if len(origins) == 1:  # a live update
             self.refreshed[stale] = refreshes[0, stale]
-            errors = [self._known_errors(lead, refreshes[0, lead : lead + 1]) for lead in stale]
-            if errors:
-                self.latest[stale] = found[0, stale] = _quantiles(np.concatenate(errors))
+            for lead in stale:
+                self.latest[lead] = found[0, lead] = self._quantiles(lead, refreshes[:, lead])[0]
         else:
             for lead in stale:
                 times, which = np.unique(refreshes[:, lead], return_inverse=True)
-                found[:, lead] = _quantiles(self._known_errors(lead, times))[which]
+                found[:, lead] = self._quantiles(lead, times)[which]
         if np.isnan(found).any():
             for longer in range(1, horizon):
                 found[:, longer] = np.where(np.isnan(found[:, longer]), found[:, longer - 1], found[:, longer])
@@ -182,9 +182,9 @@ class _Kept:
             errors = np.minimum((series.rates[places] - points) / scale, LARGEST)
         return np.where(units < newest, errors, np.nan)
 
-    def _known_errors(self, lead: np.int64, times: Ints) -> Floats:
-        """Errors of a lead in the window before each refresh: shape (times, window), NaN where unknown."""
-        return windows_before(self.errors[lead], times - lead - self.first, self.window)
+    def _quantiles(self, lead: np.int64, times: Ints) -> Floats:
+        """Quantiles of a lead's errors in the window before each refresh: shape (times, levels)."""
+        return sliding_quantiles(self.errors[lead], times - lead - self.first, self.window, fewest=FEWEST)
 
     def _forget(self, oldest: int) -> None:
         """Move the rows from `oldest` on to the front."""
@@ -194,20 +194,3 @@ class _Kept:
         self.errors[:, :left] = self.errors[:, gone : self.filled].copy()
         self.floors[:left] = self.floors[gone : self.filled].copy()
         self.first, self.filled = oldest, left
-
-
-def _quantiles(errors: Floats) -> Floats:
-    """Quantiles of each row's errors. errors: shape (rows, window), NaN left out. Returns shape (rows, levels)."""
-    window = errors.shape[1]
-    counts = window - np.isnan(errors).sum(axis=1, keepdims=True)
-    last = np.maximum(counts - 1, 0)
-    places = np.clip((counts + 1) * np.array(LEVELS) - 1, 0, last)
-    below = places.astype(np.int64)
-    above = np.minimum(below + 1, last)
-    if (counts == window).all():  # five times as fast as sorting
-        ordered = np.partition(errors, sorted({*below[0].tolist(), *above[0].tolist()}), axis=1)
-    else:
-        ordered = np.sort(errors, axis=1)
-    lower, upper = np.take_along_axis(ordered, below, axis=1), np.take_along_axis(ordered, above, axis=1)
-    found = lower + (upper - lower) * (places - below)
-    return np.where(counts >= FEWEST, found, np.nan)
