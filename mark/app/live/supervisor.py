@@ -45,7 +45,9 @@ from mark.store.service import ServiceStore
 log = logging.getLogger(__name__)
 
 START_S = 90.0
-"""How long a service may take to become ready."""
+"""How long each part of a service may take to answer."""
+FLEET_S = 300.0
+"""How long the first fleet may take: a controller first scores its forecaster, on a busy machine for minutes."""
 WATCH_EACH_S = 0.1
 POLL_S = 0.05
 FAILURE = "failure.txt"
@@ -106,9 +108,15 @@ class Supervisor:
         """Until it serves, or where it only observes, until it has planned. since: when its clock began."""
         names = [model.name for model in models]
         if self._settings.service.mode is Mode.OBSERVE:
-            self._until("the first plan", lambda: all(told_since(store, name, since) for name in names))
+            self._until(
+                "the first plan", lambda: all(told_since(store, name, since) for name in names), within_s=FLEET_S
+            )
             return
-        self._until("the first fleet is ready", lambda: all(is_ready(store, name, since) for name in names))
+        self._until(
+            "the first fleet is ready",
+            lambda: all(is_ready(store, name, since) for name in names),
+            within_s=FLEET_S,
+        )
         self._until(
             "the gateway answers", lambda: answers(f"{self._running.gateway}/v2/health/ready", self._running.token)
         )
@@ -159,14 +167,14 @@ class Supervisor:
         self._children.start(name, f"mark.app.processes.{module}", (*own, *arguments))
         self._note(processes=self._pids())
 
-    def _until(self, what: str, check: Callable[[], bool]) -> None:
+    def _until(self, what: str, check: Callable[[], bool], *, within_s: float = START_S) -> None:
         """Wait until `check` holds. Misconfigured, with the log to read, where it takes too long."""
-        until = time.monotonic() + START_S
+        until = time.monotonic() + within_s
         while not check():
             if self._stop.is_set():
                 raise Misconfigured("ended while it was starting")
             if time.monotonic() > until:
-                raise Misconfigured(f"{what}: not within {START_S:g} s; read the logs in {self._folder.logs}")
+                raise Misconfigured(f"{what}: not within {within_s:g} s; read the logs in {self._folder.logs}")
             self._watch()
             time.sleep(POLL_S)
 

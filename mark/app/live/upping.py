@@ -15,7 +15,7 @@ from mark.app.live.folder import RunFolder, Running
 from mark.app.live.models import make_live_models
 from mark.app.live.ports import is_loopback
 from mark.app.live.safety import bearer_token, server_tls
-from mark.app.live.supervisor import FAILURE, START_S
+from mark.app.live.supervisor import FAILURE, FLEET_S, START_S
 from mark.app.live.watching import watch_service
 from mark.app.plugins import build_forecaster, make_model
 from mark.app.setting_service import Mode, ServiceSettings
@@ -98,7 +98,7 @@ def _spawn(folder: RunFolder, *, hold: bool) -> subprocess.Popen[bytes]:
 
 
 def _wait_ready(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> Running:
-    until = time.monotonic() + 2 * START_S
+    until = time.monotonic() + FLEET_S + 2 * START_S
     with progress() as report:
         report("starting: store, emulated AWS, controllers, gateways", 0.0)
         while True:
