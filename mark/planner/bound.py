@@ -40,7 +40,8 @@ from mark.domain.times import CloudTimes, LognormalTime
 MINUTE_S = 60
 CELL_S = 60
 """Least cell of the floor: as long as a late request may wait, far above an objective, so that deferring work is
-worth little. On a day of bursty traffic cells of 10 s raise the floor by half a percent and take some 20 times as long.
+worth little. On a day of bursty traffic cells of 10 s raise the floor by half a percent and take some 20 times as
+long.
 """
 ONE_PERCENT = -2.3263478740408408
 """The standard normal's 1 % point: boots in the floor are as short as one in a hundred."""
