@@ -23,7 +23,7 @@ def updates_one_setting(there: Place) -> str:
     """One alarm's threshold."""
     _rollout(there)["alarms"]["max_usd_per_hour"] = 6
     said = there.run("diff", expect=1)
-    check("UsdPerHour0" in said and "Threshold" in said and "Burn" not in said, f"only that alarm differs: {said}")
+    check("UsdPerHour" in said and "Threshold" in said and "Burn" not in said, f"only that alarm differs: {said}")
     there.run("deploy", "--yes")
     there.run("diff")
     alarms = there.client("cloudwatch").describe_alarms(AlarmNamePrefix=f"mark-{SERVICE}-usd")["MetricAlarms"]
