@@ -1,6 +1,6 @@
 """Quantiles of windows that slide along a series: what left and what came is merged into the sorted window before.
 
-A window of two days moves by a quarter of an hour: a pass over it takes a tenth of sorting it anew.
+A window of two days moves by a quarter of an hour: a pass over it takes an eighth of sorting it anew.
 """
 
 from __future__ import annotations
