@@ -36,7 +36,7 @@ from mark.domain.offering import Offering
 from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.bridge import patience_s, pool_size, unplanned
 from mark.planner.coverage import covering
-from mark.planner.missed import TOLD_S, priced, untold
+from mark.planner.missed import TOLD_S, MissLimit, fewest_instances, untold, with_miss_price
 from mark.planner.pools import spread
 from mark.planner.rates import RateTable, expect_rates
 
@@ -45,8 +45,13 @@ WAIT_SHARE = 0.5
 SAME_WORTH = 1e-9
 """Fleets whose worth is this close, relatively, are equal."""
 
+DEAREST, PRICE_STEPS = 10.0, 8
+"""The price of a miss is looked for up to so many times what pays for any one instance, in so many halvings."""
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Laid = tuple[float, Ints, Ints]
+"""A fleet: its worth in USD, and how many of each offering are new, and kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +77,14 @@ def plan_hedged(request: PlanRequest) -> Plan:
     table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s, past=untold(request))
     load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
     request = replace(request, offerings=covering(request.offerings, load_rps, request.slo.latency_s))
-    request = replace(request, bridge=priced(request, table))
+    bridge, limit = with_miss_price(request, table)
+    request = replace(request, bridge=bridge)
     terms = terms_of(request, table)
-    worth, new, kept = lay_fleet(terms)
+    laid = lay_fleet(terms)
+    if limit is not None:
+        terms, laid = _lay_within(limit, request, table, terms, laid)
+        laid = _at_least(fewest_instances(request, _offerings_of(terms, laid)), limit, terms, laid)
+    worth, new, kept = laid
     kept += _linger(
         float(terms.levels[1]), terms.saved, terms.rent, terms.lead, terms.capacity, terms.there - kept,
         float(kept @ terms.capacity),
@@ -97,6 +107,52 @@ def plan_hedged(request: PlanRequest) -> Plan:
         pool=pool_size(request.history, request.bridge),
         patience_s=patience_s(request.history, request.bridge, kept_rps),
     )
+
+
+def _lay_within(
+    limit: MissLimit, request: PlanRequest, table: RateTable, terms: Terms, laid: Laid
+) -> tuple[Terms, Laid]:
+    """The fleet at the lowest price of a miss at which whole instances keep to the limit."""
+    if limit.is_kept_by(_capacity_of(terms, laid)):
+        return terms, laid
+    low = request.bridge.lambda_usd
+    high = DEAREST * max(low, *(limit.usd_that_pays_for(item, table.unit_s) for item in terms.offerings))
+    found = _laid_at(high, request, table)
+    for _ in range(PRICE_STEPS):
+        middle = math.sqrt(low * high)
+        tried = _laid_at(middle, request, table)
+        if limit.is_kept_by(_capacity_of(*tried)):
+            high, found = middle, tried
+        else:
+            low = middle
+    return found
+
+
+def _laid_at(miss_usd: float, request: PlanRequest, table: RateTable) -> tuple[Terms, Laid]:
+    terms = terms_of(replace(request, bridge=replace(request.bridge, lambda_usd=miss_usd)), table)
+    return terms, lay_fleet(terms)
+
+
+def _at_least(fewest: int, limit: MissLimit, terms: Terms, laid: Laid) -> Laid:
+    """The fleet with so many instances at least: what is there first, then the cheapest that can serve alone."""
+    worth, new, kept = laid[0], laid[1].copy(), laid[2].copy()
+    able = [i for i, item in enumerate(terms.offerings) if limit.is_kept_by(item.capacity_rps)]
+    while new.sum() + kept.sum() < fewest:
+        spare = [i for i in range(len(kept)) if kept[i] < terms.there[i]]
+        to_launch = [i for i in able or range(len(new)) if math.isfinite(terms.launch[i])]
+        if not spare and not to_launch:
+            break
+        taken, choice = (kept, spare) if spare else (new, to_launch)
+        taken[min(choice, key=lambda i: (i not in able, terms.rent[i]))] += 1
+    return worth, new, kept
+
+
+def _capacity_of(terms: Terms, laid: Laid) -> float:
+    return float((laid[1] + laid[2]) @ terms.capacity)
+
+
+def _offerings_of(terms: Terms, laid: Laid) -> list[Offering]:
+    return [item for item, count in zip(terms.offerings, laid[1] + laid[2], strict=True) if count]
 
 
 def _spread(request: PlanRequest, terms: Terms, laid: dict[str, int]) -> tuple[PlannedCount, ...]:
@@ -140,7 +196,7 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
     )
 
 
-def lay_fleet(terms: Terms) -> tuple[float, Ints, Ints]:
+def lay_fleet(terms: Terms) -> Laid:
     """The fleet that is worth most: its worth in USD, and how many of each offering are new, and kept."""
     step, count = float(terms.levels[1]), len(terms.rent)
     best = _lay(step, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there)

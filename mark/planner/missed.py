@@ -7,16 +7,25 @@ that share is a price in USD: each level of load is rented in each unit in which
 
 and what is not rented is missed, or only until standbys serve. The higher the price, the less is missed; the price
 is the lowest at which what is expected to be missed stays within its part of the budget.
+
+That is the price of capacity in any amount. Instances are whole: where the load is a small part of one, no level's
+misses pay for it, and the objective asks for it all the same. So the fleet that a price pays for is held against
+the budget (`MissLimit`), and the price rises until whole instances keep it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mark.domain.demand import Demand
+from mark.domain.offering import Offering
 from mark.domain.plan import Bridge, PlanRequest
-from mark.planner.bridge import unplanned
+from mark.planner.bridge import NOTICE_S, unplanned
 from mark.planner.rates import RateTable
 
 PLANNED_SHARE = 0.3
@@ -44,18 +53,39 @@ def untold(request: PlanRequest) -> Demand | None:
     )
 
 
-def priced(request: PlanRequest, table: RateTable) -> Bridge:
-    """The request's bridge; where Lambda is not in time, with the price of a missed request in its place."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissLimit:
+    """What a fleet of whole instances may miss in the unit at the lead, the first that a launch of now serves.
+
+    levels: shape (n,), capacities in requests/s; missed: shape (n,), requests of that unit that each of them
+    misses; allowed: so many may be missed.
+    """
+
+    levels: NDArray[np.float64]
+    missed: NDArray[np.float64]
+    allowed: float
+
+    def is_kept_by(self, capacity_rps: float) -> bool:
+        """A fleet of that capacity misses no more than is allowed."""
+        return float(np.interp(capacity_rps, self.levels, self.missed)) <= self.allowed
+
+    def usd_that_pays_for(self, item: Offering, unit_s: float) -> float:
+        """Price of a miss, USD, at which the misses beyond the limit pay for one instance, launch included."""
+        return (item.usd_per_hour * unit_s / 3600.0 + item.launch_usd) / self.allowed
+
+
+def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Bridge, MissLimit | None]:
+    """The request's bridge, with the price of a miss where Lambda is not in time, and what may be missed then."""
     if math.isfinite(request.bridge.lambda_usd) or not request.offerings:
-        return request.bridge
+        return request.bridge, None
     rent_usd = min(item.usd_per_request for item in request.offerings)
     lead = min(request.lead_units, len(table.carried) - 1)
     to_come = replace(table, carried=table.carried[lead:])
     left = unplanned(request, to_come)
     rent = rent_usd * table.levels[1] * table.unit_s
     is_sure = request.bridge.relieves and untold(request) is None
-    share = PLANNED_SHARE if is_sure else WARY_SHARE
-    budget = share * (1.0 - request.slo.target) * float(left.served.sum())
+    share = (PLANNED_SHARE if is_sure else WARY_SHARE) * (1.0 - request.slo.target)
+    budget = share * float(left.served.sum())
     low, high = math.log(rent_usd), math.log(rent_usd / LEAST_MISSED)
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
@@ -64,4 +94,22 @@ def priced(request: PlanRequest, table: RateTable) -> Bridge:
             low = middle
         else:
             high = middle
-    return replace(request.bridge, lambda_usd=math.exp(high))
+    is_rented = left.usd(math.exp(high)) > rent
+    allowed = max(share * float(left.served[0].sum()), float(left.alone[0][~is_rented[0]].sum()))
+    missed = np.append(np.cumsum(left.alone[0][::-1])[::-1], 0.0)
+    limit = MissLimit(levels=table.levels, missed=missed, allowed=allowed)
+    return replace(request.bridge, lambda_usd=math.exp(high)), limit
+
+
+def fewest_instances(request: PlanRequest, laid: Sequence[Offering]) -> int:
+    """Instances that there are at least where nothing else answers in time.
+
+    One: a request may come at any moment, and a launch takes minutes. Two, where the misses until a lost one is
+    replaced (by a standby, where there is one) are more than the objective allows in the time that is planned.
+    """
+    bridge = request.bridge
+    out_s = max((item.boot_s for item in laid), default=0.0)
+    if bridge.standby is not None and bridge.standbys:
+        out_s = min(out_s, bridge.wake_s + NOTICE_S)
+    planned_s = len(request.forecast) * request.forecast.unit_s
+    return 2 if out_s > (1.0 - request.slo.target) * planned_s else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,10 +13,10 @@ from mark.domain.demand import Demand
 from mark.domain.objective import Slo
 from mark.domain.plan import Bridge, PlanRequest
 from mark.planner.hedged import WAIT_SHARE, plan_hedged
-from mark.planner.missed import LEAST_MISSED, PLANNED_SHARE, WARY_SHARE, priced, untold
+from mark.planner.missed import LEAST_MISSED, PLANNED_SHARE, WARY_SHARE, untold, with_miss_price
 from mark.planner.rates import expect_rates
-from tests.planner.builders import SLO
-from tests.planner.test_hedged import LAMBDA, SMALL, asked, spread
+from tests.planner.builders import SLO, offering
+from tests.planner.test_hedged import LAMBDA, LARGE, SMALL, asked, spread
 
 LATE_LAMBDA = Bridge(relieves=True)
 RENT_USD = 0.8 / 3600 / 50
@@ -23,7 +24,9 @@ RENT_USD = 0.8 / 3600 / 50
 
 
 def price(request: PlanRequest) -> float:
-    return priced(request, expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s)).lambda_usd
+    return with_miss_price(request, expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s))[
+        0
+    ].lambda_usd
 
 
 def missed_with_one_more(request: PlanRequest) -> float:
@@ -37,9 +40,9 @@ def missed_with_one_more(request: PlanRequest) -> float:
 def test_a_lambda_that_is_in_time_has_its_own_price() -> None:
     request = asked(spread(40.0, 50.0, 60.0))
     table = expect_rates(request.forecast, wait_s=0.3)
-    assert priced(request, table) == LAMBDA
+    assert with_miss_price(request, table) == (LAMBDA, None)
     nothing = replace(request, offerings=(), bridge=LATE_LAMBDA)
-    assert priced(nothing, table) == LATE_LAMBDA
+    assert with_miss_price(nothing, table) == (LATE_LAMBDA, None)
 
 
 @settings(deadline=None, max_examples=40)
@@ -83,6 +86,65 @@ def test_with_little_history_the_last_hour_is_counted_beside_the_forecast() -> N
 
 
 def test_standbys_that_wake_soon_make_the_fleet_smaller() -> None:
-    request = asked(spread(20.0, 50.0, 120.0), SMALL, bridge=LATE_LAMBDA)
-    bridged = replace(request, bridge=Bridge(relieves=True, standby=SMALL, wake_s=5.0, standbys=20))
+    unit = offering("unit", rps=1.0, latency_s=0.2, usd_per_hour=0.018, launch_usd=0.0008)
+    request = asked(spread(20.0, 50.0, 120.0), unit, bridge=LATE_LAMBDA)
+    bridged = replace(request, bridge=Bridge(relieves=True, standby=unit, wake_s=5.0, standbys=100))
     assert plan_hedged(bridged).capacity_rps < plan_hedged(request).capacity_rps
+
+
+NOWHERE_ELSE = st.sampled_from([Bridge(), LATE_LAMBDA])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    load=st.floats(0.05, 300.0),
+    over=st.floats(1.0, 1e5),
+    target=st.floats(0.9, 0.999),
+    history_units=st.sampled_from([60, 1440]),
+    bridge=NOWHERE_ELSE,
+)
+def test_whole_instances_keep_the_limit_however_little_of_one_the_load_is(
+    load: float, over: float, target: float, history_units: int, bridge: Bridge
+) -> None:
+    item = offering("one", rps=load * over, latency_s=0.01, usd_per_hour=0.09, launch_usd=0.004)
+    past = Demand(end_at=0.0, mean_rps=(load,) * history_units, max_rps=(1.1 * load,) * history_units)
+    request = replace(
+        asked(spread(0.9 * load, load, 1.1 * load), item, bridge=bridge),
+        slo=Slo(latency_s=SLO.latency_s, target=target),
+        history=past,
+    )
+    table = expect_rates(request.forecast, wait_s=WAIT_SHARE * SLO.latency_s, past=untold(request))
+    limit = with_miss_price(request, table)[1]
+    assert limit is not None
+    assert limit.is_kept_by(plan_hedged(request).capacity_rps)
+
+
+@pytest.mark.parametrize("bridge", [Bridge(), LATE_LAMBDA])
+def test_where_nothing_else_answers_one_instance_stays_though_no_request_is_expected(bridge: Bridge) -> None:
+    idle = replace(asked(spread(0.0, 0.0, 0.0), SMALL, bridge=bridge), slo=Slo(latency_s=0.6, target=0.9))
+    assert plan_hedged(idle).capacity_rps == SMALL.capacity_rps
+    refused = replace(idle, refused=(SMALL.name,))
+    assert plan_hedged(refused).counts == ()
+
+
+def test_two_instances_are_kept_where_losing_the_only_one_would_miss_the_objective() -> None:
+    """The planned hour holds 3,600 s; 150 s of it pass until a lost instance is replaced: 4 %."""
+
+    def counts(target: float, bridge: Bridge) -> dict[str, int]:
+        request = replace(
+            asked(spread(0.01, 0.01, 0.01), SMALL, bridge=bridge), slo=Slo(latency_s=0.6, target=target)
+        )
+        return {item.offering: item.count for item in plan_hedged(request).counts}
+
+    assert counts(0.97, LATE_LAMBDA) == {"small:on-demand": 2}
+    assert counts(0.95, LATE_LAMBDA) == {"small:on-demand": 1}
+    soon = replace(LATE_LAMBDA, standby=SMALL, wake_s=30.0, standbys=1)
+    assert counts(0.97, soon) == {"small:on-demand": 1}
+    assert counts(0.97, LAMBDA) == {}
+
+
+def test_what_is_there_is_kept_before_anything_is_launched_for_the_floor() -> None:
+    there = (("large:on-demand", 1),)
+    request = asked(spread(0.0, 0.0, 0.0), SMALL, LARGE, running=there, bridge=Bridge())
+    kept = {item.offering: item.kept for item in plan_hedged(request).counts}
+    assert kept["large:on-demand"] == 1
