@@ -10,6 +10,8 @@ from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
 
+SETTLING_COOLDOWN_S = 900.0
+"""Where no load is known a plan follows what has come in minutes: an instance is kept until a lull is none."""
 KEEP_UNITS = 60
 """Units of history that a planner may look at, and that a journal opens with, where a policy asks for no more."""
 
@@ -55,7 +57,9 @@ class ControllerPolicy:
     is drained; `keep_observed` also keeps what the last unit's load needed, `keep_planned` what stands
     in for planned instances that are not ready yet. Lambda environments for `warm_share`
     of the ready capacity are kept warm. A launch that stays unseen for `request_timeout_s` is forgotten; a refused
-    offering is left out for `unavailable_s`. `history_units` of load are shown to the planner.
+    offering is left out for `unavailable_s`. For `settle_s` after its first tick, while the load is not yet
+    known, a smaller plan must last for SETTLING_COOLDOWN_S at least. `history_units` of load are shown to the
+    planner.
     `launch_weight_usd_per_s` is what a second of a launch weighs beside its price (milp).
     `quotas` are the account's: offerings of which no more may run are planned as if they had been refused.
     """
@@ -80,10 +84,15 @@ class ControllerPolicy:
     warm_share: float = 0.0
     request_timeout_s: float = 900.0
     unavailable_s: float = 600.0
+    settle_s: float = 0.0
     max_instances: int = 5000
     history_units: int = KEEP_UNITS
     launch_weight_usd_per_s: float = 0.0
     quotas: Quotas = ()
+
+    def cooldown_at(self, age_s: float) -> float:
+        """Seconds that a smaller plan must last before anything is drained, so long after the first tick."""
+        return max(self.cooldown_s, SETTLING_COOLDOWN_S) if age_s < self.settle_s else self.cooldown_s
 
     def offering(self, name: str) -> Offering | None:
         """The offering of that name, standbys and fallbacks included."""

@@ -56,11 +56,13 @@ class Wanted:
 class State:
     """The controller's memory. Nothing here is derived from a clock or a generator.
 
-    unavailable, held: until when an offering is not asked for. What was refused is also planned without; what a
-    guardrail held back is not: the limit is the service's, and another offering would meet it as well.
+    first_at: when the first tick was. unavailable, held: until when an offering is not asked for. What was refused
+    is also planned without; what a guardrail held back is not: the limit is the service's, and another offering
+    would meet it as well.
     """
 
     tick: int = 0
+    first_at: float = float("-inf")
     plan: Plan | None = None
     wanted: tuple[Wanted, ...] = ()
     requested: tuple[Requested, ...] = ()

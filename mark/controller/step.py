@@ -21,11 +21,14 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, rest_standbys, short_rps
 from mark.controller.state import Counts, Decision, Extra, Observation, Requested, State, Tokens, Wanted
+from mark.dispatch.overflow import environments_for
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import GUARDRAIL, Drain, Launch, LaunchRefused, Order, WarmLambda
 
 WARM_QUANTILE = 0.9
 """Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""
+COLD_SHARE = 0.1
+"""Of the requests that may miss the objective: so many may start an environment cold."""
 EXACT = 1e-9
 """What rounding may take off a whole number of instances."""
 READY_UNITS = 15
@@ -74,6 +77,7 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     state = replace(
         state,
         tick=state.tick + 1,
+        first_at=state.first_at if state.tick else seen.now,
         requested=_still_requested(state, seen, policy),
         unavailable=unavailable,
         held=held,
@@ -88,7 +92,8 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
         return state
     counts = tuple(sorted((item.offering, item.count) for item in seen.plan.counts))
     now_wanted = Wanted(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
-    recent = tuple(w for w in state.wanted if w.at > seen.now - policy.cooldown_s)
+    cooldown_s = policy.cooldown_at(seen.now - state.first_at)
+    recent = tuple(w for w in state.wanted if w.at > seen.now - cooldown_s)
     return replace(state, plan=seen.plan, wanted=(*recent, now_wanted))
 
 
@@ -217,9 +222,8 @@ def _drains(
         ready_rps -= max(0, surplus - pending) * usable
         # Pending ones first (they serve nobody yet), then the youngest: the old base stays.
         instances.sort(key=lambda i: (i.state is not InstanceState.PENDING, -i.launched_at, i.id))
-        plans = (
-            f"wanted by every plan of {policy.cooldown_s:g} s" if policy.cooldown_s > 0 else "wanted by the plan"
-        )
+        cooldown_s = policy.cooldown_at(seen.now - state.first_at)
+        plans = f"wanted by every plan of {cooldown_s:g} s" if cooldown_s > 0 else "wanted by the plan"
         reason = f"{len(instances)} there, {floor[name]} {plans}"
         ids = tuple(i.id for i in instances[:surplus])
         orders.append(Drain(token=tokens.take(), reason=reason, instances=ids))
@@ -239,15 +243,17 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     expected = 0.0
     ready = carried_rps(state, policy, seen.fleet.ready())
     if seen.forecast is not None and len(seen.forecast):
-        soon = seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1]
-        expected = max(max(soon) - ready, policy.warm_share * ready)
+        soon = max(seen.forecast.max_at(WARM_QUANTILE)[: policy.lead_units + 1])
+        # what is ready beyond the load is no load: a surge is so much of what is served
+        expected = max(soon - ready, policy.warm_share * min(soon, ready))
     if policy.warm_share > 0 and state.last_unit is not None:  # what is taken away is missed before the next plan
         expected = max(expected, state.last_unit.max_rps - ready)
     gap = max(expected, short_rps(state, seen.fleet, policy) if state.bridging else 0.0)
-    wanted = min(policy.overflow.concurrency, math.ceil(gap * policy.overflow.latency_s))
+    cold_share = COLD_SHARE * (1.0 - policy.slo.target)
+    wanted = environments_for(gap, policy.overflow.latency_s, cold_share, policy.overflow.concurrency)
     if wanted <= seen.lambda_warm:
         return []
-    reason = f"{gap:.1f} requests/s more than is ready are expected: {wanted} environments"
+    reason = f"Lambda may have to answer {gap:.1f} requests/s: {wanted} environments"
     return [WarmLambda(token=tokens.take(), reason=reason, concurrency=wanted)]
 
 

@@ -44,6 +44,19 @@ def believed_warm(belief: Ints, now: float) -> int:
     return warm
 
 
+def environments_for(rps: float, latency_s: float, cold_share: float, most: int) -> int:
+    """Environments with which a load starts no more than that share of its calls cold; `most` at most.
+
+    Calls arrive at random, so more are under way at times than rps x latency: Erlang's B formula says which share
+    finds all of so many busy. cold_share: in (0, 1).
+    """
+    busy, blocked, count = rps * latency_s, 1.0, 0
+    while count < most and busy > 0.0 and blocked > cold_share:
+        count += 1
+        blocked = busy * blocked / (count + busy * blocked)
+    return count
+
+
 def lambda_finish_at(now: float, in_flight: int, warm: int, latency_s: float, cold_start_s: float) -> float:
     """When Lambda is predicted to answer: a call beyond the warm environments starts cold."""
     return now + latency_s if in_flight < warm else now + latency_s + cold_start_s

@@ -174,7 +174,7 @@ def test_an_open_gap_warms_lambda() -> None:
     leaving, facts = warned(instances(10), 10, 30.0)
     orders = made.see(seen(30.0, (*leaving, *pool(10)), facts=facts))
     (order,) = [order for order in orders if isinstance(order, WarmLambda)]
-    assert order.concurrency == 38  # 100 requests/s for 0.38 s
+    assert order.concurrency > 38  # 100 requests/s for 0.38 s, and their chance meetings
 
 
 @given(

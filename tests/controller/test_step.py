@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -15,9 +14,11 @@ from mark.controller.planning import plan_request
 from mark.controller.policy import StandbyPolicy
 from mark.controller.state import Observation, State
 from mark.controller.step import step
+from mark.dispatch.overflow import environments_for
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import GUARDRAIL, Launch, LaunchRefused, SloWindow, WarmLambda
+from mark.domain.plan import Plan
 from tests.controller.builders import (
     LARGE,
     POLICY,
@@ -34,7 +35,7 @@ from tests.controller.builders import (
     plan,
     seen,
 )
-from tests.planner.builders import overflow
+from tests.planner.builders import SLO, overflow
 
 PENDING, READY = InstanceState.PENDING, InstanceState.READY
 
@@ -332,11 +333,32 @@ def test_lambda_is_warmed_for_what_is_expected_before_the_plan_takes_effect() ->
     fleet = instances(5)
     (order,) = made.see(seen(0.0, fleet, wanted=plan(small=5), load=50.0, expected=forecast(80.0)))
     assert isinstance(order, WarmLambda)
-    assert order.concurrency == math.ceil(30.0 * overflow().latency_s)
+    assert order.concurrency > 30.0 * overflow().latency_s
     again = made.see(
         seen(60.0, fleet, wanted=plan(small=5), expected=forecast(80.0), lambda_warm=order.concurrency)
     )
     assert again == ()
+
+
+def test_a_fleet_far_larger_than_its_load_is_no_reason_to_warm_lambda() -> None:
+    """A quarter of what is served is kept warm, not of what could be: 10,000 requests/s are ready for 8."""
+    vast = replace(SMALL, capacity_rps=10_000.0)
+    made = Stepped(replace(POLICY, offerings=(vast,), warm_lambda=True, warm_share=0.25))
+    wanted = Plan(at=300.0, counts=(), required_rps=8.0, capacity_rps=10_000.0)
+    (order,) = made.see(seen(0.0, instances(1, vast), wanted=wanted, load=8.0, expected=forecast(8.0)))
+    assert isinstance(order, WarmLambda)
+    assert order.concurrency == environments_for(2.0, overflow().latency_s, 0.1 * (1 - SLO.target), 1000)
+
+
+def test_while_the_load_is_not_known_a_lull_of_minutes_drains_nothing() -> None:
+    made = Stepped(replace(POLICY, cooldown_s=60.0, keep_observed=False, settle_s=3600.0))
+    made.see(seen(0.0, instances(5), wanted=plan(small=5)))
+    for minute in range(1, 15):
+        assert drained(made.see(seen(60.0 * minute, instances(5), wanted=plan(small=1)))) == []
+    assert len(drained(made.see(seen(900.0, instances(5), wanted=plan(small=1))))) == 4
+    made.see(seen(3000.0, instances(5), wanted=plan(small=5)))
+    assert drained(made.see(seen(3590.0, instances(5), wanted=plan(small=1)))) == []
+    assert len(drained(made.see(seen(3600.0, instances(5), wanted=plan(small=1))))) == 4
 
 
 def test_lambda_is_warmed_up_to_the_accounts_concurrency() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import poisson
 
 from mark.dispatch.credits import earned, slowed_s
 from mark.dispatch.overflow import (
@@ -19,6 +20,7 @@ from mark.dispatch.overflow import (
     WARM_S,
     after_bounce,
     believed_warm,
+    environments_for,
     lambda_finish_at,
     note_in_flight,
     prefers_lambda,
@@ -52,6 +54,28 @@ def test_belief_never_outlives_the_shortest_idle_life(notes: list[tuple[float, i
     believed = believed_warm(made, now)
     assert believed <= max((n for at, n in notes if at > now - WARM_S - 1e-6), default=0)
     assert believed >= max((n for at, n in notes if at >= now - WARM_S + BUCKET_S), default=0)
+
+
+@given(rps=st.floats(0.0, 500.0), latency_s=st.floats(0.001, 2.0), cold_share=st.floats(1e-4, 0.5))
+def test_environments_are_as_few_as_start_no_more_than_the_share_cold(
+    rps: float, latency_s: float, cold_share: float
+) -> None:
+    """Against Erlang's formula as the share of a truncated Poisson distribution's last state."""
+    busy = rps * latency_s
+    count = environments_for(rps, latency_s, cold_share, 10_000)
+    assert blocked(busy, count) <= cold_share + 1e-12
+    assert count == 0 or blocked(busy, count - 1) > cold_share - 1e-12
+
+
+def blocked(busy: float, count: int) -> float:
+    states = poisson.pmf(np.arange(count + 1), busy)
+    return float(states[-1] / states.sum()) if busy > 0 else 0.0
+
+
+def test_a_quiet_model_keeps_more_than_one_environment() -> None:
+    """Half a call under way on average: every third would start a second environment cold."""
+    assert environments_for(25.0, 0.02, 0.002, 1000) == 4
+    assert environments_for(25.0, 0.02, 0.002, 3) == 3
 
 
 def test_a_call_beyond_the_warm_environments_starts_cold() -> None:
