@@ -40,7 +40,6 @@ DEFAULT_SERVE = (
     ServedSettings(
         model="digits",
         backend=BackendSettings(kind="python", target="models.digits:Digits"),
-        policy_name="mark",  # so small a model costs next to nothing on Lambda: hedged would rent no instance
         expected_rps=5.0,
     ),
 )
@@ -144,6 +143,10 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
     if settings.service.mode is Mode.OBSERVE:  # nobody is answered: nothing overflows, and nothing is seen to miss
         controller, overflow = replace(controller, monitor=None), None
         bundle = replace(bundle, controller=controller)
+    assumed_rps = _expected_rps(asked) if settings.trace.file is None else None
+    if assumed_rps is not None:
+        controller = replace(controller, settle_s=HOUR_S)
+        bundle = replace(bundle, controller=controller)
     offerings = {offering.name: offering for offering in (*controller.offerings, *controller.fallbacks)}
     if controller.standby is not None:
         offerings[controller.standby.offering.name] = controller.standby.offering
@@ -164,7 +167,7 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
         setup=replace(experiment.setup(settings.seed), truth=None),
         prices=experiment.prices,
         notes=experiment.warnings,
-        assumed_rps=_expected_rps(asked) if settings.trace.file is None else None,
+        assumed_rps=assumed_rps,
     )
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mark.app.live.downing import end
+from mark.app.live.first_plan import check_first_plan
 from mark.app.live.folder import RunFolder, Running
 from mark.app.live.models import make_live_models
 from mark.app.live.ports import is_loopback
@@ -78,6 +79,8 @@ def _prepare(settings: Settings) -> None:
         for model in make_live_models(settings):
             for text in model.notes:
                 note(f"{model.name}: {text}")
+            if settings.service.mode is Mode.SERVE:
+                check_first_plan(model)
             if model.served.backend.kind == "python":
                 report(f"{model.name}: loading {model.served.backend.target}", 0.0)
                 make_model(model.served.backend.target)

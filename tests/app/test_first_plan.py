@@ -1,0 +1,42 @@
+"""The plan a service begins with: one that would serve nobody is refused before anything starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mark.app.live.first_plan import check_first_plan, first_plan
+from mark.app.live.models import LiveModel, make_live_models
+from mark.app.settings import Settings
+from mark.domain.errors import Misconfigured
+
+
+def digits(**serve: object) -> LiveModel:
+    """The shipped digits classifier on demand, as a service would serve it."""
+    backend = {"kind": "python", "target": "models.digits:Digits"}
+    served = {"model": "digits", "backend": backend, "market": "on-demand", **serve}
+    (model,) = make_live_models(Settings.model_validate({"service": {"serve": [served]}}))
+    return model
+
+
+@pytest.mark.parametrize("expected_rps", [0.01, 5.0, 100.0])
+def test_without_lambda_the_default_policy_begins_with_instances(expected_rps: float) -> None:
+    model = digits(offerings={"overflow": False, "types": ["c5.large"]}, expected_rps=expected_rps)
+    plan = first_plan(model)
+    assert model.bundle.name == "hedged"
+    assert [(item.offering, item.count) for item in plan.counts] == [("c5.large:on-demand", 2)]
+    check_first_plan(model)
+
+
+def test_a_plan_of_nothing_is_refused_where_there_is_no_lambda_either() -> None:
+    model = digits(offerings={"overflow": False, "types": ["c5.large"]})
+    idle = replace(model.bundle, controller=replace(model.bundle.controller, planner="nothing"))
+    with pytest.raises(Misconfigured, match=r"digits would not be served: .*no instance.*no Lambda"):
+        check_first_plan(replace(model, bundle=idle))
+
+
+def test_a_model_on_lambda_may_begin_without_an_instance() -> None:
+    model = digits(expected_rps=0.01)
+    assert first_plan(model).counts == ()
+    check_first_plan(model)
