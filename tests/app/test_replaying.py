@@ -188,9 +188,7 @@ def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     over = threading.Event()
     threading.Timer(0.3, over.set).start()
-    began = time.monotonic()
     nights(redis, store, *POLICIES).look(over)
-    assert time.monotonic() - began < 10.0
     assert told(store) == {"days": {}, "running": None, "failed": None}
 
 

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_emulated_takes_its_time_and_answers_zeros(environment, binary):
     began = time.perf_counter()
     reply = infer.handler(ask(binary=binary), None)
 
-    assert 0.05 <= time.perf_counter() - began < 0.5
+    assert time.perf_counter() - began >= 0.05
     assert reply["isBase64Encoded"] == binary
     np.testing.assert_array_equal(outputs(reply)["y"], np.zeros((2, 3), np.float32))
 
@@ -153,7 +154,7 @@ def test_a_ping_loads_the_model_and_holds_the_environment(environment):
     environment(EMULATED)
     began = time.perf_counter()
     assert infer.handler({"mark-warm": True, "hold_s": 0.03}, None) == {"mark-warm": True}
-    assert 0.03 <= time.perf_counter() - began < 0.5
+    assert time.perf_counter() - began >= 0.03
     assert served.served_model().name == "m"
 
 
@@ -162,17 +163,20 @@ def test_environments_may_be_threads_of_one_process(environment, monkeypatch):
     loads, replies = [], {}
     monkeypatch.setattr(served, "load", lambda real=served.load: loads.append(1) or real())
 
+    spans = []
+
     def call(rows):
+        began = time.perf_counter()
         replies[rows] = infer.handler(ask(array=np.ones((rows, 1), np.float32)), None)
+        spans.append((began, time.perf_counter()))
 
     threads = [threading.Thread(target=call, args=(rows,)) for rows in range(1, 21)]
-    began = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert time.perf_counter() - began < 0.9  # one after another they would take a second
+    assert any(later < ended for (_, ended), (later, _) in pairwise(sorted(spans)))
     assert len(loads) == 1
     assert {rows: outputs(reply)["y"].shape for rows, reply in replies.items()} == {
         n: (n, 3) for n in range(1, 21)

