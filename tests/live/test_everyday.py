@@ -28,6 +28,9 @@ service:
 """
 COST_WORDS = {"instances", "standby", "lambda", "serving", "overhead", "total"}
 
+RENTS = "inception-v3"
+"""The model that instances serve for less; Lambda serves so light and small a load as that of digits for less."""
+
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
@@ -138,12 +141,15 @@ def test_status_has_the_fields_that_are_documented(live: Rig) -> None:
         costs = model["cost_usd"]
         assert costs["total"] == pytest.approx(costs["serving"] + costs["overhead"])
         assert costs["serving"] == pytest.approx(costs["instances"] + costs["standby"] + costs["lambda"])
-        assert costs["instances"] > 0
+        rents = model["name"] == RENTS
+        assert (costs["instances"] > 0) == rents
         assert model["usd_per_hour"] > 0
         fleet = model["fleet"]
         ready = [row for row in fleet["observed"] if (row["role"], row["state"]) == ("serving", "ready")]
-        assert len(ready) >= sum(fleet["planned"].values()) > 0
-        assert set(fleet["observed"][0]) == {"id", "offering", "role", "state", "gone_in_s", "credits"}
+        assert len(ready) >= sum(fleet["planned"].values())
+        assert (sum(fleet["planned"].values()) > 0) == rents
+        for row in fleet["observed"]:
+            assert set(row) == {"id", "offering", "role", "state", "gone_in_s", "credits"}
         assert {"policy", "market", "objective", "rates", "series", "latency_ms", "by", "lambda", "plan"} <= set(
             model
         )
@@ -163,7 +169,7 @@ def test_explain_folds_the_journal_to_the_same_decisions(live: Rig) -> None:
         told = live.ask("explain", "--model", model["name"])
         assert told["reproduces"] is True
         assert told["deviations"] == []
-        assert told["orders"]["launch"] >= 1
+        assert told["orders"].get("launch" if model["name"] == RENTS else "warm-lambda", 0) >= 1
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")

@@ -32,7 +32,6 @@ def assert_refused(live: Rig, *arguments: str, says: str) -> None:
     assert said.err.startswith("mark: ")
     assert said.err.count("\n") == 1, said.err
     assert says in said.err
-    assert said.wall_s < 30
 
 
 @pytest.mark.parametrize(
