@@ -20,7 +20,7 @@ from mark.domain.offering import Market, Offering
 from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.simulator.supply import Supply, find_supply
-from mark.simulator.trace_formats import MAX_RPS
+from mark.simulator.trace_formats.bins import MAX_RPS
 from mark.simulator.traces import read_trace
 
 LEAD_MIN = 5

@@ -18,16 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats import MAX_RPS, Text, detect, read_text
+from mark.simulator.trace_formats.bins import MAX_RPS, WHOLE_TOLERANCE, Instants, check_length, join
+from mark.simulator.trace_formats.content import EmptyFile
+from mark.simulator.trace_formats.detect import read_rows
+from mark.simulator.trace_formats.rows import Asked
+from mark.simulator.trace_formats.sources import Objects, find_sources, name_of
 
 Floats = NDArray[np.float64]
 
-BIN_TOLERANCE = 0.01
-"""A printed timestamp may miss its bin's start by this share of the bin (57 s samples, rounded centiseconds)."""
-WHOLE_TOLERANCE = 1e-6
-MAX_BINS = 200_000_000
-"""Six years of seconds, 1.6 GB: more is a timestamp in other units."""
 ARRIVALS_BIN_S = 1.0
+AS_IT_IS = Asked()
+"""Nothing is left out, and the file says what its rows hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -140,17 +141,35 @@ class Trace:
         )
 
 
-def read_trace(path: Path) -> Trace:
-    """The trace in a file of any format of `docs/traces.md`, gzip or not.
+def read_trace(place: Path | str, asked: Asked = AS_IT_IS, objects: Objects | None = None) -> Trace:
+    """The trace of a file of any format of `docs/traces.md`, gzip or not, or of many files of one format.
 
+    `place`: a path, a folder, a pattern such as `logs/*.gz`, or `s3://BUCKET/PREFIX`, which `objects` reads.
     Raises `Misconfigured`, one line with file and line, for all that is wrong with it.
     """
-    text, read = detect(path, read_text(path))
-    values = read(text)
-    name = path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
-    if values.ndim == 1:
-        return trace_of_arrivals(name, values)
-    return _trace_of_bins(name, text, values[:, 0], values[:, 1])
+    shown = str(place)
+    sources = find_sources(shown, objects)
+    parts = []
+    for source in sources:
+        try:
+            parts.append(read_rows(source, asked))
+        except EmptyFile:
+            if len(sources) == 1:
+                raise
+    if not parts:
+        raise Misconfigured(f"{shown}: all {len(sources)} files are empty; check the path")
+    load, name = join(shown, parts, asked), name_of(shown)
+    if isinstance(load, Instants):
+        return replace(trace_of_arrivals(name, load.times, keep_instants=not load.whole_seconds), notes=load.notes)
+    whole = holds_whole_counts(load.rates_rps, load.bin_s)
+    return Trace(
+        name=name,
+        start_at=load.start_at,
+        bin_s=load.bin_s,
+        rates_rps=load.rates_rps,
+        whole_counts=whole,
+        notes=load.notes,
+    )
 
 
 def holds_whole_counts(rates_rps: Floats, bin_s: float) -> bool:
@@ -161,15 +180,16 @@ def holds_whole_counts(rates_rps: Floats, bin_s: float) -> bool:
     return bool((np.abs(counts - np.rint(counts)) <= WHOLE_TOLERANCE * np.maximum(1.0, counts)).all())
 
 
-def trace_of_arrivals(name: str, instants: Floats) -> Trace:
+def trace_of_arrivals(name: str, instants: Floats, *, keep_instants: bool = True) -> Trace:
     """The trace of raw arrivals, its clock starting at the whole second of the first.
 
-    instants: shape (arrivals,), seconds, rising, at least one.
+    instants: shape (arrivals,), seconds, rising, at least one. Where they are not kept, only how many came in each
+    second is.
     """
     start_at = math.floor(instants[0])
     arrivals_s = instants - start_at
     bins = math.floor(arrivals_s[-1]) + 1
-    _check_length(name, bins, float(arrivals_s[-1]))
+    check_length(name, bins, float(arrivals_s[-1]))
     counts = np.bincount(arrivals_s.astype(np.int64), minlength=bins)
     return Trace(
         name=name,
@@ -177,58 +197,7 @@ def trace_of_arrivals(name: str, instants: Floats) -> Trace:
         bin_s=ARRIVALS_BIN_S,
         rates_rps=counts.astype(np.float64),
         whole_counts=True,
-        arrivals_s=arrivals_s,
-    )
-
-
-def _check_length(name: str, bins: int, length_s: float) -> None:
-    if bins > MAX_BINS:
-        raise Misconfigured(
-            f"trace {name} spans {length_s / 86400:.0f} days in {bins} bins; give its times in seconds, not ms"
-        )
-
-
-def _trace_of_bins(name: str, text: Text, times: Floats, rates_rps: Floats) -> Trace:
-    """times, rates_rps: shape (rows,). Missing bins become 0 rps, with a note."""
-    if len(times) < 2:
-        raise text.wrong(text.line_of(0), "one row does not tell how long a bin is; give at least two")
-    steps = np.diff(times)
-    bin_s = float(np.median(steps))
-    if np.abs(steps - bin_s).max() > BIN_TOLERANCE * bin_s:
-        return _with_gaps(name, text, times, rates_rps)
-    bin_s = round(float(times[-1] - times[0]) / len(steps), 9) or bin_s
-    return Trace(
-        name=name,
-        start_at=float(times[0]),
-        bin_s=bin_s,
-        rates_rps=rates_rps.copy(),
-        whole_counts=holds_whole_counts(rates_rps, bin_s),
-    )
-
-
-def _with_gaps(name: str, text: Text, times: Floats, rates_rps: Floats) -> Trace:
-    steps = np.diff(times)
-    bin_s = float(np.median(steps))
-    bins = np.rint(steps / bin_s)
-    odd = (bins < 1) | (np.abs(steps / bin_s - bins) > BIN_TOLERANCE)
-    if odd.any():
-        row = int(np.argmax(odd)) + 1
-        raise text.wrong(
-            text.line_of(row),
-            f"{steps[row - 1]:.10g} s after the row before, in bins of {bin_s:.10g} s; use bins of equal width",
-        )
-    _check_length(name, int(bins.sum()) + 1, float(times[-1] - times[0]))
-    at = np.concatenate(([0], np.cumsum(bins))).astype(np.int64)
-    filled = np.zeros(at[-1] + 1)
-    filled[at] = rates_rps
-    line = text.line_of(int(np.argmax(bins > 1)) + 1)
-    return Trace(
-        name=name,
-        start_at=float(times[0]),
-        bin_s=bin_s,
-        rates_rps=filled,
-        whole_counts=holds_whole_counts(filled, bin_s),
-        notes=(f"{len(filled) - len(times)} missing bins became 0 rps, the first before line {line}",),
+        arrivals_s=arrivals_s if keep_instants else None,
     )
 
 

@@ -127,7 +127,7 @@ BAD = {
         "line 2: time 1700145380000 is no time in seconds",
     ),
     "unknown header": ("when,much\n0,1\n", "line 1: 'when,much' opens no known format"),
-    "no header": ("0,52\n1,55\n", "line 1: '0,52' opens no known format"),
+    "three columns without a header": ("0,52,1\n1,55,1\n", "line 1: '0,52,1' opens no known format"),
     "unsorted arrivals": ("arrival_s\n2\n1\n", "line 3: time 1 comes after 2; sort"),
     "nan arrival": ("1\nnan\n", "line 2: nan is not a finite number"),
     "mixed arrivals": ("arrival_s\n1\n2,3\n", "line 3: 2 columns where 1 are expected"),
@@ -176,17 +176,18 @@ def test_a_name_that_promises_gzip_is_held_to_it(tmp_path):
 def test_missing_files_and_directories_are_said(tmp_path):
     with pytest.raises(Misconfigured, match=r"no\.csv: no such trace file"):
         read_trace(tmp_path / "no.csv")
-    with pytest.raises(Misconfigured, match="is a directory; name one trace file"):
+    with pytest.raises(Misconfigured, match="no file is there; check the path"):
         read_trace(tmp_path)
 
 
 def test_an_unreadable_file_is_said(tmp_path, monkeypatch):
-    def refuse(_self):
+    def refuse(_self, _mode):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)  # a test that runs as root may read everything
+    path = saved(tmp_path, HEAD)
+    monkeypatch.setattr(Path, "open", refuse)  # a test that runs as root may read everything
     with pytest.raises(Misconfigured, match="cannot be read: Permission denied; check its permissions"):
-        read_trace(saved(tmp_path, HEAD))
+        read_trace(path)
 
 
 def is_read_or_refused(path):

@@ -1,0 +1,191 @@
+"""From the rows of all files to one load in time order: instants, or equal bins without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.domain.errors import Misconfigured
+from mark.simulator.trace_formats.rows import Asked, Kind, Rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BIN_TOLERANCE = 0.01
+"""A printed timestamp may miss its bin's start by this share of the bin (57 s samples, rounded centiseconds)."""
+MAX_RPS = 1e9
+"""More requests a second is a column in other units."""
+MAX_BINS = 200_000_000
+"""Six years of seconds, 1.6 GB: more is a timestamp in other units."""
+WHOLE_TOLERANCE = 1e-6
+MS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instants:
+    """Requests, shape (requests,), rising. whole_seconds: the source keeps no finer time."""
+
+    times: Floats
+    whole_seconds: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bins:
+    """Contiguous bins. rates_rps: shape (bins,)."""
+
+    start_at: float
+    bin_s: float
+    rates_rps: Floats
+    notes: tuple[str, ...]
+
+
+def join(name: str, parts: Sequence[Rows], asked: Asked) -> Instants | Bins:
+    """The load of all files, which must be of one format."""
+    first = parts[0]
+    other = next((part for part in parts if (part.format, part.kind) != (first.format, first.kind)), None)
+    if other is not None:
+        raise Misconfigured(
+            f"{name} holds two formats: {first.name} is {first.format}, {other.name} is {other.format}; "
+            "read one of them at a time"
+        )
+    if not any(len(part.times) for part in parts):
+        raise Misconfigured(
+            f"{name}: nothing in {first.format} fits --where {asked.where}; correct the pattern or leave it out"
+            if asked.where
+            else f"{name} holds no request; check what was exported"
+        )
+    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
+    if first.kind is Kind.REQUEST:
+        return _instants(parts, notes)
+    return _bins(_Joined.of(name, parts), notes)
+
+
+def check_length(name: str, bins: int, length_s: float) -> None:
+    """Refuse more bins than any load has."""
+    if bins > MAX_BINS:
+        raise Misconfigured(
+            f"trace {name} spans {length_s / 86400:.0f} days in {bins} bins; give its times in seconds, not ms"
+        )
+
+
+def _instants(parts: Sequence[Rows], notes: tuple[str, ...]) -> Instants:
+    times = np.concatenate([part.times for part in parts])
+    if (np.diff(times) < 0).any():
+        times.sort()
+    whole = not parts[0].as_is and bool((times == np.floor(times)).all())
+    if whole:
+        notes = (*notes, "its times are whole seconds: a replay spreads the requests of a second evenly over it")
+    return Instants(times=times, whole_seconds=whole, notes=notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Joined:
+    """Rows of all files in time order. `wrong` finds the file and line of one."""
+
+    name: str
+    parts: Sequence[Rows]
+    kind: Kind
+    order: Ints
+    times: Floats
+    values: Floats
+
+    @classmethod
+    def of(cls, name: str, parts: Sequence[Rows]) -> _Joined:
+        times = np.concatenate([part.times for part in parts])
+        values = np.concatenate([part.values for part in parts if part.values is not None])
+        order = np.argsort(times, kind="stable")
+        found = cls(
+            name=name, parts=parts, kind=parts[0].kind, order=order, times=times[order], values=values[order]
+        )
+        found.check()
+        return found
+
+    def wrong(self, row: int, what: str) -> Misconfigured:
+        """The error about a row in time order."""
+        at = int(self.order[row])
+        for part in self.parts:
+            if at < len(part.times):
+                return part.wrong(at, what)
+            at -= len(part.times)
+        raise AssertionError(row)
+
+    def check(self) -> None:
+        """Refuse values below 0 or that are no numbers, and times that stand twice."""
+        bad = ~(np.isfinite(self.values) & (self.values >= 0))
+        if bad.any():
+            row = int(np.argmax(bad))
+            what = "count" if self.kind is Kind.COUNT else "rate"
+            number = f"{self.values[row]:.15g}"
+            raise self.wrong(row, f"{what} {number} is negative; {what}s are 0 or more")
+        twice = np.diff(self.times) == 0
+        if twice.any():
+            row = int(np.argmax(twice)) + 1
+            raise self.wrong(row, f"time {self.times[row]:.15g} stands twice; keep one row of it")
+
+
+def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
+    bin_s, at = _places(rows)
+    kind = rows.kind
+    if kind is Kind.UNSAID:
+        whole = bool((rows.values == np.floor(rows.values)).all())
+        kind = Kind.COUNT if whole else Kind.RATE
+        said = (
+            f"requests per bin of {bin_s:g} s, as all are whole"
+            if whole
+            else "requests per second, as some have fractions"
+        )
+        notes = (
+            *notes,
+            f"no header names the numbers: they are taken as {said}; --rows counts or rates says which",
+        )
+    rates = rows.values / bin_s if kind is Kind.COUNT else rows.values
+    huge = rates > MAX_RPS
+    if huge.any():
+        row = int(np.argmax(huge))
+        raise rows.wrong(row, f"rate {rates[row]:.6g} is above {MAX_RPS:g} requests/s; give rates per second")
+    filled = np.zeros(at[-1] + 1)
+    filled[at] = rates
+    missing = len(filled) - len(rates)
+    if missing:
+        where = rows.wrong(int(np.argmax(np.diff(at) > 1)) + 1, "").args[0].rpartition(":")[0]
+        place = where.rpartition(", ")[2] if ", line " in where and len(rows.parts) == 1 else where
+        notes = (*notes, f"{missing} missing bins became 0 rps, the first before {place}")
+    return Bins(start_at=float(rows.times[0]), bin_s=bin_s, rates_rps=filled, notes=notes)
+
+
+def _places(rows: _Joined) -> tuple[float, Ints]:
+    """How long a bin is, in seconds, and in which bin each row lies. Misconfigured where bins are not equal."""
+    times = rows.times
+    said = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
+    if len(times) < 2:
+        if said is None:
+            raise rows.wrong(0, "one row does not tell how long a bin is; give at least two")
+        return said, np.zeros(1, dtype=np.int64)
+    steps = np.diff(times)
+    widths = [said] if said is not None else [_common_s(times)] if rows.parts[0].exact else []
+    widths = widths or [float(np.median(steps)), float(steps.min())]
+    for bin_s in widths:
+        if np.abs(steps - bin_s).max() <= BIN_TOLERANCE * bin_s:
+            exact_s = round(float(times[-1] - times[0]) / len(steps), 9) or bin_s
+            return exact_s, np.arange(len(times))
+    for bin_s in widths:
+        bins = np.rint(steps / bin_s)
+        odd = (bins < 1) | (np.abs(steps / bin_s - bins) > BIN_TOLERANCE)
+        if not odd.any():
+            check_length(rows.name, int(bins.sum()) + 1, float(times[-1] - times[0]))
+            return bin_s, np.concatenate(([0], np.cumsum(bins))).astype(np.int64)
+    bin_s = widths[0]
+    bins = np.rint(steps / bin_s)
+    row = int(np.argmax((bins < 1) | (np.abs(steps / bin_s - bins) > BIN_TOLERANCE))) + 1
+    raise rows.wrong(
+        row, f"{steps[row - 1]:.10g} s after the row before, in bins of {bin_s:.10g} s; use bins of equal width"
+    )
+
+
+def _common_s(times: Floats) -> float:
+    """The largest step that all times are multiples of, to the millisecond."""
+    return float(np.gcd.reduce(np.diff(np.rint(times * MS).astype(np.int64)))) / MS

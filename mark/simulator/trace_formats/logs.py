@@ -1,0 +1,195 @@
+"""Access logs: of an Application Load Balancer, and nginx's and Apache's combined format.
+
+Read block by block; of a request only its instant is kept. Logs are written when answers have left, and by several
+nodes, so the instants are sorted later. What a request is chosen by is read only where it is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.domain.errors import Misconfigured
+from mark.simulator.trace_formats.content import Text, rows_of
+from mark.simulator.trace_formats.rows import Asked, Kind, Rows
+from mark.simulator.trace_formats.times import seconds_of
+from mark.simulator.trace_formats.where import Where
+
+Floats = NDArray[np.float64]
+Match = re.Match[str]
+
+ALB = "an ALB access log"
+ALB_LINE = re.compile(r"(?:https?|h2|grpcs|wss?) \d{4}-\d\d-\d\dT")
+"""An access log line of an Application Load Balancer opens with the type and the time of the answer."""
+ALB_ENTRY = re.compile(
+    r"\S+ (?P<answered>\S+) (?:\S+ ){6}(?P<status>\S+) (?:\S+ ){3}"
+    r'"(?P<request>[^"]*)" "[^"]*" \S+ \S+ (?P<group>\S+)'
+    r'(?: "[^"]*" "(?P<domain>[^"]*)" "[^"]*" \S+ (?P<created>\S+))?'
+)
+"""Fields 2, 9, 13, 17, 19 and 22 (Elastic Load Balancing user guide, access log entries)."""
+COMBINED = "an nginx or Apache access log"
+COMBINED_ENTRY = re.compile(
+    r"(?:(?P<vhost>\S+):\d+ (?=\S+ \S+ \S+ \[))?\S+ \S+ [^\[]*"
+    r"\[(?P<answered>\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
+    r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}|-)(?: |$)'
+)
+"""`remote - user [time] "request" status ...`, Apache's with the virtual host before it or without."""
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MOST_GROUPS = 5
+"""So many target groups a note names."""
+
+
+def read_alb(text: Text, asked: Asked) -> Rows:
+    """`request_creation_time` of every entry: when the load balancer received the request.
+
+    Where an entry has none (`-`), its `time`, that of the answer, stands in.
+    """
+    asked.where.check(ALB, ALB_KEYS)
+    groups: Counter[str] = Counter()
+    parts = []
+    for number, entries in _entries(text, ALB_ENTRY, ALB_KEYS, asked.where, ALB):
+        groups.update([entry["group"] for entry in entries])
+        stamps = [entry["created"] or "-" for entry in entries]
+        stamps = [
+            entry["answered"] if stamp == "-" else stamp for stamp, entry in zip(stamps, entries, strict=True)
+        ]
+        try:
+            parts.append(seconds_of(stamps))
+        except ValueError as error:
+            bad = int(error.args[0])
+            line = _line_of(text, number, entries[bad])
+            raise text.wrong(line, f"{stamps[bad][:40]!r} is no ISO 8601 time; correct the entry") from error
+    return Rows(
+        name=text.name, format=ALB, kind=Kind.REQUEST, times=_joined(parts),
+        notes=_group_notes(groups),
+    )  # fmt: skip
+
+
+def read_combined(text: Text, asked: Asked) -> Rows:
+    """The time of every entry, a whole second: when its answer had left."""
+    asked.where.check(COMBINED, COMBINED_KEYS)
+    known: dict[str, float] = {}
+    parts = []
+    for number, entries in _entries(text, COMBINED_ENTRY, COMBINED_KEYS, asked.where, COMBINED):
+        seconds = np.empty(len(entries))
+        for at, entry in enumerate(entries):
+            stamp = entry["answered"]
+            if stamp not in known:
+                try:
+                    known[stamp] = _clock_second(stamp)
+                except ValueError as error:
+                    line = _line_of(text, number, entry)
+                    raise text.wrong(line, f"{stamp!r} is no time; correct the entry") from error
+            seconds[at] = known[stamp]
+        known = {stamp: known[stamp]} if entries else {}
+        parts.append(seconds)
+    return Rows(name=text.name, format=COMBINED, kind=Kind.REQUEST, times=_joined(parts))
+
+
+def group_name(arn: str) -> str:
+    """A target group's name of its ARN, `...:targetgroup/NAME/ID`."""
+    _, found, rest = arn.partition(":targetgroup/")
+    return rest.partition("/")[0] if found else arn
+
+
+def _entries(
+    text: Text, pattern: re.Pattern[str], keys: Mapping[str, Callable[[Match], str]], where: Where, name: str
+) -> Iterator[tuple[int, list[Match]]]:
+    """The entries of each block that the filters take, and the block's first line."""
+    takes = where.on(keys) if where else None
+    for number, block in text.blocks():
+        rows = [row for row in block.split("\n") if row]
+        found = [pattern.match(row) for row in rows]
+        if None in found:
+            rows = [row for _, row in rows_of(number, block)]
+            found = [pattern.match(row) for row in rows]
+        if None in found:
+            raise _no_entry(text, number, block, pattern, name)
+        entries = [entry for entry in found if entry is not None]
+        yield number, entries if takes is None else [entry for entry in entries if takes(entry)]
+
+
+def _no_entry(text: Text, number: int, block: str, pattern: re.Pattern[str], name: str) -> Misconfigured:
+    line, row = next((line, row) for line, row in rows_of(number, block) if not pattern.match(row))
+    return text.wrong(line, f"{row[:40]!r} is no {name.partition(' ')[2]} entry; remove the line")
+
+
+def _line_of(text: Text, number: int, entry: Match) -> int:
+    """Number of the line an entry stands in: the block is read again, which is rare."""
+    for first, block in Text(text.source).blocks():
+        if first == number:
+            return next(line for line, row in rows_of(first, block) if row == entry.string.strip())
+    return number
+
+
+def _joined(parts: list[Floats]) -> Floats:
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _group_notes(groups: Counter[str]) -> tuple[str, ...]:
+    if len(groups) < 2:
+        return ()
+    named = ", ".join(f"{group_name(arn)} {count:,}" for arn, count in groups.most_common(MOST_GROUPS))
+    more = f" and {len(groups) - MOST_GROUPS} more" if len(groups) > MOST_GROUPS else ""
+    first = group_name(groups.most_common(1)[0][0])
+    return (f"requests of {len(groups)} target groups: {named}{more}; --where target-group={first} takes one",)
+
+
+def _clock_second(stamp: str) -> float:
+    """Epoch seconds of `10/Oct/2000:13:55:36 -0700`."""
+    day, month, rest = stamp.split("/")
+    year, hour, minute, second = (int(part) for part in rest[:13].split(":"))
+    ahead = timedelta(hours=int(rest[15:17]), minutes=int(rest[17:19])) * int(f"{rest[14]}1")
+    return datetime(
+        year, MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=timezone(ahead)
+    ).timestamp()
+
+
+def _method(entry: Match) -> str:
+    return entry["request"].partition(" ")[0]
+
+
+def _url(entry: Match) -> str:
+    parts = entry["request"].split(" ")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def _path(entry: Match) -> str:
+    url = _url(entry)
+    if url.startswith("/"):
+        return url.partition("?")[0]
+    try:
+        return urlsplit(url).path or "/"
+    except ValueError:  # a scanner's nonsense
+        return url
+
+
+def _host(entry: Match) -> str:
+    url = _url(entry)
+    if url.startswith("/"):
+        return ""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+ALB_KEYS: Mapping[str, Callable[[Match], str]] = {
+    "host": lambda entry: _host(entry) or (entry["domain"] or "").removeprefix("-"),
+    "method": _method,
+    "path": _path,
+    "status": lambda entry: entry["status"],
+    "target-group": lambda entry: group_name(entry["group"]),
+}
+COMBINED_KEYS: Mapping[str, Callable[[Match], str]] = {
+    "host": lambda entry: entry["vhost"] or _host(entry),
+    "method": _method,
+    "path": _path,
+    "status": lambda entry: entry["status"],
+}

@@ -1,0 +1,135 @@
+"""The answer of Prometheus's `/api/v1/query_range`: series of rates, or of counters that only rise.
+
+A series whose name ends in `_total` or `_count` is a counter, as Prometheus's naming has it: the rate between two
+samples is their difference, or the second one where the counter began anew. `rate(...)` leaves no name: other
+series are requests per second over the step before each sample. Series are summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.domain.errors import Misconfigured
+from mark.simulator.trace_formats.content import Text
+from mark.simulator.trace_formats.rows import Asked, Kind, Rows
+
+Floats = NDArray[np.float64]
+
+RANGE = "an answer of Prometheus's query_range"
+COUNTER_ENDS = ("_total", "_count")
+MOST_SERIES = 3
+"""So many series a note names."""
+MS = 1000
+MOST_STEPS = 10_000_000
+"""Prometheus gives 11,000 samples of a series at most; a thousand times as many come from uneven times."""
+
+
+def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
+    """The sum of the series that the filters take, a bin a step. Labels are the filters' keys."""
+    series = _series(text, document)
+    labels = sorted({label for one in series for label in one["metric"]})
+    asked.where.check(RANGE, labels)
+    takes = asked.where.on({label: lambda one, label=label: str(one["metric"].get(label, "")) for label in labels})
+    taken = [one for one in series if takes(one)]
+    if not taken:
+        return Rows(name=text.name, format=RANGE, kind=Kind.RATE, times=np.empty(0), values=np.empty(0))
+    samples = [_samples(text, one["values"]) for one in taken]
+    step = int(np.gcd.reduce(np.concatenate([np.diff(times) for times, _ in samples])))
+    if step == 0:
+        raise Misconfigured(f"{text.name} holds one sample of each series; ask for a longer range")
+    length = max(int(times[-1]) for times, _ in samples) - min(int(times[0]) for times, _ in samples)
+    if length / step > MOST_STEPS:
+        raise Misconfigured(
+            f"{text.name}: its times are multiples of no step but {step} ms; ask for one query's range"
+        )
+    rates: dict[int, float] = {}
+    counters = 0
+    for one, (times, values) in zip(taken, samples, strict=True):
+        counter = asked.rows is None and str(one["metric"].get("__name__", "")).endswith(COUNTER_ENDS)
+        counters += counter
+        for at, rate in _bins(times, values, step, counter=counter):
+            rates[at] = rates.get(at, 0.0) + rate
+    starts = np.array(sorted(rates), dtype=np.int64)
+    return Rows(
+        name=text.name,
+        format=RANGE,
+        kind=Kind.RATE if counters else asked.rows or Kind.RATE,
+        times=starts / MS,
+        values=np.array([rates[at] for at in starts.tolist()]),
+        bin_s=step / MS,
+        exact=True,
+        notes=_notes(taken, counters, asked),
+    )
+
+
+def _series(text: Text, document: Mapping[str, Any]) -> list[Any]:
+    if document.get("status") != "success":
+        raise Misconfigured(f"{text.name}: Prometheus answered {document.get('error', 'no success')}; ask again")
+    data = document["data"]
+    kind = data.get("resultType") if isinstance(data, dict) else None
+    series = data.get("result") if isinstance(data, dict) else None
+    if kind != "matrix":
+        raise Misconfigured(f"{text.name} holds a {kind}, one instant; ask /api/v1/query_range for a matrix")
+    if not isinstance(series, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("metric"), dict) and isinstance(one.get("values"), list)
+        for one in series
+    ):
+        raise Misconfigured(f"{text.name} holds series without values; ask for a rate or a counter, no histogram")
+    if not any(one["values"] for one in series):
+        raise Misconfigured(f"{text.name} holds no sample; check the query and the times asked for")
+    return [one for one in series if one["values"]]
+
+
+def _samples(text: Text, values: Sequence[Any]) -> tuple[NDArray[np.int64], Floats]:
+    """Times in ms and values of a series, rising."""
+    try:
+        found = np.array([(float(at), float(value)) for at, value in values])
+    except (TypeError, ValueError) as error:
+        raise Misconfigured(
+            f"{text.name} holds a sample that is no [time, value]; ask Prometheus again"
+        ) from error
+    bad = ~np.isfinite(found).all(axis=1)
+    if bad.any():
+        at, value = found[int(np.argmax(bad))]
+        raise Misconfigured(
+            f"{text.name}: the value at {at:.15g} is {value}; ask for a query without NaN, such as sum(rate(...))"
+        )
+    order = np.argsort(found[:, 0], kind="stable")
+    return np.rint(found[order, 0] * MS).astype(np.int64), found[order, 1]
+
+
+def _bins(times: NDArray[np.int64], values: Floats, step: int, *, counter: bool) -> list[tuple[int, float]]:
+    """Start in ms and rate of each bin. A counter's increase is spread over the bins since the sample before."""
+    if not counter:
+        return list(zip((times - step).tolist(), values.tolist(), strict=True))
+    rises = np.diff(values)
+    rises = np.where(rises < 0, values[1:], rises)  # it began anew from 0
+    spans = np.diff(times)
+    found = []
+    for start, span, rise in zip(times[:-1].tolist(), spans.tolist(), rises.tolist(), strict=True):
+        found += [(at, rise / span * MS) for at in range(start, start + span, step)]
+    return found
+
+
+def _notes(taken: Sequence[Any], counters: int, asked: Asked) -> tuple[str, ...]:
+    what = asked.rows or Kind.RATE
+    per = "step" if what is Kind.COUNT else "second"
+    notes = [
+        f"the values are taken as requests per {per}"
+        if not counters
+        else f"{counters} of {len(taken)} series are counters (by name): rates are their differences"
+    ]
+    if len(taken) > 1:
+        named = ", ".join(_words(one["metric"]) for one in taken[:MOST_SERIES])
+        more = f" and {len(taken) - MOST_SERIES} more" if len(taken) > MOST_SERIES else ""
+        notes.append(f"{len(taken)} series are summed: {named}{more}; --where LABEL=VALUE chooses among them")
+    return tuple(notes)
+
+
+def _words(metric: Mapping[str, Any]) -> str:
+    labels = ",".join(f'{key}="{value}"' for key, value in sorted(metric.items()) if key != "__name__")
+    return f"{metric.get('__name__', '')}{{{labels}}}"

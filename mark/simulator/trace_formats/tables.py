@@ -1,0 +1,299 @@
+"""CSVs of a trace: an instant a row, or a time and a number of each bin, with a header or without."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mark.domain.errors import Misconfigured
+from mark.simulator.trace_formats.content import Text, rows_of
+from mark.simulator.trace_formats.rows import Asked, Kind, Rows
+from mark.simulator.trace_formats.times import MAX_TIME_S, is_instant, is_number, seconds_of, unit_of
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RATES_HEADER = ("timestamp_s", "rate_rps")
+ARRIVALS_HEADERS = ("timestamp_s", "arrival_s")
+TIME_NAMES = re.compile(
+    r"@?_?((start|event|request|created|arrival|arrived|received|period)?[ _]?(time|timestamp|date|datetime|at))"
+    r"([ _]?\(?(s|sec|seconds|ms|us|ns|utc)\)?)?"
+    r"|ts|t|instant|(unix|epoch|arrival)([ _]?(s|ms|us|ns|time))?|bin\(.*\)"
+)
+COUNT_NAMES = re.compile(
+    r"(sum|total|number)?[ _(]*(of)?[ _]*"
+    r"(count|counts|requests?|hits|calls|invocations|arrivals|n|sum|samplecount|num_?requests|total)"
+    r"[ _]*(count|total|sum)?[ _]*(\(.*\)|\))?"
+)
+RATE_NAMES = re.compile(
+    r"rate|rate_rps|rps|qps|tps|(req|reqs|requests?|queries|calls)?[ _]*(/|per)[ _]*s(ec(ond)?)?|request[ _]rate"
+)
+NEUTRAL_NAMES = ("value", "values", "v", "y", "metric", "")
+"""Names of a column that say nothing of it."""
+DELIMITERS = ",;\t"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Which columns of a CSV say what. `value` None: a row is a request. own: the header is MArk's own."""
+
+    names: tuple[str, ...]
+    header: bool
+    delimiter: str
+    columns: int
+    time: int
+    value: int | None
+    kind: Kind
+    own: bool
+
+    @property
+    def format(self) -> str:
+        """As messages call it."""
+        return f"a CSV of {self.kind}"
+
+
+def find_layout(text: Text, asked: Asked) -> Layout | None:
+    """The layout of a CSV; None where its first line is none of a trace. Misconfigured where it cannot be told."""
+    first = text.lines()[0]
+    delimiter = next((mark for mark in DELIMITERS if mark in first), ",")
+    fields = _split(first, delimiter)
+    if is_instant(fields[0]) or is_number(fields[0]):
+        return _without_header(fields, delimiter, asked)
+    names = tuple(field.lower() for field in fields)
+    time = _time_column(text, names, delimiter)
+    if time is None:
+        return None
+    value, kind = _value_column(text, names, time, asked)
+    own = names == RATES_HEADER or (len(names) == 1 and names[0] in ARRIVALS_HEADERS)
+    return Layout(
+        names=names,
+        header=True,
+        delimiter=delimiter,
+        columns=len(names),
+        time=time,
+        value=value,
+        kind=kind,
+        own=own,
+    )
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    try:
+        return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [""])]
+    except csv.Error:  # a field longer than any
+        return [line]
+
+
+def _without_header(fields: Sequence[str], delimiter: str, asked: Asked) -> Layout | None:
+    requests = len(fields) == 1 or asked.rows is Kind.REQUEST
+    if not requests and len(fields) != 2:
+        return None
+    kind = Kind.REQUEST if requests else asked.rows or Kind.UNSAID
+    return Layout(
+        names=(), header=False, delimiter=delimiter, columns=len(fields), time=0,
+        value=None if requests else 1, kind=kind, own=False,
+    )  # fmt: skip
+
+
+def _time_column(text: Text, names: Sequence[str], delimiter: str) -> int | None:
+    """The column that is named as a time, or holds dates in the first row."""
+    named = [at for at, name in enumerate(names) if TIME_NAMES.fullmatch(name)]
+    if named:
+        return named[0]
+    row = next((line for line in text.lines()[1:] if line), "")
+    dated = [at for at, field in enumerate(_split(row, delimiter)) if is_instant(field)]
+    return dated[0] if dated and dated[0] < len(names) else None
+
+
+def _value_column(text: Text, names: Sequence[str], time: int, asked: Asked) -> tuple[int | None, Kind]:
+    """The column of counts or rates, and which of them; none where a row is a request."""
+    others = [at for at in range(len(names)) if at != time]
+    if not others or asked.rows is Kind.REQUEST:
+        return None, Kind.REQUEST
+    found = [(at, Kind.COUNT) for at in others if COUNT_NAMES.fullmatch(names[at])]
+    found += [(at, Kind.RATE) for at in others if RATE_NAMES.fullmatch(names[at])]
+    if len(found) == 1 or (found and asked.rows and len([at for at, kind in found if kind is asked.rows]) == 1):
+        at, kind = next((pair for pair in found if pair[1] is asked.rows), found[0])
+        return at, asked.rows or kind
+    if len(others) == 1 and (asked.rows or names[others[0]] in NEUTRAL_NAMES):
+        return others[0], asked.rows or Kind.UNSAID
+    listed = ", ".join(names)
+    raise Misconfigured(
+        f"{text.name}: of the columns {listed} it cannot be told which holds the load; name one count (per bin) "
+        "or rate (per second), or say --rows requests where each row is one request"
+    )
+
+
+def read_table(text: Text, layout: Layout, asked: Asked) -> Rows:
+    """The rows of a CSV. MArk's own formats hold seconds, rising; others may be in any order."""
+    keys = {} if layout.own else _keys(layout)
+    asked.where.check(layout.format, keys)
+    takes = asked.where.on(keys) if asked.where else None
+    parts = [_read_block(text, layout, number, block, takes) for number, block in _data_blocks(text, layout)]
+    times, values, lines = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else _NOTHING
+    if not len(times) and not asked.where:
+        raise Misconfigured(f"{text.name} holds a header and no rows; give at least one row")
+    rows = Rows(
+        name=text.name,
+        format=layout.format,
+        kind=layout.kind,
+        times=times,
+        values=None if layout.value is None else values,
+        lines=lines,
+        as_is=layout.own or (not layout.header and layout.value is None),
+    )
+    return _rising(rows) if layout.own else _in_seconds(rows)
+
+
+_NOTHING = (np.empty(0), np.empty(0), np.empty(0, dtype=np.int64))
+Columns = tuple[Floats, Floats, Ints]
+Takes = Callable[[list[str]], bool]
+
+
+def _keys(layout: Layout) -> dict[str, Callable[[list[str]], str]]:
+    """The columns beside time and load, by name."""
+    others = [at for at in range(len(layout.names)) if at not in (layout.time, layout.value)]
+    return {layout.names[at]: operator.itemgetter(at) for at in others}
+
+
+def _data_blocks(text: Text, layout: Layout) -> Iterator[tuple[int, str]]:
+    """The blocks below the header that hold anything."""
+    header = layout.header
+    for number, block in text.blocks():
+        first, rest = number, block
+        if header:
+            rest = block.partition("\n")[2]
+            first, header = number + 1, False
+        if rest.strip():
+            yield first, rest
+
+
+def _read_block(text: Text, layout: Layout, number: int, block: str, takes: Takes | None) -> Columns:
+    """Times, numbers (of no meaning where a row is a request) and lines of a block's rows."""
+    row = next(row for _, row in rows_of(number, block))
+    numeric = is_number(_split(row, layout.delimiter)[layout.time]) if _fits(row, layout) else True
+    plain = layout.time == 0 and layout.columns <= 2 and layout.delimiter == "," and '"' not in block
+    if numeric and plain and takes is None and (layout.value is not None or layout.columns == 1):
+        return _numbers(text, layout, number, block)
+    return _fields(text, layout, number, block, takes)
+
+
+def _fits(row: str, layout: Layout) -> bool:
+    return len(_split(row, layout.delimiter)) == layout.columns
+
+
+def _numbers(text: Text, layout: Layout, number: int, block: str) -> Columns:
+    """The columns of a block that holds numbers alone, read in one pass in C."""
+    try:
+        numbers: Floats = np.loadtxt(io.StringIO(block), delimiter=",", comments=None, ndmin=2)
+    except ValueError as error:
+        raise _bad_row(text, layout, number, block) from error
+    if numbers.shape[1] != layout.columns or not np.isfinite(numbers).all():
+        raise _bad_row(text, layout, number, block)
+    if len(numbers) == block.count("\n"):
+        lines = np.arange(number, number + len(numbers), dtype=np.int64)
+    else:
+        lines = np.array([line for line, _ in rows_of(number, block)], dtype=np.int64)
+    return numbers[:, 0], numbers[:, -1], lines
+
+
+def _bad_row(text: Text, layout: Layout, number: int, block: str) -> Misconfigured:
+    """The error for the first row that is not numbers alone."""
+    for line, row in rows_of(number, block):
+        fields = [field.strip() for field in row.split(",")]
+        if len(fields) != layout.columns:
+            return _bad_width(text, layout, line, fields)
+        for field in fields:
+            try:
+                _number(field)
+            except ValueError as error:
+                return text.wrong(line, str(error))
+    return Misconfigured(f"{text.name} cannot be read as {layout.columns} columns of numbers; check its rows")
+
+
+def _bad_width(text: Text, layout: Layout, line: int, fields: Sequence[str]) -> Misconfigured:
+    return text.wrong(line, f"{len(fields)} columns where {layout.columns} are expected; correct the row")
+
+
+def _number(field: str) -> float:
+    """The finite number of a field. ValueError, in words, where it is none."""
+    try:
+        number = float(field)
+    except ValueError:
+        raise ValueError(f"{field[:40]!r} is not a number; correct the row") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{field} is not a finite number; correct the row")
+    return number
+
+
+def _fields(text: Text, layout: Layout, number: int, block: str, takes: Takes | None) -> Columns:
+    """The columns of a block whose rows are read field by field."""
+    stamps, values, lines = [], [], []
+    try:
+        for line, fields in enumerate(csv.reader(block.split("\n"), delimiter=layout.delimiter), start=number):
+            if not any(fields):
+                continue
+            if len(fields) != layout.columns:
+                raise _bad_width(text, layout, line, fields)
+            if takes is not None and not takes(fields):
+                continue
+            stamps.append(fields[layout.time].strip())
+            values.append(0.0 if layout.value is None else _number(fields[layout.value].strip()))
+            lines.append(line)
+    except ValueError as error:
+        raise text.wrong(line, str(error)) from None
+    except csv.Error as error:
+        raise text.wrong(number, f"from here on it is no CSV ({error}); correct it") from error
+    try:
+        times = _instants(stamps)
+    except ValueError as error:
+        bad = int(error.args[0])
+        raise text.wrong(lines[bad], f"{stamps[bad][:40]!r} is no time; correct the row") from error
+    return times, np.array(values), np.array(lines, dtype=np.int64)
+
+
+def _instants(stamps: Sequence[str]) -> Floats:
+    """Times of ISO instants or of numbers. ValueError with the index of one that is neither."""
+    if not stamps or not is_number(stamps[0]):
+        return seconds_of(stamps)
+    times = np.empty(len(stamps))
+    for at, stamp in enumerate(stamps):
+        try:
+            times[at] = _number(stamp)
+        except ValueError:
+            raise ValueError(at) from None
+    return times
+
+
+def _rising(rows: Rows) -> Rows:
+    """Refuse times of MArk's own formats that are no seconds or fall, and equal ones of bins."""
+    times = rows.times
+    far = np.abs(times) > MAX_TIME_S
+    if far.any():
+        row = int(np.argmax(far))
+        raise rows.wrong(row, f"time {times[row]:.15g} is no time in seconds; give seconds, not ms")
+    steps = np.diff(times)
+    bad = steps < 0
+    if bad.any():
+        row = int(np.argmax(bad)) + 1
+        raise rows.wrong(row, f"time {times[row]:.15g} comes after {times[row - 1]:.15g}; sort the file by time")
+    return rows
+
+
+def _in_seconds(rows: Rows) -> Rows:
+    """The rows with times in seconds, whatever the file counts in: told by how large the numbers are."""
+    unit = unit_of(rows.times)
+    if unit is None:
+        row = int(np.argmax(np.abs(rows.times)))
+        raise rows.wrong(
+            row, f"time {rows.times[row]:.15g} is in no unit that fits the file's others; use one unit"
+        )
+    return rows if unit == 1.0 else replace(rows, times=rows.times / unit, as_is=False)
