@@ -35,7 +35,7 @@ ALB_ENTRY = re.compile(
 """Fields 2, 9, 13, 17, 19 and 22 (Elastic Load Balancing user guide, access log entries)."""
 COMBINED = "an nginx or Apache access log"
 COMBINED_ENTRY = re.compile(
-    r"(?:(?P<vhost>\S+):\d+ (?=\S+ \S+ \S+ \[))?\S+ \S+ [^\[]*"
+    r"(?:(?P<vhost>\S+):\d+ (?=[^\s-]\S* - ))?\S+ \S+ [^\[]*"
     r"\[(?P<answered>\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
     r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>\d{3}|-)(?: |$)'
 )

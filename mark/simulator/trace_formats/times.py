@@ -64,7 +64,7 @@ def unit_of(times: Floats) -> float | None:
     """How many of the numbers' unit make a second, by their size; None where they do not agree."""
     if not len(times):
         return 1.0
-    low, high = np.abs(times[times != 0]).min(initial=np.inf), np.abs(times).max()
+    low, high = np.abs(times).min(), np.abs(times).max()
     found = next((unit for most, unit in UNITS if high < most), None)
     if found is None or (found != 1.0 and low < MAX_TIME_S):
         return None
