@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mark.app.settings import Settings
-from mark.app.terminal import progress, show, show_json
+from mark.app.terminal import note, progress, show, show_json
 from mark.app.wiring import make_experiment
 from mark.report.wording import MISSING, count_words, duration_words, percent, usd
 from mark.simulator.experiment import Experiment
@@ -35,6 +35,8 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         show("There is no bound: without Lambda in time, no fleet can change fast enough to serve every request.")
     for text in document["assumed_profiles"]:
         show(f"assumed: {text}")
+    for text in document["notes"]:
+        note(text)
 
 
 def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> dict[str, Any]:
@@ -53,6 +55,7 @@ def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: f
         "floor_usd": floor_usd,
         "offerings": [offering.name for offering in experiment.offerings],
         "assumed_profiles": list(experiment.assumed),
+        "notes": list(spec.workload.notes),
     }
 
 

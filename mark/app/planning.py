@@ -12,6 +12,7 @@ from rich.table import Table
 
 from mark.app.settings import Settings
 from mark.app.terminal import note, show, show_json
+from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import check_names, chosen_limits, chosen_model, chosen_slo
 from mark.catalog.load import load_prices, load_profiles
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
@@ -21,15 +22,15 @@ from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.simulator.supply import Supply, find_supply
 from mark.simulator.trace_formats.bins import MAX_RPS
-from mark.simulator.traces import read_trace
 
 LEAD_MIN = 5
 """Where the settings name no lead."""
 MINUTE_HEADER = ("minute", "rate")
+MINUTE_HEADER_CHARS = 64
 
 
 def plan_settings(
-    settings: Settings, *, rate_rps: float | None, forecast: Path | None, running: Sequence[str], as_json: bool
+    settings: Settings, *, rate_rps: float | None, forecast: str | None, running: Sequence[str], as_json: bool
 ) -> None:
     """Plan for a rate, or for the rates in a file, and print it."""
     model = chosen_model(settings)
@@ -50,7 +51,7 @@ def plan_settings(
     request = PlanRequest(
         now=0.0,
         history=Demand(end_at=0.0, mean_rps=(), max_rps=()),
-        forecast=_forecast(rate_rps, forecast),
+        forecast=_forecast(rate_rps, forecast, TraceReading.of(settings)),
         offerings=_candidates(supply, counts),
         running=counts,
         slo=supply.slo,
@@ -112,46 +113,56 @@ def plan_document(
     }
 
 
-def read_forecast(path: Path) -> Forecast:
-    """Rates of the units to come, from `minute,rate` rows (minutes 0, 1, 2 ... from now) or from a trace file."""
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-    except UnicodeDecodeError:
-        lines = []  # gzip: a trace
-    except OSError as error:
-        raise Misconfigured(f"cannot read the forecast {path}: {error.strerror}") from error
-    if lines and tuple(lines[0].lower().split(",")) == MINUTE_HEADER:
-        rates = [_minute_rate(path, number, line) for number, line in enumerate(lines[1:], start=2)]
+def read_forecast(place: str, reading: TraceReading) -> Forecast:
+    """Rates of the units to come, from `minute,rate` rows (minutes 0, 1, 2 ... from now) or from a trace."""
+    name = Path(place).name
+    lines = _minute_lines(place)
+    if lines is not None:
+        rates = [_minute_rate(place, number, line) for number, line in enumerate(lines, start=2)]
         if not rates:
-            raise Misconfigured(f"{path} holds no minute; write rows of minute,rate")
-        return _point(rates, rates, path.name)
-    trace = read_trace(path)
+            raise Misconfigured(f"{place} holds no minute; write rows of minute,rate")
+        return _point(rates, rates, name)
+    trace = read_place(place, reading)
     per_unit = max(1, round(UNIT_S / trace.bin_s))
     unit_bins = [trace.rates_rps[at : at + per_unit] for at in range(0, len(trace.rates_rps), per_unit)]
     repeat = max(1, round(trace.bin_s / UNIT_S))
     means = [float(bins.mean()) for bins in unit_bins for _ in range(repeat)]
     peaks = [float(bins.max()) for bins in unit_bins for _ in range(repeat)]
-    return _point(means, peaks, path.name)
+    return _point(means, peaks, name)
 
 
-def _minute_rate(path: Path, number: int, line: str) -> float:
+def _minute_lines(place: str) -> list[str] | None:
+    """The lines below the header of a file of minutes; None where it is no such file, but perhaps a trace."""
+    try:
+        with Path(place).open(encoding="utf-8") as file:
+            header = file.readline(MINUTE_HEADER_CHARS)
+            if tuple(header.strip().lower().split(",")) != MINUTE_HEADER:
+                return None
+            return file.read().split()
+    except (OSError, UnicodeDecodeError):  # nothing there, a folder, S3, gzip
+        return None
+
+
+def _minute_rate(place: str, number: int, line: str) -> float:
     fields = line.split(",")
     try:
         minute, rate = (float(field) for field in fields)
     except ValueError as error:
-        raise Misconfigured(f"{path}, line {number}: {line!r} is no row of minute,rate") from error
+        raise Misconfigured(f"{place}, line {number}: {line!r} is no row of minute,rate") from error
     if minute != number - 2:
-        raise Misconfigured(f"{path}, line {number}: minute {minute:g} where {number - 2} follows; leave none out")
+        raise Misconfigured(
+            f"{place}, line {number}: minute {minute:g} where {number - 2} follows; leave none out"
+        )
     if not 0 <= rate <= MAX_RPS:
-        raise Misconfigured(f"{path}, line {number}: rate {rate:g}; rates are 0 rps or more, at most {MAX_RPS:g}")
+        raise Misconfigured(f"{place}, line {number}: rate {rate:g}; rates are 0 rps or more, at most {MAX_RPS:g}")
     return rate
 
 
-def _forecast(rate_rps: float | None, path: Path | None) -> Forecast:
-    if (rate_rps is None) == (path is None):
+def _forecast(rate_rps: float | None, place: str | None, reading: TraceReading) -> Forecast:
+    if (rate_rps is None) == (place is None):
         raise Misconfigured("give either --rate or --forecast")
-    if path is not None:
-        return read_forecast(path)
+    if place is not None:
+        return read_forecast(place, reading)
     assert rate_rps is not None
     if not 0 <= rate_rps <= MAX_RPS:
         raise Misconfigured(f"--rate must be 0 rps or more, at most {MAX_RPS:g}, not {rate_rps:g}")

@@ -8,10 +8,13 @@ from pathlib import Path
 from mark.app.plugins import build_forecaster
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json, show_wide
+from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import usable_cache
 from mark.domain.errors import unknown
 from mark.report.page import write_whole
+from mark.simulator.bursts import with_bursts
 from mark.simulator.compiled import compiled_kernel
+from mark.simulator.traces import Trace
 from mark.studies.registry import STUDIES, Study, StudyContext
 
 
@@ -28,7 +31,7 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
                 build_forecaster=build_forecaster,
                 cache_dir=cache,
                 seed=settings.seed,
-                trace=settings.trace.file,
+                trace=_given_trace(settings),
                 progress=report,
             )
         )
@@ -38,6 +41,14 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
         _print(study)
     if settings.out is not None:
         _write(study, settings.out)
+
+
+def _given_trace(settings: Settings) -> Trace | None:
+    """The trace that settings name instead of a study's own load, with bursts where its bins show none."""
+    asked = settings.trace
+    if asked.file is None:
+        return None
+    return with_bursts(read_place(asked.file, TraceReading.of(settings)), asked.bursts, settings.seed)
 
 
 def _print(study: Study) -> None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
@@ -31,7 +31,20 @@ from mark.domain.offering import Market
 class TraceSettings(Part):
     """The load that is replayed (docs/traces.md)."""
 
-    file: Path | None = Field(None, description="Trace file: rates, arrival instants or an ALB access log.")
+    file: str | None = Field(
+        None,
+        description="What was recorded: a file, a folder, a pattern such as logs/*.gz, or s3://bucket/prefix.",
+    )
+    where: tuple[str, ...] = Field(
+        (), description="Requests or series to take, such as path=/v2/* or status!=5*; all when left out."
+    )
+    rows: Literal["counts", "rates", "requests"] | None = Field(
+        None,
+        description="What a row of a CSV holds where its header does not say; told by the numbers when left out.",
+    )
+    bursts: Literal["none", "typical", "strong"] = Field(
+        "typical", description="Bursts to draw within bins of more than a minute, which show none."
+    )
     mean_rps: Positive | None = Field(None, description="Scale the trace so that the replayed part has this mean.")
     start_s: NotNegative = Field(
         0.0, description="Where the replay starts on the trace's clock; what lies before is the history."
@@ -244,7 +257,7 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
             tree[key] = str(folder / tree[key])
     trace = tree.get("trace")
     if isinstance(trace, dict) and isinstance(trace.get("file"), str):
-        trace["file"] = str(folder / trace["file"])
+        trace["file"] = trace["file"] if "://" in trace["file"] else str(folder / trace["file"])
     if isinstance(tree.get("profiles"), list):
         tree["profiles"] = [_anchored_file(item, folder, ".json") for item in tree["profiles"]]
     tree.update({"forecaster": _anchored_file(tree["forecaster"], folder, ".py")} if "forecaster" in tree else {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from mark.app.sweeping_grid import Combination, refusal_of
 from mark.app.sweeping_job import Job
 from mark.app.sweeping_keys import code_digest, job_key, portable, trace_digest
 from mark.app.terminal import Report
+from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import (
     OWN_FORECASTER,
     chosen_model,
@@ -30,8 +31,9 @@ from mark.app.wiring import (
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
 from mark.report.pareto import Value, short_names, value_words
+from mark.simulator.bursts import NONE
 from mark.simulator.experiment import Experiment
-from mark.simulator.traces import Trace, read_trace
+from mark.simulator.traces import Trace
 
 BASELINES = {
     "sagemaker": ("policy.managed.",),
@@ -93,7 +95,7 @@ def lay_out(points: Sequence[Combination], report: Report) -> Layout:
     found: dict[str, Cell] = {}
     for number, point in enumerate(points):
         report("checking the grid", number / len(points))
-        load = loads[point.settings.trace.file]
+        load = loads[_place_of(point.settings)]
         alike = json.dumps({**portable(point.settings), "seed": 0}, sort_keys=True)
         try:
             if alike not in able:  # seeds change nothing that is checked
@@ -108,16 +110,26 @@ def lay_out(points: Sequence[Combination], report: Report) -> Layout:
     return layout
 
 
-def _read_loads(points: Sequence[Combination]) -> dict[Path | None, _Load]:
-    """Every trace file once; two of one name are told apart by their paths."""
-    files = list(dict.fromkeys(point.settings.trace.file for point in points))
-    loads: dict[Path | None, _Load] = {}
-    for file in files:
-        if file is None:
-            raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
-        alike = sum(other is not None and other.name == file.name for other in files) > 1
-        trace = read_trace(file)
-        loads[file] = _Load(trace=trace, digest=trace_digest(trace), name=str(file) if alike else trace.name)
+_Place = tuple[str, TraceReading]
+
+
+def _place_of(settings: Settings) -> _Place:
+    """What tells loads apart: where they lie and how they are read. Bursts are drawn later, by each seed."""
+    if settings.trace.file is None:
+        raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
+    return settings.trace.file, replace(TraceReading.of(settings), bursts=NONE)
+
+
+def _read_loads(points: Sequence[Combination]) -> dict[_Place, _Load]:
+    """Every load once; two traces of one name are told apart by their paths."""
+    places = list(dict.fromkeys(_place_of(point.settings) for point in points))
+    files = {file for file, _ in places}
+    loads: dict[_Place, _Load] = {}
+    for place in places:
+        file, reading = place
+        trace = read_place(file, reading)
+        alike = sum(Path(other).name == Path(file).name for other in files) > 1
+        loads[place] = _Load(trace=trace, digest=trace_digest(trace), name=file if alike else trace.name)
     return loads
 
 

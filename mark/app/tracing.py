@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from mark.app.terminal import note, progress, show, show_json
+from mark.app.trace_source import TraceReading, read_places
 from mark.domain.errors import Misconfigured, unknown
 from mark.report.wording import count_words, duration_words
+from mark.simulator.bursts import has_long_bins, long_bins_note
 from mark.simulator.generators import constant, diurnal_floods, mmpp, surge
 from mark.simulator.trace_statistics import TraceStatistics, describe
-from mark.simulator.traces import Trace, read_trace, write_trace
+from mark.simulator.traces import Trace, write_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,27 +36,30 @@ class Kind:
     takes: Mapping[str, Any]
 
 
-def import_file(
-    source: Path, target: Path, *, mean_rps: float | None, start_s: float, duration_s: float | None
-) -> None:
-    """Write a trace of any format as rates in equal bins."""
-    with progress() as report:
-        report(f"reading {source.name}", 0.0)
-        trace = read_trace(source)
-    if mean_rps is not None:
-        trace = trace.scaled(mean_rps, start_s, duration_s)
-    if start_s or duration_s is not None:
-        trace = trace.window(start_s, duration_s)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportAsked:
+    """What becomes of a trace that is written as rates: scaled to a mean, cut to a part."""
+
+    mean_rps: float | None
+    start_s: float
+    duration_s: float | None
+
+
+def import_places(sources: Sequence[str], target: Path, asked: ImportAsked, reading: TraceReading) -> None:
+    """Write a trace of any format as rates in equal bins; bursts are not drawn, the bins stay as they are."""
+    if len(sources) > 1 and target.exists():
+        raise Misconfigured(f"{target} exists and would be written over; name a new file after the {len(sources)}")
+    trace = _read(sources, reading)
+    if asked.mean_rps is not None:
+        trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
+    if asked.start_s or asked.duration_s is not None:
+        trace = trace.window(asked.start_s, asked.duration_s)
     _write(trace, target)
 
 
-def describe_file(source: Path, *, as_json: bool) -> None:
+def describe_places(sources: Sequence[str], reading: TraceReading, *, as_json: bool) -> None:
     """Print a trace's statistics."""
-    with progress() as report:
-        report(f"reading {source.name}", 0.0)
-        trace = read_trace(source)
-        report("describing", 0.0)
-        found = describe(trace)
+    found = describe(_read(sources, reading))
     if as_json:
         show_json(asdict(found))
         return
@@ -64,6 +69,16 @@ def describe_file(source: Path, *, as_json: bool) -> None:
     show(grid)
     for text in found.notes:
         note(text)
+
+
+def _read(sources: Sequence[str], reading: TraceReading) -> Trace:
+    """The trace, with a warning where its bins are long."""
+    with progress() as report:
+        report(f"reading {sources[0]}", 0.0)
+        trace = read_places(sources, reading)
+    if not has_long_bins(trace):
+        return trace
+    return replace(trace, notes=(*trace.notes, long_bins_note(trace)))
 
 
 def generate_file(generator: Generator, out: Path) -> None:

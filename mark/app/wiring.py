@@ -9,17 +9,19 @@ from pathlib import Path
 from mark.app.plugins import build_forecaster, load_forecaster
 from mark.app.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings, cache_dir
 from mark.app.terminal import Report, progress
+from mark.app.trace_source import TraceReading, read_place
 from mark.catalog.load import known_models, load_prices
 from mark.controller.bundles import policy_names
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
+from mark.simulator.bursts import with_bursts
 from mark.simulator.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.generators import constant
 from mark.simulator.supply import OverflowLimits
-from mark.simulator.traces import Trace, read_trace
+from mark.simulator.traces import Trace
 from mark.simulator.tuning import Tuning
 from mark.simulator.workload import Workload
 
@@ -65,8 +67,8 @@ def chosen_workload(settings: Settings) -> Workload:
     if asked.file is None:
         raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
     with progress() as report:
-        report(f"reading {asked.file.name}", 0.0)
-        trace = read_trace(asked.file)
+        report(f"reading {asked.file}", 0.0)
+        trace = read_place(asked.file, TraceReading.of(settings))
     return workload_on(settings, trace)
 
 
@@ -76,7 +78,7 @@ def workload_on(settings: Settings, trace: Trace) -> Workload:
     if asked.mean_rps is not None:
         trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
     workload = Workload(
-        trace=trace,
+        trace=with_bursts(trace, asked.bursts, settings.seed),
         seed=settings.seed,
         start_s=asked.start_s,
         duration_s=asked.duration_s,

@@ -59,9 +59,10 @@ def duration_words(seconds: float) -> str:
         return MISSING
     if seconds < 1:
         return f"{seconds * 1000:.4g} ms"
-    for size, unit in ((2 * 86400.0, "d"), (2 * 3600.0, "h"), (120.0, "min")):
-        if seconds >= size:
-            return f"{seconds / {'d': 86400.0, 'h': 3600.0, 'min': 60.0}[unit]:.4g} {unit}"
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        shown = f"{seconds / size:.4g}"
+        if float(shown) >= 2:  # as it is shown: 3 s short of two days are 2 d, not 48 h
+            return f"{shown} {unit}"
     return f"{seconds:.4g} s"
 
 

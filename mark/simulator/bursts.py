@@ -1,10 +1,10 @@
 """Bursts within bins that are too long to show any.
 
-A bin of five minutes says how many requests came, not how unevenly. Replayed flat it flatters every policy: the
-forecast and the percentiles live on what happens within it. So its rate is multiplied by a positive noise of mean 1:
+A bin of five minutes says how many requests came, not how unevenly. Replayed flat it flatters every policy, since
+forecasts and percentiles depend on what happens within it. So its rate is multiplied by positive noise of mean 1:
 the exponential of a Gaussian first-order autoregression, of which the coefficient of variation and the correlation
-time are the two parameters. It is drawn anew in each bin and divided by its mean there, so the mean of every bin is
-kept. The noise tells nothing of what lies between minutes and the bin: an hour's own trend stays hidden.
+time are the two parameters. It is drawn anew in each bin and divided by its mean there, so the mean of every bin
+is kept. An hour's own trend stays hidden: the noise holds for minutes.
 
 `scripts/fit_bursts.py` fits both parameters to the traces that have bins of a second (docs/traces.md).
 """
@@ -35,7 +35,7 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstModel:
-    """Lognormal noise: `cv` is its standard deviation over its mean, `correlation_s` when correlation falls to 1/e."""
+    """Lognormal noise. `cv`: standard deviation over mean. `correlation_s`: after which correlation is 1/e."""
 
     cv: float
     correlation_s: float
@@ -63,8 +63,8 @@ def has_long_bins(trace: Trace) -> bool:
 def long_bins_note(trace: Trace) -> str:
     """The warning of a trace whose bins hide bursts."""
     return (
-        f"bins of {trace.bin_s:g} s hide the bursts within them, on which the share in time depends: a replay draws "
-        "some (--bursts); export bins of 60 s or shorter where you can"
+        f"bins of {trace.bin_s:g} s hide the bursts within them, on which the share in time depends: a replay "
+        "draws some (--bursts typical); export bins of 60 s or shorter where you can"
     )
 
 
@@ -81,8 +81,8 @@ def with_bursts(trace: Trace, name: str, seed: int) -> Trace:
     steps = steps_a_bin(trace)
     shape = draw_shape(model, bins=len(trace.rates_rps), steps=steps, step_s=trace.bin_s / steps, seed=seed)
     note = (
-        f"bins of {trace.bin_s:g} s hide the bursts within them, so {name} ones are drawn (--bursts {name}): lognormal "
-        f"noise with a standard deviation of {model.cv:.0%} of the mean and a correlation time of "
+        f"bins of {trace.bin_s:g} s hide the bursts within them, so {name} ones are drawn (--bursts {name}): "
+        f"lognormal noise with a standard deviation of {model.cv:.0%} of the mean and a correlation time of "
         f"{model.correlation_s:g} s, the mean of each bin kept"
     )
     return replace(

@@ -14,6 +14,8 @@ Floats = NDArray[np.float64]
 DAY_S = 86400.0
 RHYTHM_S = 300.0
 """Means over 5 minutes tell a day's rhythm; shorter ones drown it in noise."""
+SHORT_DAY = 0.05
+"""So much of the second day may be missing: a log ends with its last request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,7 @@ class TraceStatistics:
     """Statistics of the bins, rates in requests/s.
 
     `cv` is standard deviation / mean. `day_autocorrelation` is the correlation of 5-minute means with those one
-    day later (None for bins over 5 minutes or less than two days). `burstiness_p50` and `_p99` are over the
+    day later (None for bins over 5 minutes or less than nearly two days). `burstiness_p50` and `_p99` are over the
     minutes' variance / mean of their 1 s counts, 1 being Poisson (None where seconds are not known).
     """
 
@@ -69,7 +71,7 @@ def _day_autocorrelation(trace: Trace) -> float | None:
     per_mean = max(1, round(RHYTHM_S / trace.bin_s))
     lag = round(DAY_S / (per_mean * trace.bin_s))
     means = trace.rates_rps[: len(trace.rates_rps) // per_mean * per_mean].reshape(-1, per_mean).mean(axis=1)
-    if trace.bin_s > RHYTHM_S or len(means) < 2 * lag:
+    if trace.bin_s > RHYTHM_S or len(means) < (2 - SHORT_DAY) * lag:
         return None
     today, tomorrow = means[:-lag], means[lag:]
     if today.std() == 0 or tomorrow.std() == 0:

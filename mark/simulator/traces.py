@@ -11,6 +11,7 @@ import io
 import math
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -141,14 +142,18 @@ class Trace:
         )
 
 
-def read_trace(place: Path | str, asked: Asked = AS_IT_IS, objects: Objects | None = None) -> Trace:
+def read_trace(
+    place: Path | str | Sequence[str], asked: Asked = AS_IT_IS, objects: Objects | None = None
+) -> Trace:
     """The trace of a file of any format of `docs/traces.md`, gzip or not, or of many files of one format.
 
-    `place`: a path, a folder, a pattern such as `logs/*.gz`, or `s3://BUCKET/PREFIX`, which `objects` reads.
+    `place`: a path, a folder, a pattern such as `logs/*.gz`, or `s3://BUCKET/PREFIX`, which `objects` reads; or
+    several of them.
     Raises `Misconfigured`, one line with file and line, for all that is wrong with it.
     """
-    shown = str(place)
-    sources = find_sources(shown, objects)
+    places = [str(place)] if isinstance(place, Path | str) else list(place)
+    shown = places[0] if len(places) == 1 else f"{places[0]} ... {places[-1]}"
+    sources = [source for one in places for source in find_sources(one, objects)]
     parts = []
     for source in sources:
         try:
@@ -158,7 +163,7 @@ def read_trace(place: Path | str, asked: Asked = AS_IT_IS, objects: Objects | No
                 raise
     if not parts:
         raise Misconfigured(f"{shown}: all {len(sources)} files are empty; check the path")
-    load, name = join(shown, parts, asked), name_of(shown)
+    load, name = join(shown, parts, asked), name_of(places[0])
     if isinstance(load, Instants):
         return replace(trace_of_arrivals(name, load.times, keep_instants=not load.whole_seconds), notes=load.notes)
     whole = holds_whole_counts(load.rates_rps, load.bin_s)

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from mark.simulator.compiled import Kernel
 from mark.simulator.experiment import BuildForecaster
+from mark.simulator.traces import Trace
 
 
 def _silent(_label: str, _share: float) -> None:
@@ -35,7 +36,7 @@ class StudyContext:
     build_forecaster: BuildForecaster
     cache_dir: Path | None
     seed: int
-    trace: Path | None = None
+    trace: Trace | None = None
     progress: Callable[[str, float], None] = _silent
 
 

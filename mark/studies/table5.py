@@ -15,7 +15,6 @@ from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
 from mark.simulator.generators import DEMO_DAYS, diurnal_floods
 from mark.simulator.results import RunResult
-from mark.simulator.traces import read_trace
 from mark.simulator.workload import Workload
 from mark.studies.measures import Where, latency_rows
 from mark.studies.published import (
@@ -139,7 +138,7 @@ class _Table5:
         self._context, self._asked = context, asked
         self._assumed: dict[str, None] = {}
         if context.trace is not None:
-            self._trace = read_trace(context.trace)
+            self._trace = context.trace
             if self._trace.duration_s < asked.duration_s:
                 raise Misconfigured(
                     f"trace {self._trace.name} lasts {self._trace.duration_s / 3600:.3g} h; table 5 replays "

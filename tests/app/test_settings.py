@@ -89,11 +89,13 @@ def test_paths_in_the_file_count_from_its_folder_and_flags_from_here(tmp_path):
 
     settings = load_settings(path, {})
 
-    assert settings.trace.file == tmp_path / "a.csv"
+    assert settings.trace.file == str(tmp_path / "a.csv")
     assert (settings.out, settings.prices) == (tmp_path / "run", tmp_path / "p.json")
     assert settings.profiles == (str(tmp_path / "mine.json"), "assumed-t3")
     assert settings.forecaster == f"{tmp_path}/f.py:F"
-    assert load_settings(path, {"trace.file": ("--trace", "b.csv")}).trace.file == Path("b.csv")
+    assert load_settings(path, {"trace.file": ("--trace", "b.csv")}).trace.file == "b.csv"
+    in_bucket = config(tmp_path, "trace: {file: 's3://bucket/prefix/'}\n")
+    assert load_settings(in_bucket, {}).trace.file == "s3://bucket/prefix/"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
+from mark.simulator.traces import read_trace
 from mark.studies import table5
 from mark.studies.published import ONDEMAND, SAGEMAKER, SPOT, TABLE5
 from mark.studies.study import StudyContext
@@ -86,7 +87,7 @@ def test_trace_that_is_too_short_is_refused(context: StudyContext, tmp_path: Pat
     path = tmp_path / "short.csv"
     path.write_text("timestamp_s,rate_rps\n0,5\n60,5\n", encoding="utf-8")
     with pytest.raises(Misconfigured, match=r"lasts 0\.0333 h; table 5 replays 8 h: give a longer one"):
-        mark_table5(replace(context, trace=path))
+        mark_table5(replace(context, trace=read_trace(path)))
 
 
 def test_a_given_trace_is_replayed_up_to_its_end(context: StudyContext, tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_a_given_trace_is_replayed_up_to_its_end(context: StudyContext, tmp_path
     lines = [f"{60 * minute},{20 + minute % 7}" for minute in range(90)]
     path.write_text("\n".join(["timestamp_s,rate_rps", *lines]), encoding="utf-8")
     parameters = replace(SHORT, models=("lstm-ptb",), variants=False)
-    document = check_study(mark_table5(replace(context, trace=path), parameters))
+    document = check_study(mark_table5(replace(context, trace=read_trace(path)), parameters))
     assert "the given trace given; 0.5 h from 3600 s on" in document["assumptions"][0]
 
 

@@ -14,6 +14,9 @@ EXAMPLES = (
 def bound(
     *,
     trace: given.Trace = None,
+    where: given.Where = None,
+    rows: given.Rows = None,
+    bursts: given.Bursts = None,
     model: given.Model = None,
     market: given.Market = None,
     slo_ms: given.SloMs = None,
@@ -37,6 +40,9 @@ def bound(
     settings = given.settings_from(
         config,
         trace__file=trace,
+        trace__where=where,
+        trace__rows=rows,
+        trace__bursts=bursts,
         model=model,
         market=market,
         objective__latency_ms=slo_ms,

@@ -61,6 +61,9 @@ def up(
 def load(
     *,
     trace: given.Trace = None,
+    where: given.Where = None,
+    rows: given.Rows = None,
+    bursts: given.Bursts = None,
     rate: Annotated[
         float | None, typer.Option(metavar="RPS", help="Requests/s, Poisson, instead of a trace.")
     ] = None,
@@ -84,7 +87,9 @@ def load(
     A connection that is reset is tried once more with the same request id. With --speed ticks, boots, notices,
     billing and forecasts follow a clock X times as fast; service times and the objective stay real.
     """
+    settings = given.settings_from(config, trace__where=where, trace__rows=rows, trace__bursts=bursts)
     from mark.app.live.loading import LoadAsked, load_service
+    from mark.app.trace_source import TraceReading
 
     asked = LoadAsked(
         service=_service(config, name),
@@ -96,6 +101,7 @@ def load(
         duration_s=duration,
         speed=speed,
         seed=seed or 0,
+        reading=TraceReading.of(settings),
     )
     load_service(asked, as_json=json)
 

@@ -16,7 +16,31 @@ Config = Annotated[
 ]
 Model = Annotated[str | None, typer.Option(metavar="NAME", help="Model to serve; `mark models` lists them.")]
 Market = Annotated[str | None, typer.Option(metavar="MARKET", help="How instances are bought: on-demand or spot.")]
-Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Trace file (docs/traces.md).")]
+Trace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLACE", help="What was recorded: a file, folder, pattern or s3:// prefix (docs/traces.md)."
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=PATTERN",
+        help="Take only such requests or series: path=/v2/*, status!=5*, target-group=api; may repeat.",
+    ),
+]
+Rows = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND", help="What a row of a CSV without a telling header holds: counts, rates or requests."
+    ),
+]
+Bursts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND", help="Bursts within bins of more than a minute: none, typical (when left out) or strong."
+    ),
+]
 SloMs = Annotated[float | None, typer.Option(metavar="MS", help="A request is in time when answered within this.")]
 SloTarget = Annotated[
     float | None, typer.Option(metavar="SHARE", help="Share of the requests that must be in time.")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,10 +22,10 @@ def plan(
         float | None, typer.Option(metavar="RPS", help="Requests/s expected for the next hour.")
     ] = None,
     forecast: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE",
-            help="Rates expected instead: a CSV of minute,rate, or a trace of timestamp_s,rate_rps.",
+            metavar="PLACE",
+            help="Rates expected instead: a CSV of minute,rate, or a trace of any format of docs/traces.md.",
         ),
     ] = None,
     running: Annotated[

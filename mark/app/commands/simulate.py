@@ -21,6 +21,9 @@ EXAMPLES = (
 def simulate(
     *,
     trace: given.Trace = None,
+    where: given.Where = None,
+    rows: given.Rows = None,
+    bursts: given.Bursts = None,
     journal: Annotated[
         str | None,
         typer.Option(
@@ -86,6 +89,9 @@ def simulate(
     settings = given.settings_from(
         config,
         trace__file=trace,
+        trace__where=where,
+        trace__rows=rows,
+        trace__bursts=bursts,
         model=model,
         market=market,
         policies=given.split_list(policy),

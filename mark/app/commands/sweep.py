@@ -20,7 +20,10 @@ def sweep(
     *,
     trace: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE,...", help="Trace files (docs/traces.md), comma list; may repeat."),
+        typer.Option(
+            metavar="PLACE,...",
+            help="Files, folders, patterns or s3:// prefixes (docs/traces.md), comma list; may repeat.",
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Models to serve; `mark models` lists them.")

@@ -10,27 +10,36 @@ import typer
 
 from mark.app.commands import options as given
 
-Source = Annotated[
-    Path, typer.Argument(metavar="SOURCE", help="File of any format of docs/traces.md, gzip or not.")
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE...",
+        help="Files, a folder, a pattern or s3://bucket/prefix, of any format of docs/traces.md, gzip or not.",
+    ),
 ]
 
-IMPORT_EXAMPLES = ("mark trace import load.csv.gz copy.csv.gz --mean-rps 30",)
+IMPORT_EXAMPLES = (
+    "mark trace import load.csv.gz copy.csv.gz --mean-rps 30",
+    "mark trace import load.csv.gz first.csv --duration-s 600",
+)
 DESCRIBE_EXAMPLES = ("mark trace describe load.csv.gz", "mark trace describe load.csv.gz --json")
 GENERATE_EXAMPLES = (
     "mark trace generate constant --rps 60 --duration-s 900 --out load.csv.gz",
     "mark trace generate surge --rps 60 --plus 0.75 --at-s 420 --out surge.csv.gz",
     "mark trace generate mmpp --rates 20,80 --sojourns-s 600,120 --duration-s 7200 --out mmpp.csv.gz",
-    "mark trace generate diurnal-floods --days 2 --out week.csv.gz",
+    "mark trace generate diurnal-floods --days 2 --out two-days.csv.gz",
 )
 
 
 def import_trace(
-    source: Source,
+    sources: Sources,
     target: Annotated[
         Path,
         typer.Argument(metavar="TARGET", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz."),
     ],
     *,
+    where: given.Where = None,
+    rows: given.Rows = None,
     mean_rps: Annotated[float | None, typer.Option(metavar="RPS", help="Scale to this mean.")] = None,
     start_s: Annotated[float, typer.Option(metavar="SECONDS", help="Leave out what lies before.")] = 0.0,
     duration_s: Annotated[
@@ -38,19 +47,32 @@ def import_trace(
     ] = None,
     config: given.Config = None,
 ) -> None:
-    """Turn an access log, raw arrivals or rates into rates in equal bins."""
-    given.settings_from(config)
-    from mark.app.tracing import import_file
+    """Turn logs, metrics or arrivals of any format into rates in equal bins.
 
-    import_file(source, target, mean_rps=mean_rps, start_s=start_s, duration_s=duration_s)
+    CloudWatch, Prometheus, CSVs, and access logs of an ALB, nginx or Apache are known by their content.
+    """
+    settings = given.settings_from(config, trace__where=where, trace__rows=rows)
+    from mark.app.trace_source import TraceReading
+    from mark.app.tracing import ImportAsked, import_places
+
+    asked = ImportAsked(mean_rps=mean_rps, start_s=start_s, duration_s=duration_s)
+    import_places(sources, target, asked, TraceReading.of(settings))
 
 
-def describe_trace(source: Source, *, json: given.Json = False, config: given.Config = None) -> None:
+def describe_trace(
+    sources: Sources,
+    *,
+    where: given.Where = None,
+    rows: given.Rows = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
     """Level, peaks, daily rhythm and burstiness of a trace."""
-    given.settings_from(config)
-    from mark.app.tracing import describe_file
+    settings = given.settings_from(config, trace__where=where, trace__rows=rows)
+    from mark.app.trace_source import TraceReading
+    from mark.app.tracing import describe_places
 
-    describe_file(source, as_json=json)
+    describe_places(sources, TraceReading.of(settings), as_json=json)
 
 
 def generate_trace(

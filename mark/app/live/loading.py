@@ -8,8 +8,7 @@ import secrets
 import signal
 import ssl
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,10 +19,11 @@ from numpy.typing import NDArray
 from mark.app.live.folder import Running, find_running
 from mark.app.live.pace import run_clock
 from mark.app.terminal import note, progress, show, show_json
+from mark.app.trace_source import TraceReading, read_place
 from mark.domain.errors import Misconfigured
 from mark.serving.load import Load, LoadResult, Target
+from mark.simulator.bursts import with_bursts
 from mark.simulator.generators import constant
-from mark.simulator.traces import read_trace
 from mark.simulator.workload import Workload
 
 LEAD_S = 0.3
@@ -36,13 +36,14 @@ class LoadAsked:
 
     service: str
     model: str | None
-    trace: Path | None
+    trace: str | None
     rate_rps: float | None
     mean_rps: float | None
     start_s: float
     duration_s: float | None
     speed: float
     seed: int
+    reading: TraceReading = field(default_factory=TraceReading)
 
 
 def load_service(asked: LoadAsked, *, as_json: bool) -> None:
@@ -66,9 +67,10 @@ def due_times(asked: LoadAsked) -> NDArray[np.float64]:
     if (asked.trace is None) == (asked.rate_rps is None):
         raise Misconfigured("say what to send: either --trace FILE or --rate RPS")
     if asked.trace is not None:
-        trace = read_trace(asked.trace)
+        trace = read_place(asked.trace, asked.reading)
         if asked.mean_rps is not None:
             trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
+        trace = with_bursts(trace, asked.reading.bursts, asked.seed)
     else:
         if asked.rate_rps is not None and not asked.rate_rps > 0:
             raise Misconfigured(f"--rate must be above 0, not {asked.rate_rps:g}")

@@ -22,6 +22,7 @@ from mark.app.live.upping import heeding_ends, start
 from mark.app.live.watching import live_table, view_of
 from mark.app.settings import Settings
 from mark.app.terminal import progress
+from mark.app.trace_source import TraceReading
 from mark.app.wiring import make_experiment, overrides_for
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
@@ -132,6 +133,7 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str,
         duration_s=settings.trace.duration_s,
         speed=speed,
         seed=settings.seed,
+        reading=TraceReading.of(settings),
     )
     due_s = due_times(asked)
     model = next(m for m in running.models if m["name"] == settings.model)

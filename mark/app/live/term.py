@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mark.app.live.account import RESOURCES, launches_of
@@ -310,7 +311,7 @@ def _new_header(model: LiveModel, settings: Settings, now: float, quotas: Quotas
         dispatch=bundle.dispatch,
         forecaster=bundle.forecaster,
         model=model.name,
-        trace="live" if trace is None else f"live after {trace.name}",
+        trace="live" if trace is None else f"live after {Path(trace).name}",
         market=bundle.controller.offerings[0].market.value if bundle.controller.offerings else "",
         run=uuid.uuid4().hex,
     )

@@ -101,7 +101,9 @@ def read_console(text: Text, asked: Asked) -> Rows:
     """The one column of numbers, or the one that is chosen by its label."""
     asked.where.check(CONSOLE, ("label",))
     named: dict[str, list[str]] = {}
-    stamps, values, lines = [], [], []
+    stamps: list[str] = []
+    values: list[str] = []
+    lines: list[int] = []
     column = None
     for line, fields in _rows(text):
         if not is_instant(fields[0]):

@@ -7,7 +7,7 @@ series are requests per second over the step before each sample. Series are summ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
     series = _series(text, document)
     labels = sorted({label for one in series for label in one["metric"]})
     asked.where.check(RANGE, labels)
-    takes = asked.where.on({label: lambda one, label=label: str(one["metric"].get(label, "")) for label in labels})
+    takes = asked.where.on({label: _label(label) for label in labels})
     taken = [one for one in series if takes(one)]
     if not taken:
         return Rows(name=text.name, format=RANGE, kind=Kind.RATE, times=np.empty(0), values=np.empty(0))
@@ -64,6 +64,11 @@ def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
         exact=True,
         notes=_notes(taken, counters, asked),
     )
+
+
+def _label(name: str) -> Callable[[Any], str]:
+    """The value of a label of a series."""
+    return lambda one: str(one["metric"].get(name, ""))
 
 
 def _series(text: Text, document: Mapping[str, Any]) -> list[Any]:

@@ -1,0 +1,61 @@
+"""The trace that settings or flags name: of files, of a folder, or of S3, read once and by one reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mark.app.settings import Settings, TraceSettings
+from mark.simulator.trace_formats.rows import Asked, Kind
+from mark.simulator.trace_formats.sources import S3, Objects
+from mark.simulator.trace_formats.where import parse_where
+from mark.simulator.traces import Trace, read_trace
+
+DEFAULTS = TraceSettings()
+REGION = Settings().service.aws.region
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceReading:
+    """How a trace is read. `rows`: what a row of a CSV holds where its header does not say; None: as it shows."""
+
+    where: tuple[str, ...] = DEFAULTS.where
+    rows: str | None = DEFAULTS.rows
+    bursts: str = DEFAULTS.bursts
+    region: str = REGION
+
+    @classmethod
+    def of(cls, settings: Settings) -> TraceReading:
+        """The reading that settings ask for."""
+        asked = settings.trace
+        return cls(where=asked.where, rows=asked.rows, bursts=asked.bursts, region=settings.service.aws.region)
+
+
+def read_place(place: str, reading: TraceReading) -> Trace:
+    """The trace at a path, a folder, a pattern or a prefix of S3, as it stands there."""
+    return read_places([place], reading)
+
+
+def read_places(places: Sequence[str], reading: TraceReading) -> Trace:
+    """The trace of several places, as a shell writes out a pattern."""
+    asked = Asked(where=parse_where(reading.where), rows=Kind(reading.rows) if reading.rows else None)
+    with _objects(places, reading.region) as objects:
+        return read_trace(places, asked, objects)
+
+
+@contextmanager
+def _objects(places: Sequence[str], region: str) -> Iterator[Objects | None]:
+    """A reader of S3 with the account's own credentials, where a place is there."""
+    if not any(place.startswith(S3) for place in places):
+        yield None
+        return
+    # boto3 takes half a second to import, and only this needs it
+    from mark.aws.objects import BucketReader  # noqa: PLC0415
+    from mark.aws.session import Aws, AwsSettings  # noqa: PLC0415
+
+    aws = Aws(AwsSettings(region=region))
+    try:
+        yield BucketReader(aws)
+    finally:
+        aws.close()
