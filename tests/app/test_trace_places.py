@@ -25,7 +25,7 @@ def test_an_export_is_described_replayed_planned_and_swept_as_it_is(mark, writte
     assert (found["requests"], found["bin_s"]) == (26_400, 300)
     assert "bins of 300 s hide the bursts" in found["notes"][-1]
     plan = document(mark("plan", "--model", "inception-v3", "--forecast", "export", "--json"))
-    assert plan["forecast"]["mean_rps"][:6] == pytest.approx([20] * 5 + [22]) if "forecast" in plan else plan
+    assert plan["required_rps"] == pytest.approx(22)  # five minutes ahead
     simulate = ["simulate", "--trace", "export", "--model", "inception-v3", "--policy", "reactive", "--json"]
     (run,) = document(mark(*simulate, "--start-s", "600"))["runs"]
     assert run["requests"] == pytest.approx(13_800, rel=0.05)
@@ -95,8 +95,6 @@ def test_a_sweep_reads_a_trace_by_each_filter(mark):
         "sweep", "--trace", "a.log", "--model", "inception-v3", "--policy", "reactive", "--out", "grid", "--json",
         "--set", "trace.where=[path=/v2/*],[path=/health]", "--workers", "1",
     )  # fmt: skip
-    assert document(answer)
-    requests = {
-        cell["requests"] for cell in json.loads(answer.out).get("cells", json.loads(answer.out).get("rows", []))
-    }
-    assert requests
+    rows = document(answer)["rows"]
+    assert [row["group"] for row in rows] == ["a, where path=/v2/*", "a, where path=/health"]
+    assert rows[0]["serving_usd"]["mean"] < rows[1]["serving_usd"]["mean"]

@@ -98,8 +98,8 @@ def test_percent_rounds_down(share: float, digits: int | None, text: str) -> Non
 def test_figures_as_words() -> None:
     assert [usd(value) for value in (1234.5, 0.01234, 0.0, float("nan"))] == ["1,234.50", "0.0123", "0.00", "-"]
     assert [count_words(value) for value in (812, 12_345, 5_600_000)] == ["812", "12.3 k", "5.6 M"]
-    assert [duration_words(value) for value in (0.6, 1.5, 900, 86_400, 604_800)] == [
-        "600 ms", "1.5 s", "15 min", "24 h", "7 d",
+    assert [duration_words(value) for value in (0.6, 1.5, 900, 86_400, 172_797, 172_800, 604_800)] == [
+        "600 ms", "1.5 s", "15 min", "24 h", "2 d", "2 d", "7 d",
     ]  # fmt: skip
 
 

@@ -34,8 +34,18 @@ def saved(tmp_path, content, name="trace.csv"):
     return path
 
 
-def examples():
-    return re.findall(r"```(?:csv|text)\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
+EXAMPLES = re.findall(r"```(?:csv|text|json)\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
+
+
+def example(start):
+    """The document's example that begins so."""
+    (found,) = (content for content in EXAMPLES if content.startswith(start))
+    return found
+
+
+@pytest.mark.parametrize("content", EXAMPLES, ids=[content[:20] for content in EXAMPLES])
+def test_every_example_of_the_document_is_a_trace(tmp_path, content):
+    assert read_trace(saved(tmp_path, content)).mean_rps > 0
 
 
 # --- formats ---------------------------------------------------------------------------------------------------
@@ -43,7 +53,7 @@ def examples():
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_documents_rates_are_read(tmp_path, packed):
-    content = examples()[0].encode()
+    content = example("timestamp_s,rate_rps").encode()
     path = saved(tmp_path, gzip.compress(content) if packed else content, "load.csv.gz" if packed else "load.csv")
     trace = read_trace(path)
     assert (trace.name, trace.start_at, trace.bin_s, trace.whole_counts) == ("load", 0.0, 1.0, True)
@@ -53,7 +63,7 @@ def test_the_documents_rates_are_read(tmp_path, packed):
 
 @pytest.mark.parametrize("header", ["arrival_s\n", "timestamp_s\n", ""])
 def test_the_documents_arrivals_are_read_with_and_without_header(tmp_path, header):
-    content = header + examples()[1].removeprefix("arrival_s\n")
+    content = header + example("arrival_s").removeprefix("arrival_s\n")
     trace = read_trace(saved(tmp_path, content))
     assert trace.start_at == 1700145380
     assert trace.rates_rps.tolist() == [3, 0, 0, 1]
@@ -62,7 +72,7 @@ def test_the_documents_arrivals_are_read_with_and_without_header(tmp_path, heade
 
 
 def test_the_documents_access_log_is_read_by_creation_time_and_sorted(tmp_path):
-    trace = read_trace(saved(tmp_path, examples()[2], "alb.log"))
+    trace = read_trace(saved(tmp_path, example("https 2024"), "alb.log"))
     assert trace.start_at == 1714557601
     assert trace.arrivals_s == pytest.approx([0.151, 0.201], abs=1e-6)
 
@@ -323,6 +333,13 @@ def test_statistics_of_a_small_trace():
     assert (found.burstiness_p50, found.burstiness_p99) == (1, 1)
     assert found.day_autocorrelation is None
     assert found.requests == 120
+
+
+@pytest.mark.parametrize(("short_s", "known"), [(3, True), (3600, True), (4 * 3600, False)])
+def test_a_log_that_ends_a_little_before_two_days_has_a_daily_rhythm(short_s, known):
+    day = 5 + 2 * np.sin(np.arange(86_400) / 86_400 * 2 * np.pi)
+    found = describe(rates(np.tile(day, 2)[: 2 * 86_400 - short_s]))
+    assert found.day_autocorrelation == (pytest.approx(1, abs=1e-3) if known else None)
 
 
 def test_a_daily_rhythm_has_autocorrelation_one():
