@@ -22,8 +22,8 @@ from mark.domain.errors import Misconfigured
 from mark.simulator.trace_formats.bins import MAX_RPS, WHOLE_TOLERANCE, Instants, check_length, join
 from mark.simulator.trace_formats.content import EmptyFile
 from mark.simulator.trace_formats.detect import read_rows
-from mark.simulator.trace_formats.rows import Asked
-from mark.simulator.trace_formats.sources import Objects, find_sources, name_of
+from mark.simulator.trace_formats.rows import Asked, Rows
+from mark.simulator.trace_formats.sources import Objects, Source, find_sources, name_of
 
 Floats = NDArray[np.float64]
 
@@ -154,6 +154,24 @@ def read_trace(
     places = [str(place)] if isinstance(place, Path | str) else list(place)
     shown = places[0] if len(places) == 1 else f"{places[0]} ... {places[-1]}"
     sources = [source for one in places for source in find_sources(one, objects)]
+    parts = _read_all(shown, sources, asked)
+    load, name = join(shown, parts, asked), name_of(places[0])
+    empty = len(sources) - len(parts)
+    notes = (*load.notes, *((f"{empty} of {len(sources)} files hold nothing",) if empty else ()))
+    if isinstance(load, Instants):
+        return replace(trace_of_arrivals(name, load.times, keep_instants=not load.whole_seconds), notes=notes)
+    return Trace(
+        name=name,
+        start_at=load.start_at,
+        bin_s=load.bin_s,
+        rates_rps=load.rates_rps,
+        whole_counts=holds_whole_counts(load.rates_rps, load.bin_s),
+        notes=notes,
+    )
+
+
+def _read_all(shown: str, sources: Sequence[Source], asked: Asked) -> list[Rows]:
+    """The rows of each file that holds any."""
     parts = []
     for source in sources:
         try:
@@ -163,18 +181,7 @@ def read_trace(
                 raise
     if not parts:
         raise Misconfigured(f"{shown}: all {len(sources)} files are empty; check the path")
-    load, name = join(shown, parts, asked), name_of(places[0])
-    if isinstance(load, Instants):
-        return replace(trace_of_arrivals(name, load.times, keep_instants=not load.whole_seconds), notes=load.notes)
-    whole = holds_whole_counts(load.rates_rps, load.bin_s)
-    return Trace(
-        name=name,
-        start_at=load.start_at,
-        bin_s=load.bin_s,
-        rates_rps=load.rates_rps,
-        whole_counts=whole,
-        notes=load.notes,
-    )
+    return parts
 
 
 def holds_whole_counts(rates_rps: Floats, bin_s: float) -> bool:

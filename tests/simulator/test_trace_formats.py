@@ -380,6 +380,25 @@ def test_days_of_counts_are_one_trace(tmp_path):
     assert (trace.start_at, (trace.rates_rps * 60).tolist()) == (START - 120, [1, 2, 3, 4])
 
 
+def test_files_of_different_periods_are_refused(tmp_path):
+    saved(tmp_path, statistics([60] * 12, 60), "today.json")
+    content = json.loads(statistics([300] * 12, 300))
+    for at, point in enumerate(content["Datapoints"]):
+        point["Timestamp"] = iso(-300 * (at + 1))
+    saved(tmp_path, json.dumps(content), "last-month.json")
+    said = error_of(tmp_path)
+    assert "last-month.json has bins of 300 s" in said
+    assert "export all with one period" in said
+
+
+def test_a_day_without_a_request_is_left_out_and_said(tmp_path):
+    saved(tmp_path, statistics([60, 120], 60), "a.json")
+    saved(tmp_path, statistics([], 60), "b.json")
+    trace = read_trace(tmp_path)
+    assert trace.rates_rps.tolist() == [1, 2]
+    assert trace.notes == ("1 of 2 files hold nothing",)
+
+
 class Bucket:
     """Objects of one bucket, as `mark.aws` reads them."""
 
@@ -446,6 +465,7 @@ def error_of(path, *where: str, rows: Kind | None = None) -> str:
         (TWO_RESULTS, [], "holds 2 results: m1 (api), m2 (web); choose one with --where id=m1"),
         (TWO_RESULTS, ["id=m3"], "fits --where id=m3; correct the pattern"),
         (TWO_COLUMNS, [], "holds 2 metrics: api, web; choose one with --where label=api"),
+        (statistics([1, 2], 60), ["id=m1"], "get-metric-statistics holds nothing to choose by; leave it out"),
         (TWO_COLUMNS.replace("Label,api,web", "Statistic,Average,Sum"), [], "holds 2 metrics"),
         (console([5, 6], 60).replace("Statistic,Sum", "Statistic,Average"), [], "holds the statistic Average"),
         ('{"status":"error","errorType":"bad_data","error":"parse error"}', [], "Prometheus answered parse error"),
@@ -477,6 +497,11 @@ def error_of(path, *where: str, rows: Kind | None = None) -> str:
 )  # fmt: skip
 def test_what_cannot_be_read_is_one_line_that_says_what_was_seen(tmp_path, content, where, expected):
     assert expected in error_of(saved(tmp_path, content), *where)
+
+
+@pytest.mark.parametrize("content", [statistics([1, 2], 60), console([1, 2], 60), TWO_SERIES])
+def test_a_metric_holds_no_row_a_request(tmp_path, content):
+    assert "say --rows counts or rates" in error_of(saved(tmp_path, content), rows=Kind.REQUEST)
 
 
 @pytest.mark.parametrize("text", ["path", "=x", "path=", "path>3"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,10 @@ MAX_BINS = 200_000_000
 """Six years of seconds, 1.6 GB: more is a timestamp in other units."""
 WHOLE_TOLERANCE = 1e-6
 MS = 1000
+MOST_GROUPS = 5
+"""So many target groups a note names."""
+TELLING_ROWS = 10
+"""So many rows of a file tell how long its bins are, even where most bins are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +63,23 @@ def join(name: str, parts: Sequence[Rows], asked: Asked) -> Instants | Bins:
             if asked.where
             else f"{name} holds no request; check what was exported"
         )
-    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
+    notes = (*dict.fromkeys(note for part in parts for note in part.notes), *_group_notes(parts))
     if first.kind is Kind.REQUEST:
         return _instants(parts, notes)
     return _bins(_Joined.of(name, parts), notes)
+
+
+def _group_notes(parts: Sequence[Rows]) -> tuple[str, ...]:
+    """Which target groups a log's requests went to, where there are several."""
+    groups: Counter[str] = Counter()
+    for part in parts:
+        groups.update(part.groups)
+    if len(groups) < 2:
+        return ()
+    named = ", ".join(f"{name} {count:,}" for name, count in groups.most_common(MOST_GROUPS))
+    more = f" and {len(groups) - MOST_GROUPS} more" if len(groups) > MOST_GROUPS else ""
+    first = groups.most_common(1)[0][0]
+    return (f"requests of {len(groups)} target groups: {named}{more}; --where target-group={first} takes one",)
 
 
 def check_length(name: str, bins: int, length_s: float) -> None:
@@ -129,6 +147,7 @@ class _Joined:
 
 def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
     bin_s, at = _places(rows)
+    _check_widths(rows, bin_s)
     kind = rows.kind
     if kind is Kind.UNSAID:
         whole = bool((rows.values == np.floor(rows.values)).all())
@@ -184,6 +203,20 @@ def _places(rows: _Joined) -> tuple[float, Ints]:
     raise rows.wrong(
         row, f"{steps[row - 1]:.10g} s after the row before, in bins of {bin_s:.10g} s; use bins of equal width"
     )
+
+
+def _check_widths(rows: _Joined, bin_s: float) -> None:
+    """Refuse files of different bins: the counts of a longer bin would be taken for those of a short one."""
+    for part in rows.parts if len(rows.parts) > 1 else ():
+        if len(part.times) < TELLING_ROWS:
+            continue
+        times = np.sort(part.times)
+        own_s = _common_s(times) if part.exact else float(np.diff(times).min())
+        if abs(own_s - bin_s) > BIN_TOLERANCE * bin_s:
+            raise Misconfigured(
+                f"{part.name} has bins of {own_s:g} s, other files of {rows.name} have {bin_s:g} s; "
+                "export all with one period"
+            )
 
 
 def _common_s(times: Floats) -> float:

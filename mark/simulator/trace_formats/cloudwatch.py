@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.content import Text
+from mark.simulator.trace_formats.content import EmptyFile, Text
 from mark.simulator.trace_formats.rows import Asked, Kind, Rows
 from mark.simulator.trace_formats.times import is_instant, seconds_of
 
@@ -43,9 +43,7 @@ def read_statistics(text: Text, document: Mapping[str, Any], asked: Asked) -> Ro
     if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
         raise Misconfigured(f"{text.name}: Datapoints holds no datapoints; export it again with --output json")
     if not points:
-        raise Misconfigured(
-            f"{text.name} holds no datapoint; check the metric's dimensions and the times asked for"
-        )
+        raise EmptyFile(f"{text.name} holds no datapoint; check the metric's dimensions and the times asked for")
     counted = all(point.get("Unit", "None") in COUNTING for point in points)
     name = next(
         (name for name in (("Sum", "SampleCount") if counted else ("SampleCount",)) if name in points[0]), None
@@ -58,7 +56,14 @@ def read_statistics(text: Text, document: Mapping[str, Any], asked: Asked) -> Ro
         )
     times = _times(text, [point.get("Timestamp") for point in points])
     values = _values(text, [point.get(name) for point in points])
-    return Rows(name=text.name, format=STATISTICS, kind=Kind.COUNT, times=times, values=values, exact=True)
+    return Rows(
+        name=text.name,
+        format=STATISTICS,
+        kind=asked.number_kind(Kind.COUNT, text.name),
+        times=times,
+        values=values,
+        exact=True,
+    )
 
 
 def read_data(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
@@ -82,11 +87,9 @@ def read_data(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
             f"{text.name} holds {len(stamps)} Timestamps and {len(values)} Values; export it again"
         )
     if not stamps and not asked.where:
-        raise Misconfigured(
-            f"{text.name} holds no datapoint; check the metric's dimensions and the times asked for"
-        )
+        raise EmptyFile(f"{text.name} holds no datapoint; check the metric's dimensions and the times asked for")
     return Rows(
-        name=text.name, format=DATA, kind=asked.rows or Kind.COUNT,
+        name=text.name, format=DATA, kind=asked.number_kind(Kind.COUNT, text.name),
         times=_times(text, stamps), values=_values(text, values), exact=True,
     )  # fmt: skip
 
@@ -119,15 +122,21 @@ def read_console(text: Text, asked: Asked) -> Rows:
             values.append(value.replace(",", ""))
             lines.append(line)
     if not stamps:
-        raise Misconfigured(f"{text.name} holds no datapoint; check the graph's times before it is downloaded")
+        raise EmptyFile(f"{text.name} holds no datapoint; check the graph's times before it is downloaded")
     try:
         numbers = np.array(values, dtype=np.float64)
     except ValueError as error:
         raise Misconfigured(f"{text.name} holds a value that is no number; download it again") from error
     return Rows(
-        name=text.name, format=CONSOLE, kind=asked.rows or Kind.COUNT, times=_times(text, stamps), values=numbers,
-        lines=np.array(lines, dtype=np.int64), bin_s=_period_s(named.get("period", [""])[0]), exact=True,
-    )  # fmt: skip
+        name=text.name,
+        format=CONSOLE,
+        kind=asked.number_kind(Kind.COUNT, text.name),
+        times=_times(text, stamps),
+        values=numbers,
+        lines=np.array(lines, dtype=np.int64),
+        bin_s=_period_s(named.get("period", [""])[0]),
+        exact=True,
+    )
 
 
 def _rows(text: Text) -> Iterator[tuple[int, list[str]]]:

@@ -78,7 +78,7 @@ class Text:
 
 
 class EmptyFile(Misconfigured):
-    """A file that holds nothing: an error alone, left out among others."""
+    """A file that holds no request and no datapoint: an error alone, left out among others."""
 
 
 def rows_of(number: int, block: str) -> Iterator[tuple[int, str]]:

@@ -41,8 +41,6 @@ COMBINED_ENTRY = re.compile(
 )
 """`remote - user [time] "request" status ...`, Apache's with the virtual host before it or without."""
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-MOST_GROUPS = 5
-"""So many target groups a note names."""
 
 
 def read_alb(text: Text, asked: Asked) -> Rows:
@@ -67,7 +65,7 @@ def read_alb(text: Text, asked: Asked) -> Rows:
             raise text.wrong(line, f"{stamps[bad][:40]!r} is no ISO 8601 time; correct the entry") from error
     return Rows(
         name=text.name, format=ALB, kind=Kind.REQUEST, times=_joined(parts),
-        notes=_group_notes(groups),
+        groups={group_name(arn): count for arn, count in groups.items()},
     )  # fmt: skip
 
 
@@ -130,15 +128,6 @@ def _line_of(text: Text, number: int, entry: Match) -> int:
 
 def _joined(parts: list[Floats]) -> Floats:
     return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _group_notes(groups: Counter[str]) -> tuple[str, ...]:
-    if len(groups) < 2:
-        return ()
-    named = ", ".join(f"{group_name(arn)} {count:,}" for arn, count in groups.most_common(MOST_GROUPS))
-    more = f" and {len(groups) - MOST_GROUPS} more" if len(groups) > MOST_GROUPS else ""
-    first = group_name(groups.most_common(1)[0][0])
-    return (f"requests of {len(groups)} target groups: {named}{more}; --where target-group={first} takes one",)
 
 
 def _clock_second(stamp: str) -> float:

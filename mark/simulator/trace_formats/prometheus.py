@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.content import Text
+from mark.simulator.trace_formats.content import EmptyFile, Text
 from mark.simulator.trace_formats.rows import Asked, Kind, Rows
 
 Floats = NDArray[np.float64]
@@ -57,7 +57,7 @@ def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
     return Rows(
         name=text.name,
         format=RANGE,
-        kind=Kind.RATE if counters else asked.rows or Kind.RATE,
+        kind=Kind.RATE if counters else asked.number_kind(Kind.RATE, text.name),
         times=starts / MS,
         values=np.array([rates[at] for at in starts.tolist()]),
         bin_s=step / MS,
@@ -85,7 +85,7 @@ def _series(text: Text, document: Mapping[str, Any]) -> list[Any]:
     ):
         raise Misconfigured(f"{text.name} holds series without values; ask for a rate or a counter, no histogram")
     if not any(one["values"] for one in series):
-        raise Misconfigured(f"{text.name} holds no sample; check the query and the times asked for")
+        raise EmptyFile(f"{text.name} holds no sample; check the query and the times asked for")
     return [one for one in series if one["values"]]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.content import Text, rows_of
+from mark.simulator.trace_formats.content import EmptyFile, Text, rows_of
 from mark.simulator.trace_formats.rows import Asked, Kind, Rows
 from mark.simulator.trace_formats.times import MAX_TIME_S, is_instant, is_number, seconds_of, unit_of
 
@@ -140,7 +140,7 @@ def read_table(text: Text, layout: Layout, asked: Asked) -> Rows:
     parts = [_read_block(text, layout, number, block, takes) for number, block in _data_blocks(text, layout)]
     times, values, lines = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else _NOTHING
     if not len(times) and not asked.where:
-        raise Misconfigured(f"{text.name} holds a header and no rows; give at least one row")
+        raise EmptyFile(f"{text.name} holds a header and no rows; give at least one row")
     rows = Rows(
         name=text.name,
         format=layout.format,
