@@ -37,6 +37,8 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         show(f"assumed: {text}")
     for text in document["notes"]:
         note(text)
+    for text in document["stand_in_profiles"]:
+        show(f"stand-in: {text}")
 
 
 def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> dict[str, Any]:
@@ -56,6 +58,7 @@ def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: f
         "offerings": [offering.name for offering in experiment.offerings],
         "assumed_profiles": list(experiment.assumed),
         "notes": list(spec.workload.notes),
+        "stand_in_profiles": list(experiment.stand_ins),
     }
 
 

@@ -60,9 +60,9 @@ def plan_settings(
     plan, terms = plan_greedy(request), scores(request)
     excuses = (*plan.excuses, *supply.excuses)
     if as_json:
-        show_json(plan_document(plan, terms, excuses, assumed=supply.assumed, settings=settings))
+        show_json(plan_document(plan, terms, excuses, supply=supply, settings=settings))
     else:
-        _show(plan, terms, excuses, assumed=supply.assumed)
+        _show(plan, terms, excuses, supply=supply)
 
 
 def plan_document(
@@ -70,7 +70,7 @@ def plan_document(
     terms: Sequence[CostTerms],
     excuses: Sequence[Excuse],
     *,
-    assumed: Sequence[str],
+    supply: Supply,
     settings: Settings,
 ) -> dict[str, Any]:
     """The document of `mark plan --json` (docs/json.md)."""
@@ -109,7 +109,8 @@ def plan_document(
         ],
         "excuses": [{"offering": item.offering, "reason": item.reason} for item in excuses],
         "reason": plan.reason,
-        "assumed_profiles": list(assumed),
+        "assumed_profiles": list(supply.assumed),
+        "stand_in_profiles": list(supply.stand_ins),
     }
 
 
@@ -206,7 +207,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, assumed: Sequence[str]) -> None:
+def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, supply: Supply) -> None:
     show(
         f"In {plan.at / 60:g} minutes {plan.required_rps:.4g} requests/s are expected: "
         f"{plan.usd_per_hour:.4g} USD/h for {plan.capacity_rps:.4g} requests/s, "
@@ -221,8 +222,10 @@ def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, 
         for item in excuses:
             table.add_row(item.offering, item.reason)
         show(table)
-    for text in assumed:
+    for text in supply.assumed:
         show(f"assumed: {text}")
+    for text in supply.stand_ins:
+        show(f"stand-in: {text}")
 
 
 def _fleet_table(plan: Plan) -> Table:

@@ -27,6 +27,7 @@ from mark.app.sweeping_progress import sweep_progress
 from mark.app.terminal import INTERRUPTED, note, progress, show, show_json, show_wide
 from mark.app.wiring import warm_engine
 from mark.domain.errors import Misconfigured
+from mark.domain.profile import evidence_line
 from mark.report.pareto import ParetoRow, SweptRun, pareto_rows, value_words
 from mark.report.pareto_document import sweep_document
 from mark.report.pareto_page import DOCUMENT_NAME, PAGE_NAME, render_sweep
@@ -166,12 +167,12 @@ def _print(rows: Sequence[ParetoRow], layout: Layout, outcome: Outcome, folder: 
 
 
 def _notes(layout: Layout, outcome: Outcome) -> list[str]:
-    """What a reader must know of the replays: assumed profiles."""
-    documents = (outcome.results.get(cell.job.key) for cell in layout.cells)
-    assumed = sorted({name for document in documents if document for name in document["assumed_profiles"]})
-    if not assumed:
-        return ["No assumed profiles: all are measured or published."]
-    return [f"Assumed profiles (a stated formula, nobody measured them): {', '.join(assumed)}."]
+    """What a reader must know of the replays: how profiles are known."""
+    found = [outcome.results.get(cell.job.key) for cell in layout.cells]
+    documents = [document for document in found if document]
+    assumed = [name for document in documents for name in document["assumed_profiles"]]
+    stand_ins = [name for document in documents for name in document.get("stand_in_profiles", ())]
+    return [evidence_line(assumed, stand_ins)]
 
 
 def _page(points: Sequence[Combination], layout: Layout, outcome: Outcome, rows: Sequence[ParetoRow]) -> str:

@@ -9,11 +9,14 @@ import http.client
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from mark.domain.errors import Misconfigured, RetryLater
 
 ENDPOINT = "http://169.254.169.254"
+DMI = Path("/sys/class/dmi/id")
+"""Where Linux says who made the machine: Amazon, on EC2."""
 TIMEOUT_S = 2.0
 TOKEN_TTL_S = 21_600
 NOT_FOUND, UNAUTHORIZED = 404, 401
@@ -27,6 +30,26 @@ class Identity:
     host: str
     tags: dict[str, str]
     user_data: dict[str, str]
+
+
+def instance_type_here(dmi: Path = DMI, endpoint: str = ENDPOINT) -> str | None:
+    """The EC2 instance type of this machine, None where it is no EC2 instance; nobody else is asked."""
+    if not any("amazon" in _line(dmi / name).lower() for name in ("sys_vendor", "bios_vendor", "bios_version")):
+        return None
+    imds = Imds(endpoint)
+    try:
+        return imds.get("meta-data/instance-type")
+    except RetryLater:  # a container that may not ask
+        return None
+    finally:
+        imds.close()
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 class Imds:

@@ -17,7 +17,7 @@ from mark.catalog.schema import LAMBDA, ModelFile, PriceFile, parse_file, parse_
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.objective import ModelSpec
 from mark.domain.offering import InstanceType
-from mark.domain.profile import Evidence, Profile
+from mark.domain.profile import Profile, assumed_words, stand_in_words
 
 ASSUMED_PREFIX = "assumed-"
 """Shipped profile files that somebody must name: their numbers follow from a formula."""
@@ -72,11 +72,12 @@ class ProfileSet:
     @property
     def assumed(self) -> tuple[str, ...]:
         """The profiles that are assumed, each with its formula: what every report must say."""
-        return tuple(
-            f"{p.model} on {p.instance_type}: {p.provenance.formula}"
-            for p in self.profiles
-            if p.provenance.evidence is Evidence.ASSUMED
-        )
+        return assumed_words(self.profiles)
+
+    @property
+    def stand_ins(self) -> tuple[str, ...]:
+        """The profiles measured on another machine than their type, each with that machine: reports say it too."""
+        return stand_in_words(self.profiles)
 
 
 def load_prices(path: Path | None = None) -> PriceSnapshot:
@@ -140,7 +141,7 @@ def load_profiles(model: str, extra: Sequence[Path | str] = ()) -> ProfileSet:
         raise Misconfigured(f"{said}; profiles of your own are named with --profiles (docs/own-model.md)")
     profiles = tuple(profile for _, profile in sorted(by_type.items()))
     for profile in profiles:
-        warnings.extend(_dip_warnings(profile))
+        warnings.extend((*_dip_warnings(profile), *_unstable_warnings(profile)))
     return ProfileSet(model=model, profiles=profiles, warnings=tuple(warnings))
 
 
@@ -160,6 +161,14 @@ def _dip_warnings(profile: Profile) -> list[str]:
         f"over 5 % less than a smaller one; plans use {profile.latency_s(point.batch) * 1000:.4g} ms"
         for point in profile.dips()
     ]
+
+
+def _unstable_warnings(profile: Profile) -> list[str]:
+    sizes = profile.provenance.unstable_batches
+    if not sizes:
+        return []
+    where, listed = f"{profile.model} on {profile.instance_type}", ", ".join(map(str, sizes))
+    return [f"{where}: batches of {listed} were not stable when the time to measure was up; measure longer"]
 
 
 def _data() -> Traversable:

@@ -8,9 +8,11 @@ A profile file is what `mark profile` writes and what a config names beside the 
         "source": "who says so", "date": "2019", "machine": "", "formula": "", "variant": "base",
         "latency_ms_by_batch": {"1": 211.268, "2": 330.5}}]}
 
-`evidence` is measured, published or assumed; an assumed profile must state its `formula`. Batches rise. The
-instance type `lambda` is Lambda, one request at a time. Latencies keep six decimals of a millisecond. Unknown
-keys are refused, and so is a key that stands twice.
+`evidence` is measured, stand-in (measured on `machine`, used for another type), published or assumed; an assumed
+profile must state its `formula`, a stand-in its `machine`. Batches rise; `unstable_batches` are those whose median
+was not yet known well when the time was up. The instance type `lambda` is Lambda, one request at a time. Latencies
+keep six decimals of a millisecond. A source that is left out is "not stated". Unknown keys are refused, and so is
+a key that stands twice; all mistakes of a file are named at once.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from mark.catalog.mistakes import mistakes_line
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BurstCredits, InstanceType
-from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
+from mark.domain.profile import NOT_STATED, Evidence, LatencyPoint, Profile, Provenance
 
 LAMBDA = "lambda"
 """The instance type that stands for Lambda in a profile."""
@@ -112,15 +115,15 @@ class ModelEntry(_Entry):
     name: Name
     latency_ms: Positive
     target_percent: Annotated[float, Field(gt=0, le=100)]
-    objective_source: Name
+    objective_source: str = ""
     memory_gib: Positive
-    memory_source: Name
+    memory_source: str = ""
     payload_mib: Positive
-    payload_source: Name
-    architectures: tuple[Literal["amd64", "arm64"], ...] = Field(min_length=1)
-    accelerators: tuple[str, ...]
-    cpu: bool
-    redispatch: bool
+    payload_source: str = ""
+    architectures: tuple[Literal["amd64", "arm64"], ...] = Field(("amd64",), min_length=1)
+    accelerators: tuple[str, ...] = ()
+    cpu: bool = True
+    redispatch: bool = True
 
     def to_domain(self) -> ModelSpec:
         """The domain's word for it."""
@@ -133,8 +136,9 @@ class ModelEntry(_Entry):
             cpu=self.cpu,
             payload_mib=self.payload_mib,
             redispatch=self.redispatch,
-            source=f"objective: {self.objective_source}; memory: {self.memory_source}; "
-            f"payload: {self.payload_source}",
+            source=f"objective: {self.objective_source or NOT_STATED}; "
+            f"memory: {self.memory_source or NOT_STATED}; "
+            f"payload: {self.payload_source or NOT_STATED}",
         )
 
 
@@ -157,10 +161,11 @@ class ProfileEntry(_Entry):
     instance_type: Name
     variant: Name = "base"
     evidence: Evidence
-    source: Name
+    source: str = ""
     date: str = ""
     machine: str = ""
     formula: str = ""
+    unstable_batches: tuple[Annotated[int, Field(gt=0)], ...] = ()
     latency_ms_by_batch: dict[int, Positive] = Field(min_length=1)
 
     def to_domain(self) -> Profile:
@@ -175,10 +180,11 @@ class ProfileEntry(_Entry):
             ),
             provenance=Provenance(
                 evidence=self.evidence,
-                source=self.source,
+                source=self.source or NOT_STATED,
                 date=self.date,
                 machine=self.machine,
                 formula=self.formula,
+                unstable_batches=self.unstable_batches,
             ),
         )
 
@@ -195,6 +201,7 @@ class ProfileEntry(_Entry):
             date=known.date,
             machine=known.machine,
             formula=known.formula,
+            unstable_batches=known.unstable_batches,
             latency_ms_by_batch={
                 point.batch: round(point.latency_s * _MS_PER_S, _MS_DECIMALS) for point in profile.points
             },
@@ -218,16 +225,15 @@ File = TypeVar("File", PriceFile, ModelFile, ProfileFile)
 
 
 def parse_file(text: str, schema: type[File], where: str) -> File:
-    """A catalogue file from its text; `where` names it in the one line of the error."""
+    """A catalogue file from its text; `where` names it in the one line of the error, which has all mistakes."""
     try:
         raw = json.loads(text, object_pairs_hook=_refuse_double_keys)
-        return schema.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(part) for part in first["loc"])
-        raise Misconfigured(f"{where}: {f'{path}: ' if path else ''}{first['msg']}") from error
     except (ValueError, RecursionError) as error:
         raise Misconfigured(f"{where}: not readable as JSON: {error}") from error
+    try:
+        return schema.model_validate(raw)
+    except ValidationError as error:
+        raise Misconfigured(f"{where}: {mistakes_line(error.errors(), raw, schema)}") from error
 
 
 def parse_profiles(text: str, where: str) -> tuple[Profile, ...]:

@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from mark.domain.errors import Misconfigured
 
+NOT_STATED = "not stated"
+"""The source of what somebody wrote down without saying where it comes from."""
+
 
 class Evidence(StrEnum):
-    """How a profile is known; reports tell the three apart."""
+    """How a profile is known; reports tell the four apart.
+
+    A stand-in was measured, but on another machine than the type that it is used for.
+    """
 
     MEASURED = "measured"
+    STAND_IN = "stand-in"
     PUBLISHED = "published"
     ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where a profile comes from. `formula` is required of an assumed one."""
+    """Where a profile comes from. `formula` is required of an assumed one, `machine` of a stand-in.
+
+    unstable_batches: batch sizes whose median was not yet known well when the time to measure was up.
+    """
 
     evidence: Evidence
     source: str
     date: str = ""
     machine: str = ""
     formula: str = ""
+    unstable_batches: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.source:
             raise Misconfigured("a profile needs a source")
         if self.evidence is Evidence.ASSUMED and not self.formula:
             raise Misconfigured(f"an assumed profile needs its formula (source {self.source!r})")
+        if self.evidence is Evidence.STAND_IN and not self.machine:
+            raise Misconfigured(f"a stand-in profile needs the machine that was measured (source {self.source!r})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +108,34 @@ class Profile:
                 found.append(point)
             worst = max(worst, point.latency_s)
         return tuple(found)
+
+
+def assumed_words(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """The assumed ones among the profiles, each with its formula."""
+    return tuple(
+        f"{p.model} on {p.instance_type}: {p.provenance.formula}"
+        for p in profiles
+        if p.provenance.evidence is Evidence.ASSUMED
+    )
+
+
+def stand_in_words(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """The stand-ins among the profiles, each with the machine that was measured instead."""
+    return tuple(
+        f"{p.model} on {p.instance_type}: measured on {p.provenance.machine}"
+        for p in profiles
+        if p.provenance.evidence is Evidence.STAND_IN
+    )
+
+
+def evidence_line(assumed: Iterable[str], stand_ins: Iterable[str]) -> str:
+    """A sentence or two on how well profiles are known, as every report must have it; each profile once."""
+    guessed, elsewhere = sorted(set(assumed)), sorted(set(stand_ins))
+    if not guessed and not elsewhere:
+        return "No assumed profiles: all are measured or published."
+    said = []
+    if guessed:
+        said.append(f"Assumed profiles (a stated formula, nobody measured them): {'; '.join(guessed)}.")
+    if elsewhere:
+        said.append(f"Stand-in profiles (measured on another machine than the type): {'; '.join(elsewhere)}.")
+    return " ".join((*said, "All others are measured or published."))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
+from mark.domain.profile import evidence_line
 from mark.report.wording import (
     MISSING,
     count_words,
@@ -163,16 +164,15 @@ def _rival(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None
 
 
 def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
-    """What a reader must know before believing the figures: assumed profiles, and the notes of the runs.
+    """What a reader must know before believing the figures: how profiles are known, and the notes of the runs.
 
     A note that holds for all runs stands once, another behind the name of its run.
     """
-    assumed = sorted({name for run in runs for name in run.result.assumed_profiles})
     notes = [
-        f"Assumed profiles (a stated formula, nobody measured them): {', '.join(assumed)}; "
-        "all others are measured or published."
-        if assumed
-        else "No assumed profiles: all are measured or published."
+        evidence_line(
+            (name for run in runs for name in run.result.assumed_profiles),
+            (name for run in runs for name in run.result.stand_in_profiles),
+        )
     ]
     owners: dict[str, list[str]] = {}
     for label, run in zip(run_labels(runs), runs, strict=True):

@@ -28,6 +28,7 @@ from mark.controller.tally_book import (
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import Launch, WarmLambda
+from mark.domain.profile import assumed_words, evidence_line, stand_in_words
 from mark.report.cost_report import (
     Answers,
     Baseline,
@@ -323,6 +324,10 @@ def _notes(
             "replays begin where the service did, with no fleet there: what their first instances take to boot is "
             "in their figures, as in ours"
         )
+    profiles = [offering.profile for item in read for offering in item.served.offerings]
+    assumed, stand_ins = assumed_words(profiles), stand_in_words(profiles)
+    if assumed or stand_ins:
+        yield evidence_line(assumed, stand_ins)
     asked = observed or any(model.answers.finished for model in models)
     if asked and not any(model.baselines for model in models):
         yield (

@@ -49,6 +49,7 @@ def run_document(run: ComparedRun) -> dict[str, Any]:
         "forecasts": int(result.forecasts),
         "stood_in": int(result.stood_in),
         "assumed_profiles": list(result.assumed_profiles),
+        "stand_in_profiles": list(result.stand_in_profiles),
         "launches": int(result.launches),
         "interruptions": int(result.interruptions),
         "wakes": int(result.wakes),

@@ -79,22 +79,28 @@ def profile_of(
     instance_type: str,
     machine: str,
     date: str,
+    evidence: Evidence = Evidence.MEASURED,
     variant: str = "base",
 ) -> Profile:
-    """The measured medians as a profile of that instance type, with who measured and how."""
+    """The measured medians as a profile of that instance type, with who measured and how.
+
+    evidence: measured where `machine` is of that type, else stand-in.
+    """
     spread = max(point.p95_s / point.median_s for point in points)
-    doubt = [str(point.batch) for point in points if not point.stable]
+    doubt = tuple(point.batch for point in points if not point.stable)
     source = (
         f"mark profile: median of {min(point.calls for point in points)} calls a size or more, "
         f"95 % of them at most {spread:.2f} times as long"
     )
     if doubt:
-        source += f"; not stable to {TOLERANCE:.0%} when time was up: {', '.join(doubt)}"
+        source += f"; not stable to {TOLERANCE:.0%} when time was up: {', '.join(map(str, doubt))}"
     return Profile(
         model=model,
         instance_type=instance_type,
         points=tuple(LatencyPoint(batch=point.batch, latency_s=point.median_s) for point in points),
-        provenance=Provenance(evidence=Evidence.MEASURED, source=source, date=date, machine=machine),
+        provenance=Provenance(
+            evidence=evidence, source=source, date=date, machine=machine, unstable_batches=doubt
+        ),
         variant=variant,
     )
 

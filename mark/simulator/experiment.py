@@ -113,6 +113,11 @@ class Experiment:
         """Assumed profiles that take part."""
         return self.supply.assumed
 
+    @property
+    def stand_ins(self) -> tuple[str, ...]:
+        """Profiles that take part and were measured on another machine than their type."""
+        return self.supply.stand_ins
+
     @cached_property
     def ingredients(self) -> Ingredients:
         """What policies are made of."""
@@ -228,6 +233,7 @@ class Experiment:
             times=spec.times,
             faults=spec.faults,
             assumed=self.assumed,
+            stand_ins=self.stand_ins,
         )
 
     def _standby(self) -> StandbyPolicy:

@@ -40,7 +40,7 @@ RECENT_WINDOWS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is replayed, apart from the policy. `assumed` names assumed profiles that take part."""
+    """What is replayed, apart from the policy. `assumed`, `stand_ins`: profiles of that kind that take part."""
 
     workload: Workload
     model: ModelSpec
@@ -48,6 +48,7 @@ class Scenario:
     times: CloudTimes
     faults: FaultScript
     assumed: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
 
     @property
     def start_s(self) -> float:
@@ -263,6 +264,7 @@ class _Run:
             lambda_invocations=invocations,
             throttled=engine.throttled(),
             assumed_profiles=scenario.assumed,
+            stand_in_profiles=scenario.stand_ins,
             launches=cloud.launches,
             refusals=cloud.refusals,
             interruptions=cloud.interruptions,

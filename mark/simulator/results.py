@@ -101,6 +101,7 @@ class RunResult:
     lambda_invocations: int
     throttled: int
     assumed_profiles: tuple[str, ...]
+    stand_in_profiles: tuple[str, ...]
     launches: int
     refusals: int
     interruptions: int

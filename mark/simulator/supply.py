@@ -36,8 +36,8 @@ USUAL_LIMITS = OverflowLimits()
 class Supply:
     """Offerings of the market and of the same types on demand, Lambda, and the objective as it can be planned for.
 
-    `excuses` say why types serve nothing, `overflow_excuse` what is wrong with Lambda; `warnings` and `assumed`
-    are what a reader of any figure must know.
+    `excuses` say why types serve nothing, `overflow_excuse` what is wrong with Lambda; `warnings`, `assumed` and
+    `stand_ins` are what a reader of any figure must know.
     """
 
     slo: Slo
@@ -48,6 +48,7 @@ class Supply:
     overflow_excuse: Excuse | None = None
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
 
 
 def find_supply(
@@ -89,6 +90,7 @@ def find_supply(
         overflow_excuse=excuse,
         warnings=warnings,
         assumed=profiles.assumed,
+        stand_ins=profiles.stand_ins,
     )
 
 

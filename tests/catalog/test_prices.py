@@ -92,10 +92,13 @@ def test_an_unknown_type_gets_the_nearest_name():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"on_demand_usd_per_hour": 0}, r"types\.0\.on_demand_usd_per_hour: .*greater than 0"),
+        (
+            {"on_demand_usd_per_hour": 0},
+            "the type c5.large: on_demand_usd_per_hour should be greater than 0, not 0",
+        ),
         ({"spot_usd_per_hour": 0.09}, "c5.large: spot price above on-demand price"),
         ({"on_demand_usd_per_hour": float("nan")}, "finite"),
-        ({"colour": "red"}, r"types\.0\.colour: Extra inputs"),
+        ({"colour": "red"}, "the type c5.large: unknown key 'colour'"),
         ({"accelerator": "T4"}, "needs its count"),
         ({"spot_interruption_percent_per_month": 100}, "less than 100"),
     ],

@@ -167,10 +167,10 @@ ENTRY = '"model": "m", "instance_type": "c5.large", "source": "s", '
         (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {"1": -1.0}', "greater than 0"),
         (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {"1": NaN}', "finite"),
         (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {"1": 1, "1": 2}', "key 1 stands twice"),
-        (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {}', "at least 1 item"),
+        (ENTRY + '"evidence": "measured", "latency_ms_by_batch": {}', "latency_ms_by_batch should not be empty"),
         (ENTRY + '"evidence": "assumed", "latency_ms_by_batch": {"1": 1.0}', "needs its formula"),
-        (ENTRY + '"evidence": "guessed", "latency_ms_by_batch": {"1": 1.0}', "evidence: .*'measured'"),
-        (ENTRY + '"evidence": "measured", "speed": 1, "latency_ms_by_batch": {"1": 1.0}', "speed: Extra inputs"),
+        (ENTRY + '"evidence": "guessed", "latency_ms_by_batch": {"1": 1.0}', "evidence should be 'measured'"),
+        (ENTRY + '"evidence": "measured", "speed": 1, "latency_ms_by_batch": {"1": 1.0}', "unknown key 'speed'"),
     ],
 )
 def test_a_broken_profile_is_one_line(tmp_path, entry, said):
@@ -180,6 +180,65 @@ def test_a_broken_profile_is_one_line(tmp_path, entry, said):
         load_profiles("m", (path,))
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+WHOLE = '{"name": "mine", "latency_ms": 9, "target_percent": 99, "memory_gib": 1, "payload_mib": 0.1'
+
+
+def refusal_of(folder, models):
+    path = folder / "model.json"
+    path.write_text(f'{{"format": "mark-models/1", "models": [{models}]}}')
+    with pytest.raises(Misconfigured) as caught:
+        load_models(path)
+    return str(caught.value).removeprefix(f"{path}: ")
+
+
+def test_all_that_a_model_lacks_is_said_at_once(tmp_path):
+    assert refusal_of(tmp_path, '{"name": "mine", "latency_ms": 9}') == (
+        "the model mine lacks target_percent, memory_gib, payload_mib"
+    )
+    assert "model number 2 lacks name, " in refusal_of(tmp_path, WHOLE + '}, {"latency_ms": 9}')
+
+
+def test_several_mistakes_are_said_in_the_words_of_the_file(tmp_path):
+    text = refusal_of(tmp_path, '{"name": "mine", "latency_ms": -9, "memory": 1, "cpu": "perhaps"}')
+
+    assert "the model mine lacks target_percent, memory_gib, payload_mib" in text
+    assert "the model mine: latency_ms should be greater than 0, not -9" in text
+    assert "the model mine: unknown key 'memory'; did you mean 'memory_gib'?" in text
+    assert "the model mine: cpu should be true or false, not 'perhaps'" in text
+    assert "models.0" not in text
+    assert "\n" not in text
+
+
+def test_sources_may_be_left_out_and_are_then_not_stated(tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text(f'{{"format": "mark-models/1", "models": [{WHOLE}}}]}}')
+    (tmp_path / "profile.json").write_text(
+        '{"format": "mark-profiles/1", "profiles": [{"model": "mine", "instance_type": "c5.large", '
+        '"evidence": "measured", "latency_ms_by_batch": {"1": 3}}]}'
+    )
+
+    assert load_models(path)["mine"].source == "objective: not stated; memory: not stated; payload: not stated"
+    assert load_profiles("mine", (tmp_path / "profile.json",)).of("c5.large").provenance.source == "not stated"
+
+
+def test_a_stand_in_names_the_machine_that_was_measured(tmp_path):
+    entry = ENTRY.replace('"m"', '"mine"') + '"evidence": "stand-in", "latency_ms_by_batch": {"1": 1.0}'
+    path = tmp_path / "mine.json"
+    path.write_text(f'{{"format": "mark-profiles/1", "profiles": [{{{entry}}}]}}')
+    with pytest.raises(Misconfigured, match="needs the machine that was measured"):
+        load_profiles("mine", (path,))
+    path.write_text(
+        path.read_text().replace('"evidence"', '"machine": "a laptop", "unstable_batches": [8], "evidence"')
+    )
+
+    found = load_profiles("mine", (path,))
+    assert found.stand_ins == ("mine on c5.large: measured on a laptop",)
+    assert found.assumed == ()
+    assert found.warnings == (
+        "mine on c5.large: batches of 8 were not stable when the time to measure was up; measure longer",
+    )
 
 
 def test_a_profile_stands_once(tmp_path):
@@ -208,6 +267,6 @@ def test_any_profile_survives_the_round_trip(points, source, evidence):
         model="m",
         instance_type="c5.large",
         points=tuple(LatencyPoint(batch=batch, latency_s=ms / 1000) for batch, ms in sorted(points.items())),
-        provenance=Provenance(evidence=evidence, source=source, formula="f"),
+        provenance=Provenance(evidence=evidence, source=source, formula="f", machine="a laptop"),
     )
     assert parse_profiles(format_profiles([made]), "round trip") == (made,)

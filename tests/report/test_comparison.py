@@ -77,6 +77,17 @@ def test_notes_name_assumed_profiles_and_the_run_they_belong_to() -> None:
     assert others == ["shared", "mark: own"]
 
 
+def test_notes_name_what_was_measured_on_another_machine() -> None:
+    stand_in = "mine on c5.large: measured on a laptop"
+    runs = [fake_run("mark", duration_s=60, assumed_profiles=(), stand_in_profiles=(stand_in,))]
+
+    first, *_ = comparison_notes(runs)
+
+    assert stand_in in first
+    assert "measured on another machine" in first
+    assert "No assumed profiles" not in first
+
+
 def test_table_fits_100_columns_and_marks_a_miss_in_words() -> None:
     runs = [fake_run(name, duration_s=120) for name in POLICIES]
     runs[3] = dataclasses.replace(runs[3], result=dataclasses.replace(runs[3].result, attained=0.97999))

@@ -14,7 +14,8 @@ from tests.report.fakes import fake_run
 
 KEYS = {
     "policy", "market", "model", "trace", "seed", "requests", "duration_s", "cost_usd", "bound_usd", "floor_usd",
-    "cost_over_bound", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles", "launches",
+    "cost_over_bound", "slo", "latency_ms", "served", "cold_start_rate", "assumed_profiles", "stand_in_profiles",
+    "launches",
     "interruptions", "wall_s", "speed",
 }  # fmt: skip
 COUNTS = st.integers(min_value=0, max_value=10**9)

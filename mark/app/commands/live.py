@@ -201,8 +201,14 @@ def profile(
     ] = None,
     kind: Annotated[str, typer.Option(metavar="KIND", help="python, oip, tf-serving or invocations.")] = "python",
     as_type: Annotated[
-        str, typer.Option("--as", metavar="TYPE", help="Instance type that this machine stands for.")
-    ] = "c5.large",
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="TYPE",
+            help="Instance type that this machine stands for, or lambda; on EC2 its own when left out, elsewhere "
+            "c5.large. On any other machine than that type the profile is a stand-in.",
+        ),
+    ] = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -211,7 +217,10 @@ def profile(
     ] = None,
     max_usd: Annotated[float, typer.Option(metavar="USD", help="With --on: what it may cost at most.")] = 1.0,
     yes: Annotated[bool, typer.Option("--yes", help="With --on: rent without asking.")] = False,
-    batches: Annotated[str, typer.Option(metavar="SIZES", help="Batch sizes, comma list.")] = "1,2,4,8,16,32",
+    batches: Annotated[
+        str | None,
+        typer.Option(metavar="SIZES", help="Batch sizes, comma list; 1,2,4,8,16,32 when left out, 1 for lambda."),
+    ] = None,
     seconds: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long to measure at most, each type.")
     ] = 20.0,
@@ -232,13 +241,20 @@ def profile(
     the agent, and ended whatever happens; it stops before --max-usd.
     """
     settings = given.settings_from(config, service__name=name)
-    sizes = tuple(round(size) for size in given.number_list("--batches", batches))
+    sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))
     if on is not None:
+        from mark.app.live.profiling import USUAL_BATCHES
         from mark.app.profiling_on import ProfileOnAsked, profile_on
 
-        types = tuple(dict.fromkeys(given.split_list(on)))
         rented = ProfileOnAsked(
-            types=types, model=model, max_usd=max_usd, batches=sizes, seconds=seconds, body=body, to=to, yes=yes
+            types=tuple(dict.fromkeys(given.split_list(on))),
+            model=model,
+            max_usd=max_usd,
+            batches=sizes or USUAL_BATCHES,
+            seconds=seconds,
+            body=body,
+            to=to,
+            yes=yes,
         )
         profile_on(settings, rented, as_json=json)
         return

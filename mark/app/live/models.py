@@ -166,7 +166,7 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
         bundle=bundle,
         setup=replace(experiment.setup(settings.seed), truth=None),
         prices=experiment.prices,
-        notes=experiment.warnings,
+        notes=(*experiment.warnings, *(f"stand-in profile of {text}" for text in experiment.stand_ins)),
         assumed_rps=assumed_rps,
     )
 

@@ -16,10 +16,11 @@ from rich.table import Table
 
 from mark.app.plugins import load_model
 from mark.app.terminal import note, progress, show, show_json
+from mark.aws.imds import instance_type_here
 from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.profile import Profile
+from mark.domain.profile import Evidence, Profile
 from mark.domain.tensor import TensorSpec
 from mark.ports import Backend, InferRequest
 from mark.protocols.oip import example_body
@@ -31,18 +32,25 @@ from mark.serving.profiling import MeasuredPoint, measure, profile_of, profile_t
 
 READY_WITHIN_S = 10.0
 """A server that is to be measured is there already."""
+USUAL_TYPE = "c5.large"
+"""What a machine that is no EC2 instance stands for, unless said otherwise."""
+USUAL_BATCHES = (1, 2, 4, 8, 16, 32)
 KINDS = ("python", "oip", "tf-serving", "invocations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileAsked:
-    """What `mark profile` was asked for. `instance_type` is what this machine stands for."""
+    """What `mark profile` was asked for.
+
+    instance_type: what this machine stands for; None for its own, or c5.large where it is no EC2 instance.
+    batches: batch sizes; None for the usual ones, of which Lambda takes 1 alone.
+    """
 
     model: str
     target: str
     kind: str
-    instance_type: str
-    batches: tuple[int, ...]
+    instance_type: str | None
+    batches: tuple[int, ...] | None
     seconds: float
     body: Path | None
     to: Path | None
@@ -50,26 +58,35 @@ class ProfileAsked:
 
 def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
     """Measure, print, and write or complete the profile file."""
-    if asked.instance_type != LAMBDA:
-        load_prices(None).instance_type(asked.instance_type)
+    here = instance_type_here()
+    instance_type = asked.instance_type or here or USUAL_TYPE
+    if instance_type != LAMBDA:
+        load_prices(None).instance_type(instance_type)
+    sizes = _sizes(asked.batches, instance_type)
     if not asked.seconds > 0:
         raise Misconfigured(f"--seconds must be above 0, not {asked.seconds:g}")
-    others = others_of(asked.to, asked.model, (asked.instance_type,))
+    others = others_of(asked.to, asked.model, (instance_type,))
     with progress() as report:
-        points = asyncio.run(_measured(asked, lambda share: report("measuring", share)))
+        points = asyncio.run(_measured(asked, sizes, lambda share: report("measuring", share)))
     profile = profile_of(
         points,
         model=asked.model,
-        instance_type=asked.instance_type,
-        machine=_machine(),
+        instance_type=instance_type,
+        machine=_machine() if here is None else f"EC2 {here}",
         date=datetime.now(UTC).date().isoformat(),
+        evidence=Evidence.MEASURED if here == instance_type else Evidence.STAND_IN,
     )
     if asked.to is not None:
         write_profiles(asked.to, (*others, profile))
     if as_json:
-        show_json(_document(asked, points))
+        show_json(_document(profile, points))
     else:
         show(_table(points))
+    if profile.provenance.evidence is Evidence.STAND_IN:
+        note(
+            f"a stand-in for {instance_type}: measured on {profile.provenance.machine}; `mark profile --on "
+            f"{instance_type}` measures there, and reports say stand-in until then"
+        )
     unstable = [str(point.batch) for point in points if not point.stable]
     if unstable:
         note(f"batches of {', '.join(unstable)} were not stable when time was up; give a longer --seconds")
@@ -77,7 +94,18 @@ def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
         show(f"wrote {asked.to}; name it under profiles in the settings")
 
 
-async def _measured(asked: ProfileAsked, report: Callable[[float], None]) -> tuple[MeasuredPoint, ...]:
+def _sizes(asked: tuple[int, ...] | None, instance_type: str) -> tuple[int, ...]:
+    """The batch sizes to measure. Misconfigured where Lambda is asked for more than one request at a time."""
+    if instance_type != LAMBDA:
+        return asked or USUAL_BATCHES
+    if asked not in (None, (1,)):
+        raise Misconfigured("Lambda answers one request at a time: leave --batches out, or give --batches 1")
+    return (1,)
+
+
+async def _measured(
+    asked: ProfileAsked, sizes: Sequence[int], report: Callable[[float], None]
+) -> tuple[MeasuredPoint, ...]:
     backend = _backend(asked)
     await backend.start()
     try:
@@ -86,7 +114,7 @@ async def _measured(asked: ProfileAsked, report: Callable[[float], None]) -> tup
         return await measure(
             backend,
             lambda: request,
-            asked.batches,
+            sizes,
             seconds=asked.seconds,
             progress=lambda share, _points: report(share),
         )
@@ -155,12 +183,13 @@ def _machine() -> str:
     return f"{names[0]}, {len(names)} vCPUs" if names else platform.machine()
 
 
-def _document(asked: ProfileAsked, points: tuple[MeasuredPoint, ...]) -> dict[str, Any]:
+def _document(profile: Profile, points: tuple[MeasuredPoint, ...]) -> dict[str, Any]:
     """The document of `mark profile --json` (docs/json.md)."""
     return {
-        "model": asked.model,
-        "instance_type": asked.instance_type,
-        "machine": _machine(),
+        "model": profile.model,
+        "instance_type": profile.instance_type,
+        "evidence": profile.provenance.evidence.value,
+        "machine": profile.provenance.machine,
         "points": [point_document(point) for point in points],
     }
 

@@ -1,0 +1,113 @@
+"""`mark profile` on this machine: what it claims of what it measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mark.app.live import profiling
+from mark.aws.imds import instance_type_here
+from mark.catalog.schema import parse_profiles
+from mark.domain.profile import Evidence
+
+MODEL = """
+import numpy as np
+from mark.domain.tensor import TensorSpec
+
+class Doubler:
+    inputs = (TensorSpec(name="x", datatype="FP32", shape=(-1, 4)),)
+    outputs = (TensorSpec(name="y", datatype="FP32", shape=(-1, 4)),)
+
+    def predict(self, tensors):
+        return {"y": np.asarray(tensors["x"]) * 2}
+"""
+SPEC = {"name": "doubler", "latency_ms": 200, "target_percent": 99, "memory_gib": 0.5, "payload_mib": 0.01}
+MEASURE = (
+    "profile",
+    "--target",
+    "doubler.py:Doubler",
+    "--model",
+    "doubler",
+    "--seconds",
+    "0.2",
+    "--out",
+    "p.json",
+)
+
+
+@pytest.fixture
+def folder(mark, monkeypatch) -> None:
+    Path("doubler.py").write_text(MODEL)
+    Path("model.json").write_text(json.dumps({"format": "mark-models/1", "models": [SPEC]}))
+    monkeypatch.setattr(profiling, "instance_type_here", lambda: None)
+
+
+def written():
+    return parse_profiles(Path("p.json").read_text(), "p.json")
+
+
+def test_what_another_machine_measured_is_a_stand_in_and_every_report_says_so(mark, folder):
+    answer = mark(*MEASURE, "--as", "c5.large")
+    assert answer.status == 0, answer.err
+    assert "a stand-in for c5.large" in answer.err
+    (profile,) = written()
+    assert profile.provenance.evidence is Evidence.STAND_IN
+    assert profile.provenance.machine
+
+    mark("trace", "generate", "constant", "--rps", "5", "--duration-s", "300", "--out", "load.csv.gz")
+    given = ("--models", "model.json", "--profiles", "p.json", "--model", "doubler")
+    replay = (
+        "simulate",
+        *given,
+        "--trace",
+        "load.csv.gz",
+        "--start-s",
+        "120",
+        "--policy",
+        "static-peak",
+        "--out",
+        "run",
+    )
+    said = mark(*replay).out
+    stand_in = f"doubler on c5.large: measured on {profile.provenance.machine}"
+    assert stand_in in " ".join(said.split())
+    assert "No assumed profiles" not in said
+    assert stand_in in Path("run/report.html").read_text()
+    assert json.loads(mark(*replay, "--json").out)["runs"][0]["stand_in_profiles"] == [stand_in]
+    assert f"stand-in: {stand_in}" in mark("plan", *given, "--rate", "5").out
+    assert json.loads(mark("plan", *given, "--rate", "5", "--json").out)["stand_in_profiles"] == [stand_in]
+
+
+def test_only_an_instance_of_the_type_measures_the_type(mark, folder, monkeypatch):
+    monkeypatch.setattr(profiling, "instance_type_here", lambda: "c5.large")
+
+    document = json.loads(mark(*MEASURE, "--json").out)
+    assert (document["instance_type"], document["evidence"]) == ("c5.large", "measured")
+    assert document["machine"] == "EC2 c5.large"
+    document = json.loads(mark(*MEASURE, "--as", "c5.xlarge", "--json").out)
+    assert (document["instance_type"], document["evidence"]) == ("c5.xlarge", "stand-in")
+
+
+def test_lambda_is_measured_one_request_at_a_time(mark, folder):
+    document = json.loads(mark(*MEASURE, "--as", "lambda", "--json").out)
+
+    assert [point["batch"] for point in document["points"]] == [1]
+    assert written()[0].provenance.evidence is Evidence.STAND_IN
+    refused = mark(*MEASURE, "--as", "lambda", "--batches", "1,8")
+    assert refused.status == 2
+    assert "Lambda answers one request at a time" in refused.err
+
+
+def test_what_was_not_stable_is_kept_in_the_file(mark, folder):
+    document = json.loads(mark(*MEASURE, "--json").out)
+
+    unstable = tuple(point["batch"] for point in document["points"] if not point["stable"])
+    assert written()[0].provenance.unstable_batches == unstable
+
+
+def test_a_machine_that_amazon_did_not_make_is_asked_nothing(tmp_path):
+    (tmp_path / "sys_vendor").write_text("QEMU\n")
+
+    assert instance_type_here(tmp_path, "http://127.0.0.1:9") is None
