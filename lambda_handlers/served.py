@@ -1,15 +1,13 @@
 """The model of an `infer` function, as its environment variables describe it.
 
 MARK_BACKEND_KIND `python` calls the object that MARK_BACKEND_TARGET names (`module:attribute` or
-`path/file.py:Name`); `emulated` answers zeros of MARK_OUTPUTS after MARK_EMULATED_LATENCY_S: an emulated time.
+`path/file.py:Name`), its modules looked for in MARK_BACKEND_FOLDER first, where that is set; `emulated` answers
+zeros of MARK_OUTPUTS after MARK_EMULATED_LATENCY_S: an emulated time.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
-import runpy
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Any
 from lambda_handlers.environment import told, told_or
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
+from mark.plugin_files import load_module
 from mark.ports import PythonModel
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip import Tensors
@@ -50,7 +49,7 @@ def load() -> Served:
     """The model that the environment describes. Errors: Misconfigured."""
     name, kind = told("MARK_MODEL"), told("MARK_BACKEND_KIND")
     if kind == "python":
-        model = _named(told("MARK_BACKEND_TARGET"))()
+        model = _named(told("MARK_BACKEND_TARGET"), told_or("MARK_BACKEND_FOLDER", ""))()
         return Served(name, model.inputs, model.predict)
     if kind != "emulated":
         raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")
@@ -59,17 +58,12 @@ def load() -> Served:
     return Served(name, inputs, lambda tensors: zeros(outputs, row_count(tensors)), latency_s)
 
 
-def _named(target: str) -> Callable[[], PythonModel]:
+def _named(target: str, folder: str) -> Callable[[], PythonModel]:
     where, _, attribute = target.rpartition(":")
     try:
-        if where.endswith(".py"):
-            path = Path(where).resolve()
-            if str(path.parent) not in sys.path:  # last: what lies beside it replaces nothing that is installed
-                sys.path.append(str(path.parent))
-            found: Callable[[], PythonModel] = runpy.run_path(str(path))[attribute]
-            return found
-        factory: Callable[[], PythonModel] = attrgetter(attribute)(importlib.import_module(where))
-    except (ImportError, AttributeError, KeyError, ValueError, OSError) as error:
+        module = load_module(where, Path(folder) if folder else None)
+        factory: Callable[[], PythonModel] = attrgetter(attribute)(module)
+    except (ImportError, AttributeError, ValueError, OSError) as error:
         raise Misconfigured(f"MARK_BACKEND_TARGET names {target!r}, which cannot be loaded: {error}") from error
     return factory
 

@@ -1,13 +1,12 @@
 """Forecasters and models by name: an entry point, `module:attribute`, or `path/file.py:Name`.
 
-Ours and a user's own come in the same way, so this is the only place that knows where a forecaster lives. A
-file is loaded by its path and may import what lies beside it; neither its folder nor the working directory is put
-before the installed packages, where a stray `json.py` would replace the standard library's.
+Ours and a user's own come in the same way, so this is the only place that knows where a forecaster lives. What a
+file or a model's folder holds may be imported (`mark.plugin_files`): behind the installed packages, where a stray
+`json.py` replaces nothing, but for the package that a model's target names.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from mark.app.plugin_files import load_file
+from mark import plugin_files
 from mark.domain.errors import MarkError, Misconfigured, failure_words, unknown
 from mark.ports import Forecaster, ForecasterFactory, ForecasterSetup, PythonModel
 
@@ -66,13 +65,14 @@ def build_forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
     return forecaster
 
 
-def load_model(name: str) -> Callable[[], PythonModel]:
-    """The factory behind a model's `module:attribute` or `path/file.py:Name`.
+def load_model(name: str, folder: Path | None = None) -> Callable[[], PythonModel]:
+    """The factory behind a model's `module:attribute` or `path/file.py:Name`; no other model is in force then.
 
-    Errors: Misconfigured, in one line, where it does not load or cannot be called.
+    folder: where modules are looked for first. Errors: Misconfigured, in one line, where it does not load or
+    cannot be called.
     """
     try:
-        found = _located(name, "model")
+        found = _located(name, "model", folder)
     except MarkError:
         raise
     except (Exception, SystemExit) as error:  # as above
@@ -82,9 +82,9 @@ def load_model(name: str) -> Callable[[], PythonModel]:
     return cast("Callable[[], PythonModel]", found)
 
 
-def make_model(name: str) -> PythonModel:
+def make_model(name: str, folder: Path | None = None) -> PythonModel:
     """The model behind a name, made as an agent makes it. Errors: Misconfigured where it cannot be."""
-    factory = load_model(name)
+    factory = load_model(name, folder)
     try:
         return factory()
     except (Exception, SystemExit) as error:  # as above
@@ -92,16 +92,18 @@ def make_model(name: str) -> PythonModel:
 
 
 def _resolve(name: str) -> object:
-    return _located(name, "forecaster") if ":" in name else _entry_point(name).load()
+    if ":" in name:
+        return _located(name, "forecaster")
+    plugin_files.leave()
+    return _entry_point(name).load()
 
 
-def _located(name: str, kind: str) -> object:
+def _located(name: str, kind: str, folder: Path | None = None) -> object:
     """What `module:attribute` or `path/file.py:Name` names; `kind` is what an error calls it."""
     where, _, attribute = name.rpartition(":")
     if not where or not attribute:
         raise Misconfigured(f"{kind} {name!r} must read module:attribute or path/file.py:Name")
-    is_file = where.endswith(".py")
-    module = _file_module(Path(where).expanduser(), kind) if is_file else _named_module(where, kind)
+    module = _module(where, kind, folder)
     try:
         return attrgetter(attribute)(module)
     except AttributeError as error:
@@ -120,24 +122,19 @@ def _entry_point(name: str) -> EntryPoint:
     raise unknown("forecaster", name, forecaster_names())
 
 
-def _named_module(where: str, kind: str) -> ModuleType:
+def _module(where: str, kind: str, folder: Path | None) -> ModuleType:
+    is_file = where.endswith(".py")
+    if is_file and not Path(where).expanduser().is_file():
+        raise Misconfigured(f"{kind} file {where} does not exist")
     try:
-        return importlib.import_module(where)
+        return plugin_files.load_module(where, folder, own_first=kind == "model")
     except ModuleNotFoundError as error:
-        if error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
+        if is_file or error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
             raise
+        place = "is not installed" if folder is None else f"is neither in {folder.absolute()} nor installed"
         raise Misconfigured(
-            f"{kind} module {where!r} is not installed; a file is given by its path, path/file.py:Name"
+            f"{kind} module {where!r} {place}; a file is given by its path, path/file.py:Name"
         ) from error
-
-
-def _file_module(path: Path, kind: str) -> ModuleType:
-    if not path.is_file():
-        raise Misconfigured(f"{kind} file {path} does not exist")
-    module = load_file(path)
-    if module is None:
-        raise Misconfigured(f"{kind} file {path} is no Python file")
-    return module
 
 
 def _refusal(name: str, error: BaseException, kind: str = "forecaster") -> Misconfigured:
@@ -146,4 +143,7 @@ def _refusal(name: str, error: BaseException, kind: str = "forecaster") -> Misco
         if package in INSTALLED_BY:
             return Misconfigured(f"{name} needs {package}: pip install '{INSTALLED_BY[package]}'")
         return Misconfigured(f"{name} needs the module {error.name}, which is not installed")
-    return Misconfigured(f"{kind} {name!r} does not load: {failure_words(error)}")
+    hint = ""
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        hint = "; a file in a package is named as its module, package.module:Name"
+    return Misconfigured(f"{kind} {name!r} does not load: {failure_words(error)}{hint}")

@@ -81,6 +81,11 @@ class BackendSettings(Part):
         "the others are servers that speak the Open Inference Protocol v2, TF Serving's REST or /invocations.",
     )
     target: str = Field("", description="module:attribute or path/file.py:Name for python, else the server's URL.")
+    folder: Path | None = Field(
+        None,
+        description="Folder that a python target's module, and what it imports, is looked for in first; the "
+        "file's own folder when left out. In an AWS account it is what the image or the bundle holds.",
+    )
 
 
 class ServedSettings(Part):

@@ -286,6 +286,9 @@ def _anchor_service(service: object, folder: Path) -> None:
         backend = one.get("backend")
         if isinstance(backend, dict) and "target" in backend:
             backend["target"] = _anchored_file(backend["target"], folder, ".py")
+        if isinstance(backend, dict) and backend.get("kind") == "python":
+            own = backend.get("folder") or "."
+            backend["folder"] = str(folder / own) if isinstance(own, str) else own
 
 
 def _anchored_file(value: object, folder: Path, suffix: str) -> object:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
 from mark.catalog.load import ProfileSet, load_models, load_profiles
 from mark.domain.objective import ModelSpec
+from mark.plugin_files import source_of
 
 TARGETS = ("models.digits:Digits", "models.lstm_lm:LanguageModel", "models.transformer:Polarity")
 """As `backend.target` names them in the settings."""
@@ -24,16 +24,13 @@ class ShippedModel:
     card: Path
 
 
-def folder_of(target: str) -> Path | None:
-    """The folder of a Python model: its model.json and profile.json, where they are, say what it needs."""
-    name = target.partition(":")[0]
-    if name.endswith(".py"):
-        return Path(name).parent
-    try:
-        found = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
-    return Path(found.origin).parent if found and found.origin else None
+def folder_of(target: str, folder: Path | None = None) -> Path | None:
+    """The folder of a Python model: its model.json and profile.json, where they are, say what it needs.
+
+    folder: where a target that is a module is looked for first.
+    """
+    source = source_of(target.rpartition(":")[0], folder)
+    return None if source is None else source.parent
 
 
 def shipped_models() -> tuple[ShippedModel, ...]:

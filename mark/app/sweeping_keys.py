@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import mark
-from mark.app.plugin_files import files_of
 from mark.app.plugins import load_forecaster
 from mark.app.settings import Settings
 from mark.catalog.load import shipped_sets
+from mark.plugin_files import files_of
 from mark.simulator.traces import Trace
 
 HOUSE = Path(mark.__file__).parent

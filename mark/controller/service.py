@@ -24,10 +24,12 @@ class BackendSpec:
     `emulated` takes the time that the offering's profile states and answers zeros: an emulated time, named so.
     `python` loads `target`, a `module:attribute` or `path/file.py:Name`, whose call gives an object with
     `predict` (see `mark.ports.PythonModel`). The other three are servers at the URL `target`.
+    folder: where `target`'s modules are looked for first, on this machine; empty for what is installed.
     """
 
     kind: BackendKind
     target: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

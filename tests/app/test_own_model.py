@@ -71,7 +71,7 @@ def test_a_class_with_its_files_beside_it_is_served(files):
     Path("live.yaml").write_text(LIVE_CONFIG)
 
     (model,) = make_live_models(load_settings(Path("live.yaml"), {}))
-    answer = make_model(model.served.backend.target).predict({"x": np.ones((2, 4), np.float32)})
+    answer = make_model(model.served.backend.target, model.folder).predict({"x": np.ones((2, 4), np.float32)})
 
     assert [tensor.name for tensor in model.served.inputs] == ["x"]
     assert answer["y"].tolist() == [[2.0] * 4] * 2

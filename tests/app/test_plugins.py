@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.plugin_files import files_of
 from mark.app.plugins import build_forecaster, forecaster_names, load_forecaster
 from mark.app.sweeping_keys import forecaster_digest
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
+from mark.plugin_files import files_of
 from mark.ports import ForecasterSetup
 from predictors.naive import LastValue, SeasonalNaive
 

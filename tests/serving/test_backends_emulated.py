@@ -126,6 +126,6 @@ def test_the_factory_makes_what_the_service_names(kind):
     served = ServedModel(
         model=model, slo=model.slo, dispatch=DispatchPolicy(), offerings=(offering,), backend=spec, inputs=INPUTS
     )
-    backend = make_backend(spec, served, offering, load=lambda _name: object, now=lambda: 0.0)
+    backend = make_backend(spec, served, offering, load=lambda _name, _folder: object, now=lambda: 0.0)
     assert backend.platform == kind
     asyncio.run(backend.close())

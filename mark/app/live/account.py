@@ -22,6 +22,8 @@ from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
 
+MODEL_FOLDER = "MARK_BACKEND_FOLDER"
+"""Where a function finds a user's modules on this machine; in an account they are in its zip or image."""
 INFER_HANDLER = "lambda_handlers.infer.handler"
 IMAGE = "ami-0123456789abcdef0"
 """Any image will do where instances are processes."""
@@ -105,6 +107,7 @@ def function_of(served: ServedModel) -> FunctionSetup:
             "MARK_MODEL": served.name,
             "MARK_BACKEND_KIND": served.backend.kind,
             "MARK_BACKEND_TARGET": served.backend.target,
+            **({MODEL_FOLDER: served.backend.folder} if served.backend.folder else {}),
             "MARK_EMULATED_LATENCY_S": repr(overflow.latency_s),
             "MARK_INPUTS": _told(served.inputs),
             "MARK_OUTPUTS": _told(served.outputs),

@@ -88,7 +88,7 @@ class Children:
     def _spawn(self, name: str, module: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
         with (self.logs / f"{name}.log").open("ab") as log_file:
             return subprocess.Popen(  # noqa: S603 - our own modules
-                [sys.executable, "-m", module, *arguments],
+                [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=log_file,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -65,6 +66,11 @@ class LiveModel:
         """The model's name."""
         return self.served.name
 
+    @property
+    def folder(self) -> Path | None:
+        """Where a Python model's modules are looked for first."""
+        return Path(self.served.backend.folder) if self.served.backend.folder else None
+
     def history(self, end_at: float) -> Demand:
         """The load that came before, as if it had ended at `end_at` (service time)."""
         return replace(self.setup.history, end_at=end_at)
@@ -122,7 +128,7 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
     if one.backend.kind not in ON_LAMBDA:
         offerings = merged.offerings.model_copy(update={"overflow": False})
         merged = merged.model_copy(update={"offerings": offerings})
-    shipped = folder_of(one.backend.target) if one.backend.kind == "python" else None
+    shipped = folder_of(one.backend.target, one.backend.folder) if one.backend.kind == "python" else None
     if shipped is None:
         return merged
     model_file, profile_file = shipped / MODEL_FILE, shipped / PROFILE_FILE
@@ -155,7 +161,7 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
         slo=controller.slo,
         dispatch=bundle.dispatch,
         offerings=tuple(offerings[name] for name in sorted(offerings)),
-        backend=BackendSpec(kind=asked.backend.kind, target=asked.backend.target),
+        backend=_backend_spec(asked.backend),
         overflow=overflow,
         function=f"mark-{service}-{experiment.spec.model.name}",
         inputs=inputs,
@@ -179,6 +185,11 @@ def _workload(settings: Settings, asked: ServedSettings) -> Workload:
     return Workload(trace=trace, seed=settings.seed, start_s=HOUR_S)
 
 
+def _backend_spec(asked: BackendSettings) -> BackendSpec:
+    folder = "" if asked.folder is None else str(asked.folder.absolute())
+    return BackendSpec(kind=asked.kind, target=asked.target, folder=folder)
+
+
 def _expected_rps(asked: ServedSettings) -> float:
     return asked.expected_rps or EXPECTED_RPS
 
@@ -192,7 +203,7 @@ def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[Te
         if url.scheme not in ("http", "https") or not url.hostname:
             raise Misconfigured(f"a backend of kind {backend.kind} needs http://HOST:PORT, not {backend.target!r}")
         return (), ()
-    factory = load_model(backend.target)
+    factory = load_model(backend.target, backend.folder)
     told = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds
     if isinstance(told, tuple):
         return told, tuple(getattr(factory, "outputs", ()))

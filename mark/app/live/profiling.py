@@ -125,7 +125,7 @@ async def _measured(
 def _backend(asked: ProfileAsked) -> Backend:
     match asked.kind:
         case "python":
-            return PythonBackend(load_model(asked.target), name=asked.model)
+            return PythonBackend(load_model(asked.target, Path()), name=asked.model)
         case "oip":
             return OipBackend(asked.target, name=asked.model, ready_within_s=READY_WITHIN_S)
         case "tf-serving":

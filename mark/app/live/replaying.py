@@ -155,7 +155,7 @@ class NightlyReplays:
 
 def replay_apart(task: Task, over: threading.Event, *, limit_s: float = LIMIT_S) -> None:
     """Have a child replay it; _ReplayFailed where it did not, or `over` or the limit came first."""
-    command = [*ONE_THREAD, sys.executable, "-m", MODULE, str(os.getpid())]
+    command = [*ONE_THREAD, sys.executable, "-P", "-m", MODULE, str(os.getpid())]
     until, told = time.monotonic() + limit_s, TASK.dump_json(task)
     given: bytes | None = told
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # noqa: S603 - our own

@@ -132,7 +132,7 @@ class Training:
 
 def _spawn() -> subprocess.Popen[bytes]:
     """The child; it logs where we log."""
-    command = [*ONE_THREAD, sys.executable, "-m", MODULE, str(os.getpid())]
+    command = [*ONE_THREAD, sys.executable, "-P", "-m", MODULE, str(os.getpid())]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own module
 
 

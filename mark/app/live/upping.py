@@ -83,7 +83,7 @@ def _prepare(settings: Settings) -> None:
                 check_first_plan(model)
             if model.served.backend.kind == "python":
                 report(f"{model.name}: loading {model.served.backend.target}", 0.0)
-                make_model(model.served.backend.target)
+                make_model(model.served.backend.target, model.folder)
             report(f"{model.name}: {model.bundle.forecaster}", 0.0)
             build_forecaster(model.bundle.forecaster, model.setup)
 
@@ -92,7 +92,7 @@ def _spawn(folder: RunFolder, *, hold: bool) -> subprocess.Popen[bytes]:
     arguments = [str(folder.path), *(("--hold",) if hold else ())]
     with (folder.logs / "supervisor.log").open("ab") as log_file:
         return subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "mark.app.processes.supervisor", *arguments],
+            [sys.executable, "-P", "-m", "mark.app.processes.supervisor", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=log_file,

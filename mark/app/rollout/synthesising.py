@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mark.app.live.account import function_of
+from mark.app.live.account import MODEL_FOLDER, function_of
 from mark.app.live.models import LiveModel, make_live_models
 from mark.app.rollout.bundling import Bundle, find_bundles, overflowing
 from mark.app.settings import Settings
@@ -27,8 +27,11 @@ NEEDED = 2
 """Exit status of the app where something has to be installed first; its line says what."""
 COSTS_REGION = "us-east-1"
 """Where Cost Explorer's endpoint is (AWS general reference); functions in a network reach no other region."""
-LEFT_OUT = {"rollout", "trace", "faults", "out"}
-"""Settings that processes in the account do not read."""
+LEFT_OUT: Any = {
+    **dict.fromkeys(("rollout", "trace", "faults", "out"), True),
+    "service": {"serve": {"__all__": {"backend": {"folder"}}}},
+}
+"""Settings that processes in the account do not read; folders of this machine are not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,7 @@ def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[B
                 "handler": setup.handler,
                 "memory_mib": setup.memory_mib,
                 "timeout_s": setup.timeout_s,
-                "environment": dict(setup.environment),
+                "environment": {key: value for key, value in setup.environment.items() if key != MODEL_FOLDER},
             }
             for name, setup in infer
         ],
@@ -116,7 +119,7 @@ def _run_app(source: Path, target: Path) -> None:
     """Run the CDK app; Misconfigured with its last line where it does not end well."""
     try:
         done = subprocess.run(  # noqa: S603 - our own module
-            [sys.executable, "-m", "infra.app", str(source), str(target)],
+            [sys.executable, "-P", "-m", "infra.app", str(source), str(target)],
             capture_output=True,
             text=True,
             check=False,

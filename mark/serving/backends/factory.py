@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import assert_never
 
 from mark.controller.service import BackendSpec, ServedModel
@@ -25,14 +26,15 @@ def make_backend(
     served: ServedModel,
     offering: Offering,
     *,
-    load: Callable[[str], Callable[[], PythonModel]],
+    load: Callable[[str, Path | None], Callable[[], PythonModel]],
     now: Callable[[], float],
     speed: Callable[[], float] = real_time,
     credits_left: float | None = None,
 ) -> Backend:
     """A backend that has not started. Errors: Misconfigured where its target cannot be one.
 
-    load: what a Python model's name stands for. now, speed: service time and how fast it moves, for CPU credits.
+    load: what a Python model's name stands for, its modules looked for in a folder first. now, speed: service time
+    and how fast it moves, for CPU credits.
     """
     match spec.kind:
         case "emulated":
@@ -47,7 +49,8 @@ def make_backend(
             )
         case "python":
             # Loading imports the model's module: that is the starting backend's work, on its own thread.
-            return PythonBackend(lambda: load(spec.target)(), name=served.name)  # noqa: PLW0108
+            folder = Path(spec.folder) if spec.folder else None
+            return PythonBackend(lambda: load(spec.target, folder)(), name=served.name)  # noqa: PLW0108
         case "oip":
             return OipBackend(spec.target, name=served.name)
         case "tf-serving":
