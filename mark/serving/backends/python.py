@@ -14,6 +14,7 @@ from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, PythonModel
 from mark.protocols.exchange import zeros
+from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip import Tensors
 from mark.serving.backends.answering import ModelFailed, answer, answering
 
@@ -47,13 +48,14 @@ class PythonBackend:
     def _load(self) -> None:
         try:
             model = self._make_model()
-            self.inputs, self.outputs = tuple(model.inputs), tuple(model.outputs)
+            mistakes = class_mistakes(model)
         except MarkError:
             raise
         except BaseException as error:  # a user's code may raise anything, or call exit; the cause is chained
             raise Misconfigured(f"model {self._name!r} does not start: {_said(error)}") from error
-        if not self.inputs or not callable(getattr(model, "predict", None)):
-            raise Misconfigured(f"model {self._name!r} needs inputs, outputs and a method predict(inputs)")
+        if mistakes:
+            raise Misconfigured(f"model {self._name!r}: {'; '.join(mistakes)}")
+        self.inputs, self.outputs = tuple(model.inputs), tuple(model.outputs)
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)  # the agent's thread needs the other core; holds for this thread
         self._model = model
