@@ -22,6 +22,7 @@ from mark.app.commands import (
     forecast,
     lists,
     live,
+    own,
     pause,
     plan,
     report,
@@ -77,7 +78,8 @@ _add(app, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
 _add(app, "chaos", live.chaos, live.CHAOS_EXAMPLES)
 _add(app, "pause", pause.pause, pause.EXAMPLES)
 _add(app, "down", live.down, live.DOWN_EXAMPLES)
-_add(app, "init", live.init, live.INIT_EXAMPLES)
+_add(app, "init", own.init, own.INIT_EXAMPLES)
+_add(app, "predict", own.predict, own.PREDICT_EXAMPLES)
 _add(app, "profile", live.profile, live.PROFILE_EXAMPLES)
 _add(app, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(app, "report", report.report, report.EXAMPLES)

@@ -91,7 +91,6 @@ def _array_mistakes(spec: TensorSpec, array: np.ndarray[Any, Any], rows: int) ->
         size in (-1, there) for size, there in zip(wanted, array.shape, strict=True)
     )
     if not fits:
-        found.append(
-            f"output {spec.name!r} has shape {list(array.shape)} for a batch of {rows}, declared as {list(spec.shape)}"
-        )
+        told = f"has shape {list(array.shape)} for a batch of {rows}, declared as {list(spec.shape)}"
+        found.append(f"output {spec.name!r} {told}")
     return found

@@ -1,4 +1,4 @@
-"""`mark up`, `load`, `status`, `interrupt`, `chaos`, `down`, `init`, `profile`: flags and help."""
+"""`mark up`, `load`, `status`, `interrupt`, `chaos`, `down`, `profile`: flags and help."""
 # ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from mark.app.commands import options as given
-from mark.domain.errors import Misconfigured
 
 Name = Annotated[
     str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
@@ -29,9 +28,9 @@ CHAOS_EXAMPLES = (
     "mark chaos clear",
 )
 DOWN_EXAMPLES = ("mark down", "mark down --name other")
-INIT_EXAMPLES = ("mark init", "mark init --out service/mark.yaml")
 PROFILE_EXAMPLES = (
-    "mark profile --target models.digits:Digits --model digits --as c5.large --out profile.json",
+    "mark profile --target my.py:Model --model mine --as c5.large --out profile.json",
+    "mark profile --config mark.yaml --out profile.json",
     "mark profile --on c5.large,g4dn.xlarge,lambda --max-usd 3 --out profile.json",
     "mark profile --kind oip --target http://127.0.0.1:8000 --model mine --as g4dn.xlarge --body request.json",
 )
@@ -175,21 +174,6 @@ def down(*, name: Name = None, config: given.Config = None) -> None:
     bring_down(_service(config, name))
 
 
-def init(
-    *,
-    to: Annotated[Path, typer.Option("--out", "--to", metavar="FILE", help="Where to write it.")] = Path(
-        "mark.yaml"
-    ),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
-    config: given.Config = None,
-) -> None:
-    """Write a commented mark.yaml that `mark up --config` starts from."""
-    from mark.app.live.initing import write_config
-
-    given.settings_from(config)
-    write_config(to, force=force)
-
-
 def profile(
     *,
     model: Annotated[
@@ -237,6 +221,9 @@ def profile(
 ) -> None:
     """Measure a model's latency by batch size, here or on rented types, and write a profile that plans can use.
 
+    The model is --target's, or one that --config serves, or a shipped one by --model. What another machine than
+    the type measured is a stand-in, and every report says so.
+
     With --on it says first what that will cost and asks. Each type is rented by itself, measured over HTTP through
     the agent, and ended whatever happens; it stops before --max-usd.
     """
@@ -258,14 +245,15 @@ def profile(
         )
         profile_on(settings, rented, as_json=json)
         return
-    if model is None or target is None:
-        raise Misconfigured("name --model and --target to measure here, or --on TYPES to rent")
     from mark.app.live.profiling import ProfileAsked, profile_backend
+    from mark.app.live.targets import tried_model
 
+    tried = tried_model(settings, model=model, target=target, kind=kind)
     asked = ProfileAsked(
-        model=model,
-        target=target,
-        kind=kind,
+        model=tried.name,
+        target=tried.target,
+        folder=tried.folder,
+        kind=tried.kind,
         instance_type=as_type,
         batches=sizes,
         seconds=seconds,

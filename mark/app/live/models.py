@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-from mark.app.plugins import load_model
+from mark.app.live.targets import existing_source
+from mark.app.plugins import load_model, make_model
 from mark.app.setting_service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.app.settings import Settings
 from mark.app.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.app.wiring import chosen_workload, make_experiment, overrides_for
-from mark.catalog.load import PriceSnapshot
+from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.controller.bundles import PolicyBundle
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.domain.tensor import TensorSpec
-from mark.ports import ForecasterSetup
+from mark.ports import ForecasterSetup, PythonModel
+from mark.protocols.model_contract import class_mistakes
 from mark.simulator.generators import constant
 from mark.simulator.workload import Workload
 
@@ -128,19 +130,40 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
     if one.backend.kind not in ON_LAMBDA:
         offerings = merged.offerings.model_copy(update={"overflow": False})
         merged = merged.model_copy(update={"offerings": offerings})
-    shipped = folder_of(one.backend.target, one.backend.folder) if one.backend.kind == "python" else None
-    if shipped is None:
+    beside = folder_of(one.backend.target, one.backend.folder) if one.backend.kind == "python" else None
+    if beside is None:
         return merged
-    model_file, profile_file = shipped / MODEL_FILE, shipped / PROFILE_FILE
     more: dict[str, Any] = {}
-    if merged.models is None and model_file.is_file():
-        more["models"] = model_file
-    if profile_file.is_file():
-        more["profiles"] = (*merged.profiles, str(profile_file))
+    if merged.models is None and (beside / MODEL_FILE).is_file():
+        more["models"] = beside / MODEL_FILE
+    if (beside / PROFILE_FILE).is_file():
+        more["profiles"] = (*merged.profiles, str(beside / PROFILE_FILE))
     return merged.model_copy(update=more)
 
 
+def _check_described(settings: Settings, asked: ServedSettings) -> None:
+    """Misconfigured, naming the missing file, where nothing says what a model in Python needs or how fast it is."""
+    if asked.backend.kind != "python":
+        return
+    name, target = asked.model, asked.backend.target
+    beside = existing_source(target, asked.backend.folder).parent
+    if name not in known_models(settings.models):
+        if settings.models is not None:
+            raise Misconfigured(f"{settings.models}: {unknown('model', name, load_models(settings.models))}")
+        raise Misconfigured(
+            f"nothing describes the model {name}: there is no {beside / MODEL_FILE} (`mark init --target "
+            f"{target}` writes it, docs/own-model.md says what it holds)"
+        )
+    if not settings.profiles and name not in shipped_sets():
+        file = beside / PROFILE_FILE
+        raise Misconfigured(
+            f"the model {name} has no latency profile: there is no {file}, and `profiles` names none (`mark "
+            f"profile --target {target} --model {name} --out {file}` measures it)"
+        )
+
+
 def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
+    _check_described(settings, asked)
     policy = settings.policies[0]
     experiment = make_experiment(settings, workload=_workload(settings, asked))
     bundle = experiment.bundle(policy, overrides_for(policy, settings))
@@ -205,7 +228,8 @@ def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[Te
         return (), ()
     factory = load_model(backend.target, backend.folder)
     told = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds
-    if isinstance(told, tuple):
-        return told, tuple(getattr(factory, "outputs", ()))
-    model = factory()
-    return tuple(model.inputs), tuple(model.outputs)
+    model = factory if isinstance(told, tuple | list) else make_model(backend.target, backend.folder)
+    if mistakes := class_mistakes(model):
+        raise Misconfigured(f"model {backend.target!r}: {'; '.join(mistakes)}")
+    said = cast("PythonModel", model)
+    return tuple(said.inputs), tuple(said.outputs)

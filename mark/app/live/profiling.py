@@ -42,12 +42,14 @@ KINDS = ("python", "oip", "tf-serving", "invocations")
 class ProfileAsked:
     """What `mark profile` was asked for.
 
-    instance_type: what this machine stands for; None for its own, or c5.large where it is no EC2 instance.
+    folder: where a Python target's modules are looked for first. instance_type: what this machine stands for; None
+    for its own, or c5.large where it is no EC2 instance.
     batches: batch sizes; None for the usual ones, of which Lambda takes 1 alone.
     """
 
     model: str
     target: str
+    folder: Path | None
     kind: str
     instance_type: str | None
     batches: tuple[int, ...] | None
@@ -58,6 +60,27 @@ class ProfileAsked:
 
 def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
     """Measure, print, and write or complete the profile file."""
+    others, points, profile = measured_profile(asked)
+    if asked.to is not None:
+        write_profiles(asked.to, (*others, profile))
+    if as_json:
+        show_json(_document(profile, points))
+    else:
+        show(_table(points))
+    if profile.provenance.evidence is Evidence.STAND_IN:
+        note(
+            f"a stand-in for {profile.instance_type}: measured on {profile.provenance.machine}; `mark profile --on "
+            f"{profile.instance_type}` measures there, and reports say stand-in until then"
+        )
+    unstable = [str(point.batch) for point in points if not point.stable]
+    if unstable:
+        note(f"batches of {', '.join(unstable)} were not stable when time was up; give a longer --seconds")
+    if asked.to is not None and not as_json:
+        show(f"wrote {asked.to}; name it under profiles in the settings")
+
+
+def measured_profile(asked: ProfileAsked) -> tuple[tuple[Profile, ...], tuple[MeasuredPoint, ...], Profile]:
+    """Profiles of the file that stay, what was measured, and the profile that it makes. Errors: Misconfigured."""
     here = instance_type_here()
     instance_type = asked.instance_type or here or USUAL_TYPE
     if instance_type != LAMBDA:
@@ -76,22 +99,7 @@ def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
         date=datetime.now(UTC).date().isoformat(),
         evidence=Evidence.MEASURED if here == instance_type else Evidence.STAND_IN,
     )
-    if asked.to is not None:
-        write_profiles(asked.to, (*others, profile))
-    if as_json:
-        show_json(_document(profile, points))
-    else:
-        show(_table(points))
-    if profile.provenance.evidence is Evidence.STAND_IN:
-        note(
-            f"a stand-in for {instance_type}: measured on {profile.provenance.machine}; `mark profile --on "
-            f"{instance_type}` measures there, and reports say stand-in until then"
-        )
-    unstable = [str(point.batch) for point in points if not point.stable]
-    if unstable:
-        note(f"batches of {', '.join(unstable)} were not stable when time was up; give a longer --seconds")
-    if asked.to is not None and not as_json:
-        show(f"wrote {asked.to}; name it under profiles in the settings")
+    return others, points, profile
 
 
 def _sizes(asked: tuple[int, ...] | None, instance_type: str) -> tuple[int, ...]:
@@ -125,7 +133,7 @@ async def _measured(
 def _backend(asked: ProfileAsked) -> Backend:
     match asked.kind:
         case "python":
-            return PythonBackend(load_model(asked.target, Path()), name=asked.model)
+            return PythonBackend(load_model(asked.target, asked.folder), name=asked.model)
         case "oip":
             return OipBackend(asked.target, name=asked.model, ready_within_s=READY_WITHIN_S)
         case "tf-serving":

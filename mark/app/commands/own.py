@@ -1,0 +1,121 @@
+"""`mark init` and `mark predict`, a model of one's own: flags and help."""
+# ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mark.app.commands import options as given
+
+INIT_EXAMPLES = (
+    "mark init",
+    "mark init --out service/mark.yaml",
+    "mark init --target my.py:Model --slo-ms 200 --slo-target 0.99",
+)
+PREDICT_EXAMPLES = (
+    "mark predict --model digits",
+    "mark predict --target my.py:Model --data '[[1, 2, 3, 4]]'",
+    "mark predict --config mark.yaml --input example.npy --json",
+)
+
+
+def init(
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET", help="Your model, path/file.py:Name or module:Name: write all that it needs."
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "--to",
+            metavar="PATH",
+            help="The file to write, mark.yaml when left out; with --target the folder, else the target's own.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --target: the model's name; the class's when left out."),
+    ] = None,
+    slo_ms: given.SloMs = None,
+    slo_target: given.SloTarget = None,
+    memory_gib: Annotated[
+        float | None,
+        typer.Option(metavar="GIB", help="Memory that an instance needs; what was measured when left out."),
+    ] = None,
+    rps: Annotated[
+        float | None, typer.Option(metavar="RPS", help="Load to expect at first, requests/s; 10 when left out.")
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="With --target: how long to measure at most; 0 for not at all."),
+    ] = 5.0,
+    yes: Annotated[bool, typer.Option("--yes", help="Take the defaults without asking.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    config: given.Config = None,
+) -> None:
+    """Write a commented mark.yaml that `mark up --config` starts from; with --target a model's whole folder.
+
+    With --target it loads the model, tries it, measures it here, asks what it promises, and writes model.json,
+    profile.json and mark.yaml. On a terminal it asks, elsewhere flags and defaults count.
+    """
+    given.settings_from(config)
+    if target is None:
+        from mark.app.live.initing import write_config
+
+        write_config(to or Path("mark.yaml"), force=force)
+        return
+    from mark.app.live.init_model import InitAsked, write_model
+
+    asked = InitAsked(
+        target=target,
+        out=to,
+        model=model,
+        latency_ms=slo_ms,
+        share=slo_target,
+        memory_gib=memory_gib,
+        rps=rps,
+        seconds=seconds,
+        ask=not yes,
+        force=force,
+    )
+    write_model(asked)
+
+
+def predict(
+    *,
+    target: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="The model: path/file.py:Name or module:attribute.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A model of the settings, or a shipped one that comes with weights."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="FILE", help="Input: .json, .csv, .npy or .npz; zeros when left out."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Input: the values, an object of values by name, or a request's body."),
+    ] = None,
+    rows: Annotated[int, typer.Option(metavar="NUMBER", help="Items of the example where no input is given.")] = 1,
+    random: Annotated[bool, typer.Option("--random", help="Draw the example instead of zeros.")] = False,
+    seed: given.Seed = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Call a model without a service: its outputs, how long it takes, and where they differ from its specs."""
+    settings = given.settings_from(config)
+    from mark.app.live.predicting import PredictAsked, predict_once
+
+    asked = PredictAsked(
+        model=model, target=target, file=file, data=data, rows=rows, random=random, seed=seed or 0
+    )
+    predict_once(settings, asked, as_json=json)

@@ -1,0 +1,266 @@
+"""`mark init --target`: a model of one's own becomes a working folder: model.json, profile.json and mark.yaml.
+
+The model is loaded, tried and measured first, so that what is written is known to work; what only its owner knows,
+the objective and the load, is asked on a terminal and taken from flags and defaults elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from mark.app.live.predicting import Tried, try_model
+from mark.app.live.profiling import ProfileAsked, measured_profile, write_profiles
+from mark.app.live.targets import class_name, existing_source
+from mark.app.plugins import make_model
+from mark.app.shipped_models import MODEL_FILE, PROFILE_FILE
+from mark.app.terminal import show
+from mark.catalog.schema import ModelFile, parse_file
+from mark.domain.errors import Misconfigured
+from mark.domain.profile import Evidence, Profile
+from mark.protocols.exchange import zeros
+from mark.protocols.model_contract import class_mistakes
+from mark.report.wording import percent
+
+CONFIG_FILE = "mark.yaml"
+USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 60_000)
+"""Objectives that are proposed: the first that is TIMES the time of a single request, or more."""
+TIMES = 10.0
+USUAL_SHARE, USUAL_RPS = 0.99, 10.0
+MEMORY_STEP_GIB, PAYLOAD_STEP_MIB = 0.25, 0.001
+KIB_PER_GIB, BYTES_PER_MIB = 1024.0**2, 1024.0**2
+ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitAsked:
+    """What `mark init --target` was asked for; what is None is asked, or gets a default.
+
+    seconds: how long to measure at most; 0 for not at all.
+    """
+
+    target: str
+    out: Path | None
+    model: str | None
+    latency_ms: float | None
+    share: float | None
+    memory_gib: float | None
+    rps: float | None
+    seconds: float
+    ask: bool
+    force: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Needs:
+    """What the model promises and needs; share in (0, 1]. stated: somebody said which latency is promised."""
+
+    name: str
+    latency_ms: float
+    share: float
+    memory_gib: float
+    payload_mib: float
+    rps: float
+    stated: bool
+
+
+def write_model(asked: InitAsked) -> None:
+    """Try the model, ask, write the three files, and say what can be done with them. Errors: Misconfigured."""
+    source = existing_source(asked.target, Path())
+    folder = asked.out or source.parent
+    _refuse_existing(folder, asked)
+    tried = _tried(asked)
+    name = asked.model or class_name(asked.target)
+    profile = _measured(asked, name) if asked.seconds > 0 else None
+    needs = _asked_needs(asked, name, tried, profile)
+    text = _model_text(needs)
+    parse_file(text, ModelFile, "the model")  # what flags gave is checked as the file would be
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MODEL_FILE).write_text(text, encoding="utf-8")
+        (folder / CONFIG_FILE).write_text(_config_text(asked.target, folder, needs), encoding="utf-8")
+    except OSError as error:
+        raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
+    if profile is not None:
+        write_profiles(folder / PROFILE_FILE, (profile,))
+    _say(folder, needs, profile)
+
+
+def _refuse_existing(folder: Path, asked: InitAsked) -> None:
+    names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if asked.seconds > 0 else ())]
+    there = [str(folder / name) for name in names if (folder / name).exists()]
+    if there and not asked.force:
+        raise Misconfigured(f"{', '.join(there)} is there already; --force overwrites, --out names another folder")
+
+
+def _tried(asked: InitAsked) -> Tried | None:
+    """A call with zeros; None where nothing is to be measured. Misconfigured where it is no model."""
+    target = asked.target
+    model = make_model(target, Path())
+    if mistakes := class_mistakes(model):
+        raise Misconfigured(f"model {target!r}: {'; '.join(mistakes)}")
+    if asked.seconds <= 0:
+        return None
+    try:
+        tried = try_model(model, zeros(tuple(model.inputs), 1))
+    except Misconfigured as error:
+        raise Misconfigured(
+            f"the model does not take zeros, so it cannot be measured: {error}; --seconds 0 writes the files "
+            "without a profile, `mark profile --body` measures with a request of yours"
+        ) from error
+    if tried.mistakes:
+        raise Misconfigured(f"model {target!r}: {'; '.join(tried.mistakes)}")
+    return tried
+
+
+def _measured(asked: InitAsked, name: str) -> Profile:
+    profiled = ProfileAsked(
+        model=name,
+        target=asked.target,
+        folder=Path(),
+        kind="python",
+        instance_type=None,
+        batches=None,
+        seconds=asked.seconds,
+        body=None,
+        to=None,
+    )
+    return measured_profile(profiled)[2]
+
+
+def _asked_needs(asked: InitAsked, name: str, tried: Tried | None, profile: Profile | None) -> _Needs:
+    """What is given, asked or taken by default."""
+    single_ms = profile.latency_s(1) * 1000 if profile else (tried.median_s * 1000 if tried else 0.0)
+    usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_ms * TIMES), USUAL_LATENCY_MS[-1])
+    peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB
+    memory_gib = math.ceil(peak_gib / MEMORY_STEP_GIB) * MEMORY_STEP_GIB
+    asks = asked.ask and sys.stdin.isatty()
+
+    def one(given: float | None, question: str, usual: float) -> float:
+        if given is not None or not asks:
+            return usual if given is None else given
+        answer: float = typer.prompt(question, default=usual, type=float, err=True)
+        return answer
+
+    return _Needs(
+        name=name,
+        latency_ms=one(asked.latency_ms, "Answer within how many ms?", usual_ms),
+        share=one(asked.share, "Which share of the requests must be in time?", USUAL_SHARE),
+        memory_gib=one(asked.memory_gib, "How many GiB of memory does it need?", memory_gib),
+        payload_mib=_payload_mib(tried),
+        rps=one(asked.rps, "How many requests/s are expected at first?", USUAL_RPS),
+        stated=asked.latency_ms is not None or asks,
+    )
+
+
+def _payload_mib(tried: Tried | None) -> float:
+    """One example with its answer as JSON, some 20 bytes a number, rounded up."""
+    arrays = [] if tried is None else [*tried.inputs.values(), *tried.outputs.values()]
+    size_mib = sum(20 * array.size + 200 for array in arrays) / BYTES_PER_MIB
+    return max(1, math.ceil(size_mib / PAYLOAD_STEP_MIB)) * PAYLOAD_STEP_MIB
+
+
+def _model_text(needs: _Needs) -> str:
+    entry: dict[str, Any] = {
+        "name": needs.name,
+        "latency_ms": needs.latency_ms,
+        "target_percent": round(needs.share * 100, 6),
+        "objective_source": "stated to mark init"
+        if needs.stated
+        else "proposed by mark init: ten times one request",
+        "memory_gib": needs.memory_gib,
+        "memory_source": "mark init: peak of one process that loads and calls it, rounded up",
+        "payload_mib": round(needs.payload_mib, 6),
+        "payload_source": "mark init: one example with its answer as JSON",
+        "architectures": [ARCHITECTURES.get(platform.machine().lower(), "amd64")],
+        "accelerators": [],
+        "cpu": True,
+        "redispatch": True,
+    }
+    return json.dumps({"format": "mark-models/1", "models": [entry]}, indent=2) + "\n"
+
+
+def _config_text(target: str, folder: Path, needs: _Needs) -> str:
+    where, _, attribute = target.rpartition(":")
+    here = os.path.relpath(Path.cwd(), folder)
+    is_file = where.endswith(".py")
+    shown = f"{os.path.relpath(Path(where).expanduser(), folder)}:{attribute}" if is_file else target
+    service = re.sub(r"[^a-z0-9-]", "-", needs.name.lower()).strip("-")[:31]
+    return CONFIG.format(
+        name=json.dumps(needs.name),
+        service=service if service[:1].isalpha() else "mark",
+        target=json.dumps(shown),
+        folder="" if here == "." else f", folder: {json.dumps(here)}",
+        rps=f"{needs.rps:g}",
+        models=MODEL_FILE,
+        profiles=PROFILE_FILE,
+    )
+
+
+CONFIG = """\
+# What MArk serves, and what it promises. docs/settings.md explains every key; an unknown one is refused.
+# Paths count from this file's folder.
+
+# The model's objective and needs, and its latency by instance type (`mark profile` adds types to it).
+model: {name}
+models: {models}
+profiles: [{profiles}]
+
+# How instances are bought: on-demand or spot.
+market: on-demand
+
+# The policy that decides what is rented; `mark policies` lists them.
+policies: [hedged]
+
+service:
+  name: {service}
+
+  # Where clients reach the gateway. Beyond loopback a token is asked for.
+  host: 127.0.0.1
+  # port: 8080
+
+  serve:
+    - model: {name}
+      # path/file.py:Name or module:Name; what lies in its folder may be imported.
+      backend: {{kind: python, target: {target}{folder}}}
+      # The load to start with, requests/s, until there is a history.
+      expected_rps: {rps}
+      # Lambda takes what instances cannot answer in time, once the profile has it:
+      # `mark profile --as lambda` measures a stand-in here, `mark profile --on lambda` in AWS.
+      # offerings: {{overflow: false}}
+
+# A trace of your own traffic for `mark simulate`: what lies before start_s is what forecasters learn from.
+# trace: {{file: load.csv.gz, start_s: 86400}}
+
+# What may be spent in a day and a month (UTC), and what happens then: warn, floor or pause.
+# budget: {{daily_usd: 50, monthly_usd: 900, when_reached: floor}}
+"""
+
+
+def _say(folder: Path, needs: _Needs, profile: Profile | None) -> None:
+    """What was written, how sure it is, and commands that work as they are."""
+    config = folder / CONFIG_FILE
+    written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profile else ())]
+    show(f"wrote {', '.join(map(str, written))}")
+    promise = f"{percent(needs.share)} of the requests within {needs.latency_ms:g} ms"
+    show(f"{needs.name}: {promise}; {needs.memory_gib:g} GiB of memory")
+    if profile is not None:
+        known = profile.provenance
+        kind = "measured on" if known.evidence is Evidence.MEASURED else "a stand-in, measured on"
+        show(
+            f"{profile.instance_type}: {profile.latency_s(1) * 1000:.3g} ms for one request, {kind} {known.machine}"
+        )
+    longer = f"mark profile --config {config} --out {folder / PROFILE_FILE}"
+    show("next:", f"  mark predict --config {config}")
+    show(f"  {longer}{'   # measures for longer' if profile else '   # it has no profile yet'}")
+    show(f"  mark up --config {config} --detach", f"  mark down --config {config}")

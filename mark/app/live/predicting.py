@@ -1,0 +1,265 @@
+"""`mark predict`: a call of a model in Python without a service: outputs, time, what differs from its specs."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import typer
+from numpy.typing import NDArray
+from rich import box
+from rich.table import Table
+
+from mark.app.live.targets import TriedModel, existing_source, tried_model
+from mark.app.plugins import make_model
+from mark.app.settings import Settings
+from mark.app.terminal import note, show, show_json
+from mark.domain.errors import Misconfigured, failure_words
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferRequest, PythonModel
+from mark.protocols.exchange import read_exchange, row_count, zeros
+from mark.protocols.model_contract import class_mistakes, output_mistakes
+from mark.protocols.oip import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
+from mark.protocols.sagemaker import CSV_TYPE
+
+DIFFERS = 1
+"""Exit status where the outputs differ from what the model declares."""
+REPEATS, REPEAT_S = 20, 1.0
+"""Calls after the first one, and how long they may take together."""
+SHOWN = 400
+"""Characters of a tensor that are shown; --json has all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictAsked:
+    """What `mark predict` was asked for. file, data: its input; else zeros, or drawn ones, of `rows` items."""
+
+    model: str | None
+    target: str | None
+    file: Path | None
+    data: str | None
+    rows: int
+    random: bool
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A call: seconds of the first one and the median of those after it, and in what its outputs differ."""
+
+    inputs: Tensors
+    outputs: Tensors
+    first_s: float
+    median_s: float
+    calls: int
+    mistakes: tuple[str, ...]
+
+
+def predict_once(settings: Settings, asked: PredictAsked, *, as_json: bool) -> None:
+    """Call the model and print what came. typer.Exit(1) where outputs differ from what the model declares."""
+    if asked.rows < 1:
+        raise Misconfigured(f"--rows must be 1 or more, not {asked.rows}")
+    chosen = tried_model(settings, model=asked.model, target=asked.target, kind="python")
+    if chosen.kind != "python":
+        raise Misconfigured(
+            f"{chosen.name} is at {chosen.target}: ask that server; predict calls models in Python"
+        )
+    existing_source(chosen.target, chosen.folder)
+    model = make_model(chosen.target, chosen.folder)
+    if mistakes := class_mistakes(model):
+        raise Misconfigured(f"model {chosen.target!r}: {'; '.join(mistakes)}")
+    tried = try_model(model, _inputs(asked, chosen, tuple(model.inputs)))
+    if as_json:
+        show_json(_document(chosen, tried))
+    else:
+        _show(chosen, tried)
+    for text in tried.mistakes:
+        note(f"{chosen.name} answers other than it declares: {text}")
+    if tried.mistakes:
+        raise typer.Exit(DIFFERS)
+
+
+def try_model(model: PythonModel, inputs: Tensors) -> Tried:
+    """Call the model with these inputs, a few times. Errors: Misconfigured where it raises."""
+    first, first_s = _called(model, inputs)
+    mistakes = output_mistakes(first, tuple(model.outputs), row_count(inputs))
+    if not isinstance(first, Mapping):
+        raise Misconfigured("; ".join(mistakes))
+    took: list[float] = []
+    began = time.perf_counter()
+    while len(took) < REPEATS and time.perf_counter() - began < REPEAT_S:
+        took.append(_called(model, inputs)[1])
+    return Tried(
+        inputs=inputs,
+        outputs={str(name): np.asarray(value) for name, value in first.items()},
+        first_s=first_s,
+        median_s=float(np.median(took)) if took else first_s,
+        calls=1 + len(took),
+        mistakes=mistakes,
+    )
+
+
+def _called(model: PythonModel, inputs: Tensors) -> tuple[object, float]:
+    began = time.perf_counter()
+    try:
+        outputs: object = model.predict(inputs)
+    except (Exception, SystemExit) as error:  # a user's code may raise anything; the cause is chained
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise Misconfigured(
+            f"the model failed: {failure_words(error)} ({Path(where.filename).name}, line {where.lineno})"
+        ) from error
+    return outputs, time.perf_counter() - began
+
+
+def _inputs(asked: PredictAsked, chosen: TriedModel, specs: tuple[TensorSpec, ...]) -> Tensors:
+    """The inputs that were given, else an example, checked as a request's are."""
+    if asked.file is not None and asked.data is not None:
+        raise Misconfigured("give --input or --data, not both")
+    if asked.file is None and asked.data is None:
+        return drawn(specs, asked.rows, asked.seed) if asked.random else zeros(specs, asked.rows)
+    where = "--data" if asked.file is None else str(asked.file)
+    try:
+        if asked.file is None:
+            inputs = _from_json((asked.data or "").encode(), chosen.name, specs)
+        else:
+            inputs = _from_file(asked.file, chosen.name, specs)
+        check_inputs(inputs, specs)
+        row_count(inputs)
+    except BadRequest as error:
+        raise Misconfigured(f"{where}: {error}") from error
+    return inputs
+
+
+def _from_file(path: Path, name: str, specs: tuple[TensorSpec, ...]) -> Tensors:
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        raise Misconfigured(f"cannot read {path}: {error.strerror}") from error
+    match path.suffix.lower():
+        case ".npy" | ".npz":
+            return _from_numpy(body, specs)
+        case ".csv":
+            request = InferRequest(path="/invocations", content_type=CSV_TYPE, body=body)
+            return read_exchange(request, name, specs).inputs
+        case ".json":
+            return _from_json(body, name, specs)
+        case other:
+            raise Misconfigured(
+                f"{path}: an input is a .json, .csv, .npy or .npz file, not {other or 'one without'}"
+            )
+
+
+def _from_json(body: bytes, name: str, specs: tuple[TensorSpec, ...]) -> Tensors:
+    """A request's body in either protocol, an object of values by input, or the values of the only input."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"it is not JSON: {error}") from error
+    declared = {spec.name: spec for spec in specs}
+    if isinstance(document, dict) and not declared.keys() >= document.keys():
+        request = InferRequest(path="/invocations", content_type=JSON_TYPE, body=body)
+        if "instances" in document or "inputs" in document:
+            return read_exchange(request, name, specs).inputs
+    if not isinstance(document, dict):
+        if len(specs) != 1:
+            raise BadRequest(f"the model has {len(specs)} inputs: give an object of {', '.join(declared)}")
+        document = {specs[0].name: document}
+    return {key: _array(value, declared.get(key)) for key, value in document.items()}
+
+
+def _array(value: object, spec: TensorSpec | None) -> NDArray[Any]:
+    try:
+        if spec is not None and spec.datatype == "BYTES":
+            texts = np.array(value, dtype=object)
+            return np.vectorize(lambda text: text.encode() if isinstance(text, str) else text, otypes="O")(texts)
+        return np.array(value, dtype=None if spec is None else DTYPES[spec.datatype])
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadRequest(f"values of {spec.name if spec else 'an input'} make no array: {error}") from error
+
+
+def _from_numpy(body: bytes, specs: tuple[TensorSpec, ...]) -> Tensors:
+    try:
+        loaded = np.load(io.BytesIO(body), allow_pickle=False)
+        several = hasattr(loaded, "files")
+        arrays = {name: loaded[name] for name in loaded.files} if several else {specs[0].name: loaded}
+    except (ValueError, OSError, EOFError) as error:
+        raise BadRequest(f"it is no file of numpy's: {error}") from error
+    declared = {spec.name: DTYPES[spec.datatype] for spec in specs}
+    return {
+        name: array.astype(declared[name])
+        if name in declared and np.can_cast(array.dtype, declared[name], "same_kind")
+        else array
+        for name, array in arrays.items()
+    }
+
+
+def drawn(specs: tuple[TensorSpec, ...], rows: int, seed: int) -> Tensors:
+    """Inputs drawn from a seed: normal numbers, whole ones below 10, truth values, short texts."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, NDArray[Any]] = {}
+    for spec in specs:
+        shape = (rows, *(1 if size == -1 else size for size in spec.shape[1:]))
+        dtype = DTYPES[spec.datatype]
+        if dtype.kind == "O":
+            found[spec.name] = np.full(shape, b"text", dtype=dtype)
+        elif dtype.kind == "f":
+            found[spec.name] = rng.standard_normal(shape).astype(dtype)
+        else:
+            found[spec.name] = rng.integers(0, 2 if dtype.kind == "b" else 10, shape).astype(dtype)
+    return found
+
+
+def _document(chosen: TriedModel, tried: Tried) -> dict[str, Any]:
+    """The document of `mark predict --json` (docs/json.md)."""
+    return {
+        "model": chosen.name,
+        "target": chosen.target,
+        "inputs": _tensors(tried.inputs),
+        "outputs": _tensors(tried.outputs),
+        "first_ms": tried.first_s * 1000,
+        "median_ms": tried.median_s * 1000,
+        "calls": tried.calls,
+        "mistakes": list(tried.mistakes),
+    }
+
+
+def _tensors(tensors: Tensors) -> dict[str, Any]:
+    """Names to type, shape and values; what JSON has no number for is null."""
+    return {
+        name: {"dtype": str(array.dtype), "shape": list(array.shape), "data": json.loads(_dumped(array))}
+        for name, array in tensors.items()
+    }
+
+
+def _dumped(array: NDArray[Any]) -> bytes:
+    return orjson.dumps(array.tolist(), default=_worded)
+
+
+def _worded(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _show(chosen: TriedModel, tried: Tried) -> None:
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("", "name", "type", "shape", "values"):
+        table.add_column(column, overflow="fold")
+    for kind, tensors in (("input", tried.inputs), ("output", tried.outputs)):
+        for name, array in tensors.items():
+            text = np.array2string(array, threshold=16, precision=4, separator=", ").replace("\n", "")
+            table.add_row(kind, name, str(array.dtype), str(list(array.shape)), text[:SHOWN])
+    rows, more = row_count(tried.inputs), tried.calls - 1
+    then = f", then {tried.median_s * 1000:.3g} ms (median of {more} calls)" if more else ""
+    show(
+        f"{chosen.name} ({chosen.target}), a batch of {rows}: first call {tried.first_s * 1000:.3g} ms{then}",
+        table,
+    )
+    if not tried.mistakes:
+        show("outputs are as declared")

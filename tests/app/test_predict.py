@@ -1,0 +1,123 @@
+"""`mark predict`: a model is tried without a service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mark import plugin_files
+from tests.app.test_profile_here import MODEL
+
+TARGET = ("--target", "doubler.py:Doubler")
+
+
+@pytest.fixture(autouse=True)
+def model(mark):
+    Path("doubler.py").write_text(MODEL)
+    yield
+    plugin_files.leave()
+
+
+def document(answer):
+    assert answer.status == 0, answer.err
+    return json.loads(answer.out)
+
+
+def test_zeros_are_tried_where_no_input_is_given(mark):
+    found = document(mark("predict", *TARGET, "--json"))
+
+    assert (found["model"], found["target"], found["mistakes"]) == ("doubler", "doubler.py:Doubler", [])
+    assert found["outputs"] == {"y": {"dtype": "float32", "shape": [1, 4], "data": [[0.0] * 4]}}
+    assert found["first_ms"] > 0
+    assert found["median_ms"] > 0
+    said = mark("predict", *TARGET)
+    assert "outputs are as declared" in said.out
+    assert "doubler (doubler.py:Doubler), a batch of 1" in said.out
+
+
+def test_a_drawn_example_is_the_same_for_the_same_seed(mark):
+    given = ("predict", *TARGET, "--random", "--rows", "3", "--json")
+    first, again, other = (
+        document(mark(*given, "--seed", seed))["inputs"]["x"]["data"] for seed in ("1", "1", "2")
+    )
+
+    assert first == again != other
+    assert len(first) == 3
+
+
+ROW = [1.0, 2.0, 3.0, 4.0]
+DOUBLED = [[2.0, 4.0, 6.0, 8.0]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [ROW],
+        {"x": [ROW]},
+        {"instances": [ROW]},
+        {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": ROW}]},
+    ],
+)
+def test_input_is_taken_in_every_shape_of_json(mark, data):
+    text = json.dumps(data)
+    assert document(mark("predict", *TARGET, "--data", text, "--json"))["outputs"]["y"]["data"] == DOUBLED
+    Path("in.json").write_text(text)
+    assert document(mark("predict", *TARGET, "--input", "in.json", "--json"))["outputs"]["y"]["data"] == DOUBLED
+
+
+def test_input_is_taken_from_tables_and_from_numpy(mark):
+    Path("in.csv").write_text("1,2,3,4\n")
+    np.save("in.npy", np.array([ROW]))
+    np.savez("in.npz", x=np.array([ROW]))
+
+    for name in ("in.csv", "in.npy", "in.npz"):
+        found = document(mark("predict", *TARGET, "--input", name, "--json"))
+        assert found["outputs"]["y"]["data"] == DOUBLED
+
+
+def test_outputs_other_than_declared_are_a_finding(mark):
+    Path("doubler.py").write_text(MODEL.replace('{"y": np', '{"labl": np'))
+    answer = mark("predict", *TARGET)
+
+    assert answer.status == 1
+    assert "output 'y' is declared and not returned" in answer.err
+    assert "output 'labl' is returned and not declared" in answer.err
+    assert "labl" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--data", "[[1, 2]]"), "--data: input 'x' has shape [1, 2], the model takes [-1, 4]"),
+        (("--data", "{"), "--data: it is not JSON"),
+        (("--data", '{"z": [[1]]}'), "--data: unknown input 'z'; the model takes x"),
+        (("--data", '[["a"]]'), "--data: values of x make no array"),
+        (("--input", "none.npy"), "cannot read none.npy"),
+        (("--input", "load.csv.gz"), "an input is a .json, .csv, .npy or .npz file"),
+        (("--input", "in.npy", "--data", "1"), "give --input or --data, not both"),
+        (("--rows", "0"), "--rows must be 1 or more"),
+    ],
+)
+def test_a_wrong_input_is_one_line(mark, arguments, said):
+    answer = mark("predict", *TARGET, *arguments)
+
+    assert answer.status == 2
+    assert said in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_a_model_that_raises_is_named_with_its_line(mark):
+    Path("doubler.py").write_text(MODEL.replace('return {"y"', 'raise KeyError("oh")\n        return {"y"'))
+    answer = mark("predict", *TARGET)
+
+    assert answer.status == 2
+    assert "the model failed: KeyError: 'oh' (doubler.py, line 10)" in answer.err
+
+
+def test_no_model_is_refused_with_the_ways_to_name_one(mark):
+    assert "--target path/file.py:Name" in mark("predict").err
+    assert "unknown shipped model 'digts'; did you mean 'digits'?" in mark("predict", "--model", "digts").err
+    assert mark("predict", "--target", "nope/x.py:Y").err == "mark: model file nope/x.py does not exist\n"
