@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mark.report.comparison import ComparedRun
+from mark.simulator.results import RunResult
 
 
 def simulate_document(runs: Sequence[ComparedRun]) -> dict[str, Any]:
@@ -37,12 +38,7 @@ def run_document(run: ComparedRun) -> dict[str, Any]:
             "target": _finite(result.slo.target),
             "attained": _finite(result.attained) if finished else None,
         },
-        "latency_ms": {
-            "mean": _milliseconds(result.latency.mean_s) if answered else None,
-            "p50": _milliseconds(result.latency.p50_s) if answered else None,
-            "p95": _milliseconds(result.latency.p95_s) if answered else None,
-            "p99": _milliseconds(result.latency.p99_s) if answered else None,
-        },
+        "latency_ms": _latency_object(result, answered=bool(answered)),
         "served": _served_object(run),
         "cold_start_rate": _finite(result.cold_start_rate),
         "throttled": int(result.throttled),
@@ -69,6 +65,12 @@ def _cost_object(run: ComparedRun) -> dict[str, float | None]:
         "overhead": _finite(cost.overhead),
         "total": _finite(cost.total),
     }
+
+
+def _latency_object(result: RunResult, *, answered: bool) -> dict[str, Any]:
+    """Milliseconds; null where nobody was answered."""
+    known = {name: getattr(result.latency, f"{name}_s") for name in ("mean", "p50", "p95", "p99")}
+    return {name: _milliseconds(seconds) if answered else None for name, seconds in known.items()}
 
 
 def _served_object(run: ComparedRun) -> dict[str, int]:

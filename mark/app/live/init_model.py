@@ -257,9 +257,8 @@ def _say(folder: Path, needs: _Needs, profile: Profile | None) -> None:
     if profile is not None:
         known = profile.provenance
         kind = "measured on" if known.evidence is Evidence.MEASURED else "a stand-in, measured on"
-        show(
-            f"{profile.instance_type}: {profile.latency_s(1) * 1000:.3g} ms for one request, {kind} {known.machine}"
-        )
+        single_ms = profile.latency_s(1) * 1000
+        show(f"{profile.instance_type}: {single_ms:.3g} ms for one request, {kind} {known.machine}")
     longer = f"mark profile --config {config} --out {folder / PROFILE_FILE}"
     show("next:", f"  mark predict --config {config}")
     show(f"  {longer}{'   # measures for longer' if profile else '   # it has no profile yet'}")

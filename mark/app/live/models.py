@@ -142,7 +142,7 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
 
 
 def _check_described(settings: Settings, asked: ServedSettings) -> None:
-    """Misconfigured, naming the missing file, where nothing says what a model in Python needs or how fast it is."""
+    """Misconfigured, naming the missing file, where nothing says what a Python model needs or how fast it is."""
     if asked.backend.kind != "python":
         return
     name, target = asked.model, asked.backend.target

@@ -179,7 +179,9 @@ def _array(value: object, spec: TensorSpec | None) -> NDArray[Any]:
     try:
         if spec is not None and spec.datatype == "BYTES":
             texts = np.array(value, dtype=object)
-            return np.vectorize(lambda text: text.encode() if isinstance(text, str) else text, otypes="O")(texts)
+            for place in np.ndindex(texts.shape):
+                texts[place] = texts[place].encode() if isinstance(texts[place], str) else texts[place]
+            return texts
         return np.array(value, dtype=None if spec is None else DTYPES[spec.datatype])
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"values of {spec.name if spec else 'an input'} make no array: {error}") from error

@@ -69,8 +69,8 @@ def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
         show(_table(points))
     if profile.provenance.evidence is Evidence.STAND_IN:
         note(
-            f"a stand-in for {profile.instance_type}: measured on {profile.provenance.machine}; `mark profile --on "
-            f"{profile.instance_type}` measures there, and reports say stand-in until then"
+            f"a stand-in for {profile.instance_type}: measured on {profile.provenance.machine}; reports say so "
+            f"until `mark profile --on {profile.instance_type}` has measured there"
         )
     unstable = [str(point.batch) for point in points if not point.stable]
     if unstable:
