@@ -180,7 +180,8 @@ def _array(value: object, spec: TensorSpec | None) -> NDArray[Any]:
         if spec is not None and spec.datatype == "BYTES":
             texts = np.array(value, dtype=object)
             for place in np.ndindex(texts.shape):
-                texts[place] = texts[place].encode() if isinstance(texts[place], str) else texts[place]
+                text: Any = texts[place]
+                texts[place] = text.encode() if isinstance(text, str) else text
             return texts
         return np.array(value, dtype=None if spec is None else DTYPES[spec.datatype])
     except (ValueError, TypeError, OverflowError) as error:
