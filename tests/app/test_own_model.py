@@ -1,4 +1,4 @@
-"""docs/own-model.md is executed as it stands."""
+"""docs/own-model.md is executed as it stands; its live part in tests/live/test_own_model.py."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from mark.app.settings import load_settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text()
 MODEL, PROFILES = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-(COMMANDS,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-CONFIG, LIVE_CONFIG = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-(LIVE_CODE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[-1]
+CONFIG = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[-1]
+LIVE_CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+LIVE_CONFIG = """
+service: {serve: [{model: doubler, backend: {kind: python, target: "doubler/doubler.py:Doubler"}}]}
+"""
 GENERATE, PLAN, SIMULATE, BOUND = (shlex.split(line)[1:] for line in COMMANDS.strip().splitlines())
 
 

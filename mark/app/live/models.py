@@ -134,7 +134,8 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
     if beside is None:
         return merged
     more: dict[str, Any] = {}
-    if merged.models is None and (beside / MODEL_FILE).is_file():
+    described = merged.models is not None and merged.models.is_file() and one.model in load_models(merged.models)
+    if not described and (beside / MODEL_FILE).is_file():
         more["models"] = beside / MODEL_FILE
     if (beside / PROFILE_FILE).is_file():
         more["profiles"] = (*merged.profiles, str(beside / PROFILE_FILE))
