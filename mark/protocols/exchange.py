@@ -76,7 +76,7 @@ def read_exchanges(
                 try:
                     exchange = _read(request, model, inputs, forms)
                 except BadRequest as error:
-                    found.append(error)
+                    found.append(BadRequest(str(error), error.status))  # with a traceback it would keep arrays
                     continue
                 if len(requests) > 1:
                     alike.learn(exchange)
@@ -115,7 +115,10 @@ class _Alike:
 def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec], forms: _Forms) -> Exchange:
     """forms: those that were checked already, with their rows and kind."""
     sagemaker = request.path.startswith(SAGEMAKER_PATHS)
-    call = parse_invocation(request, inputs) if sagemaker else read_infer(request.body, request.header_length)
+    try:
+        call = parse_invocation(request, inputs) if sagemaker else read_infer(request.body, request.header_length)
+    except MemoryError:
+        raise too_large() from None
     form = tuple([(name, array.dtype, array.shape) for name, array in call.inputs.items()])
     checked = forms.get(form)
     if checked is None:
@@ -123,6 +126,11 @@ def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec], forms
             check_inputs(call.inputs, inputs)
         checked = forms[form] = row_count(call.inputs), kind_of(call.inputs)
     return Exchange(model, request, call, *checked, sagemaker)
+
+
+def too_large() -> BadRequest:
+    """The error of a request for which memory does not suffice: its own, whoever shares its batch."""
+    return BadRequest("the request needs more memory than the instance has; send less at a time", 413)
 
 
 def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[InferReply]:

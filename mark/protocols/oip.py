@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,6 +24,16 @@ from mark.domain.errors import MarkError
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.byte_tensors import pack_bytes, unpack_bytes
+from mark.protocols.json_values import (
+    MAX_DIMENSIONS,
+    MAX_LISTS,
+    floats,
+    has_too_many_lists,
+    integers,
+    texts,
+    truths,
+    unnest,
+)
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/octet-stream"
@@ -37,10 +48,11 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 }
 """OIP's names of the element types. BF16 has no numpy type and is refused."""
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
-_JSON_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "O": "U"}
-"""What JSON values may fill an array of that kind: whole numbers do for floats, not the other way round."""
-MAX_DIMENSIONS = 32
 MAX_TENSORS = 256
+MAX_TEXTS = 2**20
+"""Elements of type BYTES that are taken as text in one request."""
+LONGEST_SAID = 500
+"""What is wrong with a request is said in so many characters; part of it may be the request's own words."""
 
 Tensors = Mapping[str, NDArray[Any]]
 
@@ -52,7 +64,7 @@ class BadRequest(MarkError):
     """The client's request is wrong; repeating it as it is will not help. `status` is HTTP's."""
 
     def __init__(self, text: str, status: int = 400) -> None:
-        super().__init__(text)
+        super().__init__(text if len(text) <= LONGEST_SAID else f"{text[:LONGEST_SAID]}...")
         self.status = status
 
 
@@ -78,6 +90,12 @@ def parse_infer(body: bytes, header_length: int = 0) -> InferCall:
 def read_infer(body: bytes, header_length: int) -> InferCall:
     """As `parse_infer`, for those who read many within one `overflowing`."""
     document, rest = _split(body, header_length)
+    return call_of(document, rest)
+
+
+def call_of(loaded: object, rest: bytes = b"") -> InferCall:
+    """The request that a JSON document and the binary tensors behind it are. Errors: BadRequest."""
+    document = _mapping(loaded, "the body")
     tail = _Tail(rest) if rest else _NO_TAIL
     inputs = _tensors(document.get("inputs"), "inputs", tail)
     if rest:
@@ -96,7 +114,7 @@ def parse_infer_reply(body: bytes, header_length: int = 0) -> dict[str, NDArray[
     """The outputs that a server answered. Errors: BadRequest."""
     document, rest = _split(body, header_length)
     with overflowing():
-        return _tensors(document.get("outputs"), "outputs", _Tail(rest))
+        return _tensors(_mapping(document, "the body").get("outputs"), "outputs", _Tail(rest))
 
 
 def check_inputs(inputs: Tensors, specs: Sequence[TensorSpec]) -> None:
@@ -220,23 +238,28 @@ class _Tail:
 _NO_TAIL = _Tail(b"")
 
 
-def _split(body: bytes, header_length: int) -> tuple[dict[str, Any], bytes]:
+def _split(body: bytes, header_length: int) -> tuple[object, bytes]:
     """The JSON in front and the bytes behind it."""
     if header_length < 0 or header_length > len(body):
         raise BadRequest(f"{HEADER_LENGTH} {header_length} does not fit a body of {len(body)} bytes")
     text, rest = (body[:header_length], body[header_length:]) if header_length else (body, b"")
-    return _mapping(_loaded(text), "the body"), rest
+    return load_json(text), rest
 
 
-def _loaded(text: bytes) -> object:
-    """What JSON says. The quick parser knows no NaN, no infinity, little nesting: then the other is asked."""
+def load_json(text: bytes) -> object:
+    """Parse JSON, with NaN and infinities as others write them. Errors: BadRequest.
+
+    The quick parser knows no NaN, no infinity, little nesting: then the other is asked.
+    """
+    if has_too_many_lists(text):
+        raise BadRequest(f"the body holds more than {MAX_LISTS} lists; send flat or binary data", 413)
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise BadRequest(f"the body is not JSON: {error}") from error
+            raise BadRequest(f"the body is not JSON: {error}") from None
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:
@@ -261,14 +284,15 @@ def _tensors(entries: object, where: str, tail: _Tail) -> dict[str, NDArray[Any]
         try:
             found[name] = _tensor(tensor, tail)
         except BadRequest as error:
-            raise BadRequest(f"tensor {name!r}: {error}") from error
+            raise BadRequest(f"tensor {name!r}: {error}", error.status) from None
     return found
 
 
 def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
-    dtype = DTYPES.get(str(tensor.get("datatype")))
+    named = tensor.get("datatype")
+    dtype = DTYPES.get(named) if isinstance(named, str) else None
     if dtype is None:
-        raise BadRequest(f"unknown datatype {tensor.get('datatype')!r}; known: {', '.join(DTYPES)}")
+        raise BadRequest(f"unknown datatype {reprlib.repr(named)}; known: {', '.join(DTYPES)}")
     shape = _shape(tensor.get("shape"))
     parameters = _mapping(tensor["parameters"], "parameters") if "parameters" in tensor else {}
     if "shared_memory_region" in parameters:
@@ -276,11 +300,11 @@ def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
     if "binary_data_size" in parameters:
         found = _from_binary(tail.take(parameters["binary_data_size"]), dtype)
     elif "data" in tensor:
-        found = from_json(tensor["data"], dtype)
+        return from_json(tensor["data"], dtype, shape)
     else:
         raise BadRequest("it has neither data nor a binary_data_size")
     if found.size != math.prod(shape):
-        raise BadRequest(f"it has {found.size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
+        raise _missized(found.size, shape)
     return found.reshape(shape)
 
 
@@ -288,7 +312,7 @@ def _shape(value: object) -> tuple[int, ...]:
     sizes = value if isinstance(value, list) else [None]
     for size in sizes:
         if type(size) is not int or not 0 <= size < 2**40 or len(sizes) > MAX_DIMENSIONS:
-            raise BadRequest(f"shape must be at most {MAX_DIMENSIONS} whole numbers, not {value!r:.80}")
+            raise BadRequest(f"shape must be at most {MAX_DIMENSIONS} whole numbers, not {reprlib.repr(value)}")
     return tuple(sizes)
 
 
@@ -297,45 +321,57 @@ def _from_binary(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
         try:
             return unpack_bytes(data)
         except ValueError as error:
-            raise BadRequest(str(error)) from error
+            raise BadRequest(str(error)) from None
     if len(data) % dtype.itemsize:
         raise BadRequest(f"{len(data)} bytes are no whole number of elements of {dtype.itemsize} bytes")
     return np.frombuffer(bytearray(data), dtype=dtype)  # of its own: torch warns of what cannot be written to
 
 
-def from_json(data: object, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """data: flat or nested lists. Values are never bent into the type: 1.5 is no INT32, 300 no INT8.
+def from_json(data: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array of that shape from flat or nested lists, whose elements are looked at before it is made.
 
-    Shaped as the lists are, or flat. Errors: BadRequest.
+    Values are never bent into the type: 1.5 is no INT32, 300 no INT8. Errors: BadRequest.
     """
     if not isinstance(data, list):
         raise BadRequest("data must be a list")
-    try:
-        natural = np.array(data)
-        if dtype.kind == "u" and natural.dtype.kind == "f":  # numpy makes floats of whole numbers above 2**63
-            natural = np.array(data, dtype=object)
-    except (ValueError, OverflowError, RecursionError) as error:
-        raise BadRequest(f"data is ragged or out of range: {error}") from error
-    if natural.dtype.kind == dtype.kind == "f":
-        return natural.astype(dtype)
-    if natural.size == 0:
-        return np.empty(0, dtype=dtype)
-    whole = natural.dtype.kind == "O" and all(type(value) is int for value in natural.reshape(-1).tolist())
-    if natural.dtype.kind not in _JSON_KINDS[dtype.kind] and not (whole and dtype.kind == "u"):
-        raise BadRequest("data does not hold values of its datatype")
-    if dtype.kind == "O":
-        texts = np.empty(natural.size, dtype=object)
+    values = data
+    if data and type(data[0]) is list:
         try:
-            texts[:] = [text.encode() for text in natural.reshape(-1).tolist()]
-        except UnicodeEncodeError as error:
-            raise BadRequest(f"data holds half a character: {error}") from error
-        return texts
-    flat = natural.reshape(-1)
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        if int(flat.min()) < limits.min or int(flat.max()) > limits.max:
-            raise BadRequest(f"data does not fit {dtype.name}")
-    return flat.astype(dtype)
+            values, _ = unnest(data)
+        except ValueError as error:
+            raise BadRequest(f"data is ragged: {error}") from None
+    if len(values) != math.prod(shape):
+        raise _missized(len(values), shape)
+    if not values:
+        return np.empty(shape, dtype=dtype)
+    try:
+        return _FROM_JSON[dtype.kind](values, dtype).reshape(shape)
+    except ValueError as error:
+        raise BadRequest(f"data does not hold values of its datatype: {error}") from None
+    except OverflowError as error:
+        raise BadRequest(str(error)) from None
+
+
+def texts_of(values: list[Any], _: object = None) -> NDArray[Any]:
+    """Texts as an array of objects of type bytes. Errors: BadRequest, ValueError where one is no text."""
+    check_texts(len(values))
+    return texts(values)
+
+
+def check_texts(number: int) -> None:
+    """Refuse more texts than memory is spent on: each takes some 100 bytes. Errors: BadRequest."""
+    if number > MAX_TEXTS:
+        raise BadRequest(f"the body holds {number} texts, more than {MAX_TEXTS}; send binary data", 413)
+
+
+_FROM_JSON: Mapping[str, Callable[[list[Any], np.dtype[Any]], NDArray[Any]]] = {
+    "b": truths, "i": integers, "u": integers, "f": floats, "O": texts_of
+}  # fmt: skip
+"""What may fill an array of that kind: whole numbers do for floats, not the other way round."""
+
+
+def _missized(size: int, shape: tuple[int, ...]) -> BadRequest:
+    return BadRequest(f"it has {size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
 
 
 def _requested(document: dict[str, Any], binary: bool) -> dict[str, bool]:

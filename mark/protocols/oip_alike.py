@@ -9,7 +9,6 @@ are wrong, is read as a whole, which says what is wrong with it.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any, NamedTuple
 
@@ -33,20 +32,17 @@ class Form(NamedTuple):
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    size: int
 
     def read(self, body: bytes) -> InferCall | None:
         """What a body of this form asks for; None where it has another, or its values are wrong."""
-        before, behind, call, name, dtype, shape, size = self
+        before, behind, call, name, dtype, shape = self
         if not (body.startswith(before) and body.endswith(behind)):
             return None
         try:
-            array = from_json(orjson.loads(body[len(before) : -len(behind)]), dtype)
+            array = from_json(orjson.loads(body[len(before) : -len(behind)]), dtype, shape)
         except (orjson.JSONDecodeError, BadRequest):
             return None
-        if array.size != size:
-            return None
-        return InferCall({name: array.reshape(shape)}, call.id, call.outputs, call.binary_outputs)
+        return InferCall({name: array}, call.id, call.outputs, call.binary_outputs)
 
 
 def form_of(body: bytes, call: InferCall) -> Form | None:
@@ -65,5 +61,5 @@ def form_of(body: bytes, call: InferCall) -> Form | None:
             continue
         if document["inputs"][0].get("data", 0) is None:  # a tensor without bytes may have no data
             ((name, array),) = call.inputs.items()
-            return Form(before, behind, call, name, array.dtype, array.shape, math.prod(array.shape))
+            return Form(before, behind, call, name, array.dtype, array.shape)
     return None

@@ -7,7 +7,8 @@ is taken too, and text/csv with one row an item. Both are only for models with o
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,13 @@ from numpy.typing import NDArray
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
+from mark.protocols.json_values import floats, integers, truths, unnest
 from mark.protocols.oip_replies import compose_infer_reply
 
 CSV_TYPE = "text/csv"
 LONGEST_ERROR_BYTES = 16 * 1024
+SLICE_BYTES = 256 * 1024
+"""CSV is read in slices of so many bytes: read on a thread, it holds up others no longer than one slice takes."""
 _ERRORS = {
     400: "ValidationError",
     404: "ValidationError",
@@ -32,18 +36,16 @@ def parse_invocation(request: InferRequest, specs: Sequence[TensorSpec]) -> oip.
     """Understand an invocation's body. specs: the model's inputs. Errors: oip.BadRequest."""
     kind = request.content_type.partition(";")[0].strip().lower()
     if kind == CSV_TYPE:
-        return oip.InferCall(inputs=_alone(_from_csv(request.body), specs))
+        return oip.InferCall(_from_csv(request.body, _only(specs)))
     if kind not in ("", oip.JSON_TYPE, oip.BINARY_TYPE):
         raise oip.BadRequest(f"content type {kind!r} is not understood; application/json and text/csv are", 415)
     if request.header_length:
         return oip.parse_infer(request.body, request.header_length)
-    try:
-        document = json.loads(request.body)
-    except (ValueError, RecursionError) as error:
-        raise oip.BadRequest(f"the body is not JSON: {error}") from error
-    if not isinstance(document, dict) or "instances" not in document:
-        return oip.parse_infer(request.body)
-    return oip.InferCall(inputs=_alone(_from_instances(document["instances"]), specs))
+    document = oip.load_json(request.body)
+    if isinstance(document, dict) and "instances" in document:
+        return oip.InferCall(_from_instances(document["instances"], _only(specs)))
+    with oip.overflowing():
+        return oip.call_of(document)
 
 
 def compose_predictions(
@@ -89,48 +91,131 @@ def with_message(body: bytes) -> bytes:
     return json.dumps({**document, "message": text, "Message": text}).encode()
 
 
-def _from_instances(instances: object) -> NDArray[Any]:
+def _only(specs: Sequence[TensorSpec]) -> TensorSpec:
+    """The one input that the model takes. Errors: BadRequest where it takes several."""
+    if len(specs) != 1:
+        raise oip.BadRequest(f"the model takes {len(specs)} inputs: send an Open Inference body")
+    return specs[0]
+
+
+def _from_instances(instances: object, spec: TensorSpec) -> dict[str, NDArray[Any]]:
     if not isinstance(instances, list) or not instances:
         raise oip.BadRequest("instances must be a list with at least one item")
     try:
-        array = np.array(instances)
-    except (ValueError, OverflowError) as error:
-        raise oip.BadRequest(f"instances are ragged or out of range: {error}") from error
-    if array.dtype.kind not in "biufU":
-        raise oip.BadRequest("instances must hold numbers, truth values or texts")
-    return array
-
-
-def _from_csv(body: bytes) -> NDArray[Any]:
-    try:
-        rows = [[float(cell) for cell in line.split(",")] for line in body.decode().splitlines() if line.strip()]
-        array = np.array(rows, dtype=np.float64)
+        values, shape = unnest(instances)
     except ValueError as error:
-        raise oip.BadRequest(f"the body is no table of numbers: {error}") from error
-    if array.size == 0:
-        raise oip.BadRequest("the body holds no row")
-    return array
+        raise oip.BadRequest(f"instances are ragged: {error}") from None
+    try:
+        return _shaped(_items(values, oip.DTYPES[spec.datatype]).reshape(shape), spec)
+    except ValueError:
+        raise oip.BadRequest(f"the items do not hold values of {spec.datatype}") from None
 
 
-def _alone(array: NDArray[Any], specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """The one input that the model takes, made of these items."""
-    if len(specs) != 1:
-        raise oip.BadRequest(f"the model takes {len(specs)} inputs: send an Open Inference body")
-    spec = specs[0]
-    dtype = oip.DTYPES[spec.datatype]
+def _items(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The elements for an input of that type, shape (elements,). Errors: ValueError, BadRequest."""
     if dtype.kind == "O":
-        texts = np.empty(array.shape, dtype=object)
-        texts.reshape(-1)[:] = [str(value).encode() for value in array.reshape(-1).tolist()]
-        array = texts
-    elif array.dtype.kind == "U" or not _keeps_values(array, dtype):
+        return _as_texts(values)
+    if not values:
+        return np.empty(0)
+    if dtype.kind == "b":
+        return truths(values, dtype)
+    if dtype.kind == "f":
+        return floats(values, dtype)
+    try:
+        return integers(values, dtype)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+    except ValueError:
+        return floats(values, np.dtype(np.float64))  # whole ones may become integers
+
+
+def _as_texts(values: list[Any]) -> NDArray[Any]:
+    """Elements of type bytes: what each text, number or truth value reads. Errors: BadRequest."""
+    if set(map(type, values)) - {str, int, float, bool}:
+        raise oip.BadRequest("instances must hold numbers, truth values or texts")
+    return oip.texts_of([str(value) for value in values])
+
+
+def _from_csv(body: bytes, spec: TensorSpec) -> dict[str, NDArray[Any]]:
+    """The rows as numbers, read slice by slice so that a first row that does not fit ends it."""
+    if b"\r" in body:
+        body = body.replace(b"\r", b"\n")
+    tables: list[NDArray[Any]] = []
+    rows = 0
+    try:
+        for part in _slices(body, b"\n"):
+            table = _table(part)
+            rows += len(table)
+            if table.size:
+                _check_rows(rows, table.shape[1], spec)
+                tables.append(table)
+        if not tables:
+            raise oip.BadRequest("the body holds no row")
+        array = tables[0] if len(tables) == 1 else np.concatenate(tables)
+    except ValueError as error:
+        raise oip.BadRequest(f"the body is no table of numbers: {error}") from None
+    tables.clear()
+    if spec.datatype == "BYTES":
+        return _shaped(oip.texts_of(list(map(str, array.reshape(-1).tolist()))).reshape(array.shape), spec)
+    return _shaped(array, spec)
+
+
+def _slices(data: bytes, separator: bytes) -> Iterator[bytes]:
+    """The data cut at separators into pieces of SLICE_BYTES or less, or longer where there is no separator."""
+    start = 0
+    while start <= len(data):
+        cut = len(data)
+        if cut - start > SLICE_BYTES:
+            cut = data.rfind(separator, start, start + SLICE_BYTES)
+            if cut < 0:
+                cut = data.find(separator, start)
+            cut = len(data) if cut < 0 else cut
+        yield data[start:cut]
+        start = cut + 1
+
+
+def _table(part: bytes) -> NDArray[Any]:
+    """Shape (rows, cells of one row). Errors: ValueError."""
+    if len(part) > SLICE_BYTES:  # one long row
+        return np.concatenate([_cells(piece.decode()) for piece in _slices(part, b",")]).reshape(1, -1)
+    lines = [line for line in part.decode().splitlines() if line.strip()]
+    if not lines:
+        return np.empty((0, 0))
+    if len({line.count(",") for line in lines}) > 1:
+        raise ValueError("its rows have different lengths")
+    return _cells(",".join(lines)).reshape(len(lines), -1)
+
+
+def _cells(text: str) -> NDArray[Any]:
+    return np.fromiter(map(float, text.split(",")), np.float64)
+
+
+def _check_rows(rows: int, cells: int, spec: TensorSpec) -> None:
+    """Refuse early what `_shaped` or the check of inputs would refuse in the end. Errors: BadRequest."""
+    most, *item = spec.shape
+    if -1 not in item and math.prod(item) != cells:
+        raise _misshaped((cells,), item)
+    if most not in (-1, 0) and rows > most:
+        raise oip.BadRequest(f"the body holds more than {most} rows, the model takes {most}")
+    if spec.datatype == "BYTES":
+        oip.check_texts(rows * cells)
+
+
+def _misshaped(found: Sequence[int], wanted: Sequence[int]) -> oip.BadRequest:
+    return oip.BadRequest(f"an item has shape {list(found)}, the model takes {list(wanted)}")
+
+
+def _shaped(array: NDArray[Any], spec: TensorSpec) -> dict[str, NDArray[Any]]:
+    """The one input that the model takes, made of these items."""
+    dtype = oip.DTYPES[spec.datatype]
+    if dtype.kind != "O" and not _keeps_values(array, dtype):
         raise oip.BadRequest(f"the items do not hold values of {spec.datatype}")
-    array = array.astype(dtype)
-    sizes = tuple(-1 if size == -1 else size for size in spec.shape[1:])
-    if array.shape[1:] != spec.shape[1:] and sizes.count(-1) == 0:
-        count = array.shape[0]
-        if array.size != count * int(np.prod(sizes, dtype=np.int64)):
-            raise oip.BadRequest(f"an item has shape {list(array.shape[1:])}, the model takes {list(sizes)}")
-        array = array.reshape((count, *sizes))
+    array = array.astype(dtype, copy=False)
+    sizes = spec.shape[1:]
+    if array.shape[1:] != sizes and -1 not in sizes:
+        if array.size != array.shape[0] * math.prod(sizes):
+            raise _misshaped(array.shape[1:], sizes)
+        array = array.reshape((array.shape[0], *sizes))
     return {spec.name: array}
 
 
@@ -140,8 +225,10 @@ def _keeps_values(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
         return array.dtype.kind in "iuf"
     if dtype.kind == "b":
         return array.dtype.kind == "b"
-    if array.dtype.kind == "b" or not bool(np.all(np.isfinite(array))):
+    if array.dtype.kind not in "iuf" or not bool(np.all(np.isfinite(array))):
         return False
+    if array.size == 0:
+        return True
     limits = np.iinfo(dtype)
     whole = bool(np.all(array == np.floor(array)))
     return whole and limits.min <= array.min() and array.max() <= limits.max

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols.exchange import Exchange, read_exchanges, write_replies
+from mark.protocols.exchange import Exchange, read_exchanges, too_large, write_replies
 from mark.protocols.oip import BadRequest, Tensors, error_reply
 from mark.serving.backends.merging import groups, merge
 
@@ -44,6 +44,11 @@ def answering(requests: Sequence[InferRequest], model: str, inputs: Sequence[Ten
         try:
             outputs = yield merge([part.inputs for part in parts])
             replies |= zip(group, write_replies(parts, outputs), strict=True)
+        except MemoryError:
+            if len(group) > 1:
+                pending += [[place] for place in group]
+            else:
+                replies[group[0]] = error_reply(too_large().status, str(too_large()))
         except ModelFailed as error:
             if len(group) > 1 and not error.whole:
                 pending += [[place] for place in group]
