@@ -175,11 +175,15 @@ class InferReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverflowReply:
-    """What Lambda answered, what it was billed for (GiB seconds), and whether it started cold."""
+    """What Lambda answered, what it was billed for (GiB seconds), and whether it started cold.
+
+    `lost`: its environment ended while it worked, so that `reply` is no answer of the model.
+    """
 
     reply: InferReply
     gib_s: float
     cold: bool
+    lost: bool = False
 
 
 class Overflow(Protocol):

@@ -74,6 +74,16 @@ def failed(line: str) -> InferReply:
     )
 
 
+def environment_lost(payload: bytes) -> bool:
+    """True where a failed call's payload says that the runtime's process ended: no error of the function's own."""
+    try:
+        document = json.loads(payload)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("errorType") in _PROCESS_ENDED
+
+
+_PROCESS_ENDED = ("Runtime.ExitError", "Runtime.OutOfMemory")
 _REPORT = re.compile(r"^REPORT .*", re.MULTILINE)
 _BILLED = re.compile(r"Billed Duration: ([0-9.]+) ms")
 _MEMORY = re.compile(r"Memory Size: ([0-9.]+) MB")

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mark.aws.errors import may_be_done, translated
-from mark.aws.function_url import compose_payload, failed, parse_reply, parse_report
+from mark.aws.function_url import compose_payload, environment_lost, failed, parse_reply, parse_report
 from mark.aws.session import Aws
 from mark.domain.errors import OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
@@ -42,7 +42,8 @@ class LambdaOverflow:
         """Call it. RetryLater where it throttles or cannot be reached.
 
         OutcomeUnknown where it does not answer in time or the connection is lost: it may have run, or run still.
-        A function that fails is answered with 502: it was billed, and asking again would only bill it again.
+        A function that fails is answered with 502: it was billed, and asking again would only bill it again. One
+        whose runtime ended, as when memory ran out, is `lost`: another server may do better.
         """
         return await self._called(function, compose_payload(request), timeout_s)
 
@@ -97,4 +98,5 @@ class LambdaOverflow:
             reply=reply,
             gib_s=report.gib_s if report else took_s * self._memory_gib,
             cold=report.cold if report else False,
+            lost=bool(answer.get("FunctionError")) and environment_lost(payload),
         )

@@ -21,7 +21,8 @@ def is_rejection(status: int) -> bool:
 class ModelTraffic:
     """What one gateway saw of one model since its last report, but for the gauges at the end.
 
-    arrivals: (window's number, requests), the number being service time // WINDOW_S. instance, standby, lambda_:
+    arrivals: (window's number, requests), the number being service time // WINDOW_S; those that turned out to be
+    rejected are taken back, so that there may be fewer than none. instance, standby, lambda_:
     requests answered by each; late: how many of those missed the objective; shed: refused; rejected: what the
     model called wrong in itself, which tells nothing of the service. latency_counts: (bin, requests).
     invocations: Lambda calls, warm-up pings counted; cold: cold starts among them. billed, gib_s:

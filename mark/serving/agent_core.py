@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import admits, predicted_finish_at
 from mark.dispatch.measured import MeasuredTimes
+from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.exchange import sound_reply
 from mark.protocols.oip import error_reply
@@ -169,11 +170,8 @@ class AgentCore:
         error = asyncio.CancelledError("by the backend") if task.cancelled() else task.exception()
         if error is None:
             self._failures = 0
-            try:
-                self.measured.note(len(batch), now - began_at)
-            except Exception as error_of_ours:  # noqa: BLE001 - the batch has its answers all the same
-                self.defects.note(error_of_ours)
             replies = task.result()
+            self._measure(replies, now - began_at)
         else:
             replies = self._failed(error, len(batch))
         for job, reply in zip(batch, replies, strict=True):
@@ -182,6 +180,14 @@ class AgentCore:
         self.answered += len(batch)
         self.start()
         self.settle()
+
+    def _measure(self, replies: Sequence[InferReply], took_s: float) -> None:
+        """Learn from a batch that the model answered; reading what is wrong is not the model's work."""
+        try:
+            if all(reply.status < CLIENT_ERROR for reply in replies):
+                self.measured.note(len(replies), took_s)
+        except Exception as error:  # noqa: BLE001 - the batch has its answers all the same
+            self.defects.note(error)
 
     def _failed(self, error: BaseException, size: int) -> list[InferReply]:
         """A backend that raises answers nobody; each request gets its 500."""

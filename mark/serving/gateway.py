@@ -140,6 +140,7 @@ class Gateway:
         ) = plan  # fmt: skip
         ticket.traceparent = ticket.headers["traceparent"] if has_trace else b""
         ticket.repeat = None
+        ticket.losses = ()
         ticket.arrived_at = now = time.monotonic()
         ticket.deadline_at = now + allowed_s
         sync = self.sync

@@ -83,8 +83,7 @@ class AgentConnection(asyncio.Protocol):
         if lost:
             fields = {"instance": self.view.instance, "in_flight": len(lost), "reason": str(exc or "closed")}
             log.warning("an agent was lost with requests in flight", extra=fields)
-        for ticket in lost:
-            self.lane.lost(ticket)
+        self.lane.agent_lost(self.view, lost)
 
     def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
         """Send a request there; its answer, or its loss, comes back to the lane."""

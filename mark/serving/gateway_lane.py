@@ -7,14 +7,17 @@ those of `mark.dispatch`, the same that the simulator takes.
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol
 
 from mark.controller.service import ServedModel
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
+from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
@@ -22,9 +25,10 @@ from mark.serving.defects import DEFECT, Defects
 from mark.serving.gateway_overflow import LambdaCalls
 from mark.serving.gateway_repeats import Answer, Repeats
 from mark.serving.gateway_tally import Server, Tally
-from mark.serving.gateway_ticket import Ticket
+from mark.serving.gateway_ticket import Loss, Ticket
 from mark.serving.gateway_view import AgentView, ModelView
 
+log = logging.getLogger("mark.gateway")
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}
 
 
@@ -131,21 +135,60 @@ class Lane:
             self.tally.shed += 1
             self.fail(ticket, 503, "nobody can answer this in time; come again")
 
+    def agent_lost(self, view: AgentView, held: list[Ticket]) -> None:
+        """An agent is gone, which held these requests, oldest first: others get them."""
+        suspects = held[: at_work(view.max_batch)]
+        before = [tuple(loss.server for loss in ticket.losses) for ticket in suspects]
+        alike = Counter(before)
+        for ticket, servers in zip(suspects, before, strict=True):
+            self.lost(ticket, Loss(view.instance, alike[servers]))
+        for ticket in held[len(suspects) :]:
+            self.lost(ticket)
+
     @_answers_all_the_same
-    def lost(self, ticket: Ticket) -> None:
-        """The agent that had it is gone: another one, or Lambda, while the model and the time allow it."""
+    def lost(self, ticket: Ticket, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
+        """Its server is gone: another one, while the model, the tries and the time allow it.
+
+        loss: given where the server may have been working on it. lambda_refused: Lambda is not asked again.
+        """
         now = time.monotonic()
-        if not self.served.model.redispatch:
+        if loss is not None:
+            ticket.losses += (loss,)
+        again = after_loss(
+            allowed=self.served.model.redispatch,
+            losses=len(ticket.losses),
+            waited_s=now - ticket.arrived_at,
+            give_up_s=self._policy.give_up_s,
+        )
+        if again is AfterLoss.FORBIDDEN:
             self.tally.failed += 1
-            self.fail(ticket, 502, "the instance was lost, and the model forbids to run a request again")
-        elif now - ticket.arrived_at > self._policy.give_up_s:
+            self.fail(ticket, 502, "the server was lost, and the model forbids to run a request again")
+        elif again is AfterLoss.GIVEN_UP:
+            self._give_up(ticket)
+        elif again is AfterLoss.EXPIRED:
             self.expire(ticket)
         else:
             self.tally.redispatched += 1
-            if now > ticket.deadline_at:
-                self.bounced(ticket, now)
+            if now > ticket.deadline_at or lambda_refused:
+                self.bounced(ticket, now, lambda_refused=lambda_refused)
             else:
                 self.offer(ticket, now)
+
+    def _give_up(self, ticket: Ticket) -> None:
+        """Every server that tried it was lost: it may be what ends them, so no other one tries it."""
+        losses = ticket.losses
+        others = losses[-1].suspects - 1
+        said = f"as were {others} others" if others else "and is the only request of which that is so"
+        fields = {
+            "model": self.name,
+            "request_id": ticket.request_id.decode("latin-1"),
+            "lost": [loss.server for loss in losses],
+            "others": others,
+        }
+        log.warning("a request is given up: it was on each of the servers that were lost, %s", said, extra=fields)
+        self.tally.failed += 1
+        text = f"{len(losses)} servers were lost while they worked on this request; it is not tried again"
+        self.fail(ticket, 502, text)
 
     @_answers_all_the_same
     def expire(self, ticket: Ticket) -> None:
@@ -168,7 +211,7 @@ class Lane:
         if response.status < CLIENT_ERROR:
             self.tally.answered(by, now - ticket.arrived_at, self.objective_s)
         else:
-            self.tally.refused(response.status)
+            self.tally.refused(response.status, ticket.arrived_at)
         if ticket.repeat is not None:
             answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])
             self._repeats.answered(ticket.repeat, answer)

@@ -20,7 +20,7 @@ from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import sound_reply
 from mark.protocols.frames import Response
 from mark.serving.gateway_tally import Tally
-from mark.serving.gateway_ticket import Ticket
+from mark.serving.gateway_ticket import Loss, Ticket
 
 if TYPE_CHECKING:
     from mark.serving.gateway_lane import Lane
@@ -114,6 +114,10 @@ class LambdaCalls:
         finally:
             self.in_flight -= 1
         self._count(lane.tally, answered)
+        if answered.lost:
+            log.warning("a Lambda environment was lost", extra={"function": self._function, "model": lane.name})
+            lane.lost(ticket, Loss("lambda", 1), lambda_refused=True)
+            return
         reply = sound_reply(answered.reply)
         response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
         lane.answer(ticket, response, "lambda", time.monotonic())

@@ -68,7 +68,10 @@ class StoreSync:
         wall = time.time()
         self._window = int(self._anchor.service_time(wall) // WINDOW_S)
         ends_at = self._anchor.wall_time((self._window + 1) * WINDOW_S)
-        self.window_ends_at = math.inf if math.isinf(ends_at) else time.monotonic() + ends_at - wall
+        now = time.monotonic()
+        self.window_ends_at = math.inf if math.isinf(ends_at) else now + ends_at - wall
+        for lane in self.lanes.values():
+            lane.tally.open_window(self._window, now)
 
     async def begin(
         self, link: GatewayLink, agents: AgentConnections, stop: asyncio.Event

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import Literal
 
 from mark.domain.traffic import LATENCY_BIN_S, LATENCY_BINS, ModelTraffic, is_rejection
 
 Server = Literal["instance", "standby", "lambda"]
 SERVERS: tuple[Server, ...] = ("instance", "standby", "lambda")
+WINDOWS_KNOWN = 32
+"""More than a request can see pass before it is given up."""
 LAST_BIN = LATENCY_BINS - 1
 
 
 class Tally:
-    """Counts of one model. `window_count` are the arrivals of the window of service time that runs."""
+    """Counts of one model. `window_count` are the arrivals of the window of service time that runs.
+
+    `_opened`: when the last windows began, by the loop's clock, and their numbers.
+    """
 
     __slots__ = (
-        "_since", "arrivals", "billed", "by", "cold", "failed", "gib_s", "invocations", "late", "latencies",
-        "latency_sum_s", "redispatched", "rejected", "repeated", "shed", "window_count",
+        "_opened", "_since", "arrivals", "billed", "by", "cold", "failed", "gib_s", "invocations", "late",
+        "latencies", "latency_sum_s", "redispatched", "rejected", "repeated", "shed", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -26,6 +31,7 @@ class Tally:
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.repeated = 0
         self.invocations = self.cold = 0
         self.window_count = 0
+        self._opened: deque[tuple[float, int]] = deque(maxlen=WINDOWS_KNOWN)
         self.latencies: dict[int, int] = {}
         self.latency_sum_s = self.billed = self.gib_s = 0.0
         self._since: ModelTraffic | None = None
@@ -41,15 +47,26 @@ class Tally:
         if latency_s > objective_s:
             self.late += 1
 
-    def refused(self, status: int) -> None:
-        """A model's answer that serves nobody, status 400 or more, went out.
+    def refused(self, status: int, arrived_at: float) -> None:
+        """A model's answer that serves nobody, status 400 or more, went out. arrived_at: the loop's clock.
 
-        What is wrong with the request itself is no failure of the service, so no objective counts it.
+        What is wrong with the request itself is no failure of the service, so no objective counts it. Nor is it
+        load that instances are to be rented for: its arrival is taken back.
         """
         if is_rejection(status):
             self.rejected += 1
+            window = next((number for at, number in reversed(self._opened) if at <= arrived_at), None)
+            if window is None or window == self._opened[-1][1]:
+                self.window_count -= 1
+            else:
+                self.arrivals[window] -= 1
         else:
             self.failed += 1
+
+    def open_window(self, window: int, now: float) -> None:
+        """From now on, by the loop's clock, that window runs."""
+        if not self._opened or self._opened[-1][1] != window:
+            self._opened.append((now, window))
 
     def close_window(self, window: int) -> None:
         """The arrivals counted so far belong to that window."""
@@ -60,7 +77,7 @@ class Tally:
     def traffic(self, model: str, *, in_flight: int, warm: int) -> ModelTraffic | None:
         """What has happened since the last call; None where nothing has."""
         now = self._totals(model, in_flight, warm)
-        arrivals = tuple(sorted(self.arrivals.items()))
+        arrivals = tuple(sorted((window, count) for window, count in self.arrivals.items() if count))
         self.arrivals.clear()
         before = self._since
         if not arrivals and before == now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mark.ports import InferRequest
 from mark.protocols import sagemaker
@@ -18,15 +18,26 @@ ONLY_VARIANT = b"AllTraffic"
 """How SageMaker calls the variant of an endpoint that has one."""
 
 
+class Loss(NamedTuple):
+    """A server that was lost while it may have been working on a request.
+
+    `suspects`: how many requests were there with it, itself counted, and at all servers that it lost before.
+    """
+
+    server: str
+    suspects: int
+
+
 class Ticket(HttpExchange):
     """A client's request. `path` is what the model's server is asked; times are the loop's clock.
 
-    `shape` says whose errors the client reads, `variant` the model's variant that it asked for.
+    `shape` says whose errors the client reads, `variant` the model's variant that it asked for. `losses`: the
+    servers that were lost with it.
     """
 
     __slots__ = (
-        "arrived_at", "content_type", "deadline_at", "header_length", "path", "repeat", "request_id", "shape",
-        "traceparent", "variant",
+        "arrived_at", "content_type", "deadline_at", "header_length", "losses", "path", "repeat", "request_id",
+        "shape", "traceparent", "variant",
     )  # fmt: skip
 
     arrived_at: float
@@ -39,6 +50,7 @@ class Ticket(HttpExchange):
     shape: str
     variant: bytes
     repeat: Repeat | None
+    losses: tuple[Loss, ...]
 
     def request(self) -> InferRequest:
         """The request as Lambda is given it."""

@@ -131,7 +131,7 @@ def test_requests_that_memory_does_not_suffice_for_together_are_answered_one_by_
 
 def test_what_is_wrong_with_a_request_keeps_none_of_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[weakref.ref[np.ndarray]] = []
-    shaped = sagemaker._shaped  # noqa: SLF001 - where the array is at its largest
+    shaped = sagemaker._shaped
 
     def noted(array: np.ndarray, spec: TensorSpec) -> dict[str, np.ndarray]:
         kept.append(weakref.ref(array))
@@ -151,7 +151,7 @@ def test_what_is_wrong_with_a_request_keeps_none_of_its_arrays(monkeypatch: pyte
 
 def test_a_table_that_does_not_fit_is_refused_after_its_first_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     read_slices = []
-    cells = sagemaker._cells  # noqa: SLF001 - what costs time
+    cells = sagemaker._cells
 
     def counted(text: str) -> np.ndarray:
         read_slices.append(len(text))

@@ -8,7 +8,10 @@ an error. `answering` yields the tensors of each call and is sent its outputs, o
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
@@ -16,6 +19,9 @@ from mark.protocols.exchange import Exchange, read_exchanges, too_large, write_r
 from mark.protocols.oip import BadRequest, Tensors, error_reply
 from mark.serving.backends.merging import groups, merge
 
+ASIDE_BYTES = 64 * 1024
+"""A batch with larger bodies is read on a thread: smaller ones take less time than going there and back."""
+_Turn = tuple[Tensors | None, list[InferReply]]
 Answering = Generator[Tensors, Tensors, list[InferReply]]
 
 
@@ -75,17 +81,34 @@ def answer(steps: Answering, call: Callable[[Tensors], Tensors]) -> list[InferRe
         return replies
 
 
-async def answer_async(steps: Answering, call: Callable[[Tensors], Awaitable[Tensors]]) -> list[InferReply]:
-    """Drive it with a model that one waits for. `call` may raise ModelFailed."""
+async def answer_async(
+    requests: Sequence[InferRequest],
+    model: str,
+    inputs: Sequence[TensorSpec],
+    call: Callable[[Tensors], Awaitable[Tensors]],
+) -> list[InferReply]:
+    """Answer with a model that one waits for, on the event loop. `call` may raise ModelFailed.
+
+    Large bodies are read, and their answers written, on a thread: the loop has other requests to look after.
+    """
+    steps = answering(requests, model, inputs)
+    aside = sum(len(request.body) for request in requests) > ASIDE_BYTES
+    turn: Callable[[], _Turn] = functools.partial(_turn, next, steps)
+    while True:
+        tensors, replies = await asyncio.to_thread(turn) if aside else turn()
+        if tensors is None:
+            return replies
+        try:
+            outputs = await call(tensors)
+        except ModelFailed as error:
+            turn = functools.partial(_turn, steps.throw, error)
+        else:
+            turn = functools.partial(_turn, steps.send, outputs)
+
+
+def _turn(step: Callable[[Any], Tensors], sent: object) -> _Turn:
+    """What the next call needs, or None and the replies: no thread's future can carry StopIteration."""
     try:
-        tensors = next(steps)
-        while True:
-            try:
-                outputs = await call(tensors)
-            except ModelFailed as error:
-                tensors = steps.throw(error)
-            else:
-                tensors = steps.send(outputs)
+        return step(sent), []
     except StopIteration as done:
-        replies: list[InferReply] = done.value
-        return replies
+        return None, done.value

@@ -14,7 +14,8 @@ from mark.domain.offering import Offering
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import row_count, zeros
-from mark.serving.backends.answering import answer, answering
+from mark.protocols.oip import Tensors
+from mark.serving.backends.answering import answer_async
 from mark.serving.backends.cpu_credits import CpuCredits
 
 SAME_TURN_S = 0.002
@@ -78,9 +79,7 @@ class EmulatedBackend:
         began_at = loop.time()
         if abs(began_at - self._free_at) < SAME_TURN_S:
             began_at = self._free_at
-        replies = answer(
-            answering(batch, self._name, self.inputs), lambda tensors: zeros(self.outputs, row_count(tensors))
-        )
+        replies = await answer_async(batch, self._name, self.inputs, self._zeros)
         answered = sum(reply.status == 200 for reply in replies)
         if answered:
             self._free_at = began_at + self._work(answered)
@@ -89,6 +88,9 @@ class EmulatedBackend:
 
     async def close(self) -> None:
         """Nothing to end."""
+
+    async def _zeros(self, tensors: Tensors) -> Tensors:
+        return zeros(self.outputs, row_count(tensors))
 
     def _work(self, requests: int) -> float:
         work_s = self._profile.latency_s(requests)

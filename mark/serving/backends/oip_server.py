@@ -17,7 +17,7 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import SAGEMAKER_PATHS
 from mark.protocols.oip import DTYPES, BadRequest, Tensors, compose_infer, parse_infer_reply
-from mark.serving.backends.answering import ModelFailed, answer_async, answering
+from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.http_client import HttpClient
 from mark.serving.backends.servers import READY_WITHIN_S, forward, header_length, post, wait_until_ready
 
@@ -70,7 +70,7 @@ class OipBackend:
         return await forward(self._client, f"{self._path}/infer", request)
 
     async def _together(self, batch: Sequence[InferRequest]) -> list[InferReply]:
-        return await answer_async(answering(batch, self._name, self.inputs), self._call)
+        return await answer_async(batch, self._name, self.inputs, self._call)
 
     async def _call(self, tensors: Tensors) -> Tensors:
         request = compose_infer(tensors, path=f"{self._path}/infer", binary=self._binary)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.oip import DTYPES, JSON_TYPE, Tensors
-from mark.serving.backends.answering import ModelFailed, answer_async, answering
+from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.http_client import HttpAnswer, HttpClient
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
 
@@ -49,7 +49,7 @@ class TfServingBackend:
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """One call for all that fit together."""
-        return await answer_async(answering(batch, self._name, self.inputs), self._call)
+        return await answer_async(batch, self._name, self.inputs, self._call)
 
     async def close(self) -> None:
         """Close the connections; the server goes on."""

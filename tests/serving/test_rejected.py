@@ -1,0 +1,65 @@
+"""Requests that are wrong in themselves count neither as load nor as service time."""
+
+from __future__ import annotations
+
+from mark.serving.gateway_tally import Tally
+from tests.serving.harness import live, run, until
+
+
+def arrivals(tally: Tally) -> dict[int, int]:
+    traffic = tally.traffic("m", in_flight=0, warm=0)
+    assert traffic is not None
+    return dict(traffic.arrivals)
+
+
+def test_their_arrivals_are_taken_back_from_the_window_they_came_in() -> None:
+    tally = Tally()
+    tally.open_window(7, 100.0)
+    tally.window_count += 5
+    tally.refused(400, 100.5)
+    tally.close_window(7)
+    assert arrivals(tally) == {7: 4}
+
+    tally.refused(400, 100.6)
+    tally.close_window(7)
+    tally.open_window(8, 105.0)
+    tally.window_count += 3
+    tally.refused(400, 104.0)
+    tally.refused(400, 105.5)
+    tally.close_window(8)
+    assert arrivals(tally) == {7: -2, 8: 2}
+
+
+def test_what_a_service_fails_at_stays_load() -> None:
+    tally = Tally()
+    tally.open_window(7, 100.0)
+    tally.window_count += 2
+    tally.refused(500, 100.1)
+    tally.refused(429, 100.1)
+    tally.close_window(7)
+
+    assert arrivals(tally) == {7: 2}
+
+
+def test_wrong_requests_are_no_load_and_tell_nothing_of_the_models_speed() -> None:
+    async def test() -> None:
+        async with live(takes_s=0.05) as running:
+            before = running.store.listed["i-0"].batch_s
+            statuses = [(await running.ask(body=b"{}")).status for _ in range(10)]
+            assert statuses == [400] * 10
+
+            async def reported() -> bool:
+                return running.store.total("rejected") == 10
+
+            await until(reported)
+            assert running.store.arrivals() == 0
+            assert running.store.listed["i-0"].batch_s == before
+
+            assert (await running.ask()).status == 200
+
+            async def measured() -> bool:
+                return running.store.arrivals() == 1 and running.store.listed["i-0"].batch_s > before
+
+            await until(measured)
+
+    run(test())
