@@ -10,6 +10,7 @@ import pytest
 from mark.catalog.load import load_models
 from mark.controller.service import BackendSpec, ServedModel
 from mark.dispatch.policy import DispatchPolicy
+from mark.ports import InferRequest
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.factory import make_backend
 from tests.serving.backend_asks import (
@@ -129,3 +130,20 @@ def test_the_factory_makes_what_the_service_names(kind):
     backend = make_backend(spec, served, offering, load=lambda _name, _folder: object, now=lambda: 0.0)
     assert backend.platform == kind
     asyncio.run(backend.close())
+
+
+def test_the_loop_goes_on_while_a_large_body_is_read():
+    async def scenario():
+        rows = b"1,2\n" * 1_000_000 + b"1,x\n"
+        large = InferRequest(path="/invocations", content_type="text/csv", body=rows)
+        answering = asyncio.ensure_future(emulated(inception()).infer([large]))
+        turns = 0
+        while not answering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return answering.result(), turns
+
+    (reply,), turns = asyncio.run(scenario())
+
+    assert "no table of numbers" in error(reply)  # known after the last row; then nothing is waited for
+    assert turns > 10
