@@ -17,7 +17,7 @@ from lambda_handlers.function_url import event_of, request_of
 from lambda_handlers.metrics import count
 from lambda_handlers.served import Served, served_model
 from mark.ports import InferReply
-from mark.protocols.exchange import read_exchange
+from mark.protocols.exchange import check_outputs, read_exchange
 from mark.protocols.oip import BadRequest, error_reply
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
 def _answer(event: Mapping[str, Any], served: Served) -> InferReply:
     try:
         exchange = read_exchange(request_of(event), served.name, served.inputs)
-        outputs = served.predict(exchange.inputs)
-        return exchange.reply({name: np.asarray(value) for name, value in outputs.items()})
+        outputs = {name: np.asarray(value) for name, value in served.predict(exchange.inputs).items()}
+        check_outputs(outputs, served.outputs)
+        return exchange.reply(outputs)
     except BadRequest as error:
         return error_reply(error.status, str(error))
     except Exception as error:  # a user's model may raise anything: the request is answered with it

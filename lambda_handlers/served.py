@@ -29,12 +29,16 @@ _served: list[Served] = []
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The model of this environment. `least_s`: an answer takes that long at least, for an emulated one."""
+    """The model of this environment. `least_s`: an answer takes that long at least, for an emulated one.
+
+    `outputs`: what it declares of its answers.
+    """
 
     name: str
     inputs: Sequence[TensorSpec]
     predict: Callable[[Tensors], Mapping[str, Any]]
     least_s: float = 0.0
+    outputs: Sequence[TensorSpec] = ()
 
 
 def served_model() -> Served:
@@ -50,7 +54,7 @@ def load() -> Served:
     name, kind = told("MARK_MODEL"), told("MARK_BACKEND_KIND")
     if kind == "python":
         model = _named(told("MARK_BACKEND_TARGET"), told_or("MARK_BACKEND_FOLDER", ""))()
-        return Served(name, model.inputs, model.predict)
+        return Served(name, model.inputs, model.predict, outputs=model.outputs)
     if kind != "emulated":
         raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")
     inputs, outputs = (_specs(told_or(key, "[]")) for key in ("MARK_INPUTS", "MARK_OUTPUTS"))

@@ -125,7 +125,7 @@ def check_inputs(inputs: Tensors, specs: Sequence[TensorSpec]) -> None:
             raise _misnamed(inputs, specs)
         if array.dtype != DTYPES[spec.datatype]:
             raise BadRequest(f"input {spec.name!r} is {datatype_of(array)}, the model takes {spec.datatype}")
-        if not _fits(array.shape, spec.shape):
+        if not fits(array.shape, spec.shape):
             raise BadRequest(
                 f"input {spec.name!r} has shape {list(array.shape)}, the model takes {list(spec.shape)}"
             )
@@ -140,7 +140,8 @@ def _misnamed(inputs: Tensors, specs: Sequence[TensorSpec]) -> BadRequest:
     return BadRequest(f"input {min(known - set(inputs))!r} is missing")
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+def fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """True where each size is the wanted one; -1 is any."""
     for size, one in zip(shape, wanted, strict=False):
         if one not in (-1, size):
             return False

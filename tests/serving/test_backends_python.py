@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import threading
 import time
@@ -10,13 +11,16 @@ import time
 import numpy as np
 import pytest
 
+from mark.app.live import profiling
+from mark.app.live.profiling import ProfileAsked
 from mark.domain.errors import Misconfigured
+from mark.domain.tensor import TensorSpec
 from mark.protocols.oip import compose_infer
 from mark.serving.backends.python import PythonBackend
 from models.digits import Digits
 from models.digits.data import digits
 from models.transformer import Polarity
-from tests.serving.backend_asks import INPUTS, OUTPUTS, ask, error, invocation, outputs, run, wrong
+from tests.serving.backend_asks import INPUTS, OUTPUTS, ask, error, invocation, outputs, run, tensor, wrong
 
 
 class Sum:
@@ -197,5 +201,50 @@ def test_an_answer_that_json_has_no_words_for_harms_nobody_else():
 
     (replies,) = run(of(Complex()), [invocation([1, 2]), ask([1, 2])])
 
-    assert [reply.status for reply in replies] == [500, 400]
+    assert [reply.status for reply in replies] == [500, 500]
     assert "the model answers wrongly" in error(replies[0])
+
+
+@pytest.mark.parametrize(
+    ("wrong_outputs", "said"),
+    [
+        ({"labl": tensor([0])}, "output 'y' is declared, but given is 'labl'"),
+        ({"y": np.zeros((1, 1))}, "output 'y' is of float64, declared is FP32"),
+        ({"y": np.zeros((1, 3), np.float32)}, "output 'y' has shape [1, 3], declared is [-1, 1]"),
+        ({"y": tensor([1]), "z": tensor([1])}, "output 'z' is not declared"),
+    ],
+)
+def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkeypatch):
+    class Other(Sum):
+        def predict(self, inputs):
+            return wrong_outputs
+
+    (replies,) = run(of(Other()), [ask([1, 2])])
+    assert replies[0].status == 500
+    assert said in error(replies[0])
+
+    asked = ProfileAsked(
+        model="m",
+        target="m:Other",
+        kind="python",
+        instance_type="c5.large",
+        batches=(1,),
+        seconds=1.0,
+        body=None,
+        to=None,
+    )
+    monkeypatch.setattr(profiling, "load_model", lambda _: Other)
+    with pytest.raises(Misconfigured, match=re.escape(said)) as refused:
+        profiling.profile_backend(asked, as_json=False)
+    assert "\n" not in str(refused.value)
+
+
+def test_texts_are_held_to_bytes():
+    class Words(Sum):
+        outputs = (TensorSpec(name="y", datatype="BYTES", shape=(-1,)),)
+
+        def predict(self, inputs):
+            return {"y": np.array(["one"] * len(inputs["x"]))}
+
+    (replies,) = run(of(Words()), [ask([1, 2])])
+    assert outputs(replies[0]) == [b"one"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols.exchange import Exchange, read_exchanges, too_large, write_replies
+from mark.protocols.exchange import Exchange, check_outputs, read_exchanges, too_large, write_replies
 from mark.protocols.oip import BadRequest, Tensors, error_reply
 from mark.serving.backends.merging import groups, merge
 
@@ -34,22 +34,31 @@ class ModelFailed(Exception):
         self.whole = whole
 
 
-def answering(requests: Sequence[InferRequest], model: str, inputs: Sequence[TensorSpec]) -> Answering:
-    """The calls that a batch needs, one after another; returns the replies in the order of the requests."""
+def answering(
+    requests: Sequence[InferRequest],
+    model: str,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec] = (),
+) -> Answering:
+    """The calls that a batch needs, one after another; returns the replies in the order of the requests.
+
+    outputs: what the model declares of its answers, which are held to it; none: whatever comes.
+    """
     exchanges: dict[int, Exchange] = {}
     replies: dict[int, InferReply] = {}
-    for place, found in enumerate(read_exchanges(requests, model, inputs)):
-        if isinstance(found, BadRequest):
-            replies[place] = error_reply(found.status, str(found))
+    for place, read in enumerate(read_exchanges(requests, model, inputs)):
+        if isinstance(read, BadRequest):
+            replies[place] = error_reply(read.status, str(read))
         else:
-            exchanges[place] = found
+            exchanges[place] = read
     pending = groups({place: part.kind for place, part in exchanges.items()})
     while pending:
         group = pending.pop()
         parts = [exchanges[place] for place in group]
         try:
-            outputs = yield merge([part.inputs for part in parts])
-            replies |= zip(group, write_replies(parts, outputs), strict=True)
+            found = yield merge([part.inputs for part in parts])
+            check_outputs(found, outputs)
+            replies |= zip(group, write_replies(parts, found), strict=True)
         except MemoryError:
             if len(group) > 1:
                 pending += [[place] for place in group]
@@ -99,11 +108,11 @@ async def answer_async(
         if tensors is None:
             return replies
         try:
-            outputs = await call(tensors)
+            found = await call(tensors)
         except ModelFailed as error:
             turn = functools.partial(_turn, steps.throw, error)
         else:
-            turn = functools.partial(_turn, steps.send, outputs)
+            turn = functools.partial(_turn, steps.send, found)
 
 
 def _turn(step: Callable[[Any], Tensors], sent: object) -> _Turn:

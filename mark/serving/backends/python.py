@@ -13,7 +13,7 @@ import numpy as np
 from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest, PythonModel
-from mark.protocols.exchange import zeros
+from mark.protocols.exchange import check_outputs, zeros
 from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip import Tensors
 from mark.serving.backends.answering import ModelFailed, answer, answering
@@ -60,12 +60,14 @@ class PythonBackend:
             torch.set_num_threads(1)  # the agent's thread needs the other core; holds for this thread
         self._model = model
         try:
-            self._predict(zeros(self.inputs, 1))
+            check_outputs(self._predict(zeros(self.inputs, 1)), self.outputs)
         except ModelFailed as error:
             log.warning("%s does not take zeros, so it was not warmed up: %s", self._name, error)
+        except ValueError as error:
+            log.error("%s answers wrongly: %s", self._name, error)  # noqa: TRY400 - the model's error, not ours
 
     def _answer(self, batch: Sequence[InferRequest]) -> list[InferReply]:
-        return answer(answering(batch, self._name, self.inputs), self._predict)
+        return answer(answering(batch, self._name, self.inputs, self.outputs), self._predict)
 
     def _predict(self, tensors: Tensors) -> Tensors:
         assert self._model is not None, "start comes first"
