@@ -41,6 +41,10 @@ class MeasuredTimes:
         )
         self._batch_s = tuple(accumulate(times, max))
 
+    def knows(self, size: int) -> bool:
+        """True where a batch of that size was measured."""
+        return self._seen[size - 1]
+
     @property
     def batch_s(self) -> tuple[float, ...]:
         """What a batch of 1, 2, ... takes now."""

@@ -34,7 +34,8 @@ class DispatchPolicy:
     """The data plane's half of a policy.
 
     `admission_factor` is the share of the objective that a predicted finish may use; None stands for no Bouncer.
-    A request that would wait longer than `give_up_s` is shed (the service's own time-out).
+    A request that would wait longer than `give_up_s` is shed (the service's own time-out). A batch that runs for
+    `hung_after_s`, and for many times what it should take (`hung.py`), is hung: its agent is replaced.
     """
 
     routing: Routing = Routing.LEAST_FINISH
@@ -42,3 +43,4 @@ class DispatchPolicy:
     admission_factor: float | None = 0.98
     late: Late = Late.SERVE
     give_up_s: float = 60.0
+    hung_after_s: float = 10.0

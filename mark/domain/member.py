@@ -9,11 +9,15 @@ from mark.domain.fleet import Role
 
 
 class MemberState(StrEnum):
-    """starting -> ready -> draining; an agent whose last request is answered leaves."""
+    """starting -> ready -> draining; an agent whose last request is answered leaves.
+
+    broken: its model answers no more; the agent ends and is started again.
+    """
 
     STARTING = "starting"
     READY = "ready"
     DRAINING = "draining"
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

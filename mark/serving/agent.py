@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -40,6 +41,8 @@ FASTEST_S, FASTEST_LOOK_S = 0.25, 0.5
 of agents on one machine, asking would be most of its work."""
 NOTICEABLE_S = 0.1
 CLOCK_S = 1.0
+SAY_WITHIN_S = 2.0
+"""An agent that is broken ends soon, whether the store hears of it or not."""
 GRACE_S = 0.1
 """Requests that were on their way when gateways were told of a drain bounce within it."""
 
@@ -72,6 +75,7 @@ class Agent:
             backend,
             profile_s=[offering.profile.latency_s(size) for size in sizes],
             admission_factor=served.dispatch.admission_factor,
+            hung_after_s=served.dispatch.hung_after_s,
         )
         self.state = MemberState.STARTING
         self.gone_at: float | None = None
@@ -245,13 +249,26 @@ async def _live(
         for task in tasks:
             if task.done():  # they never end by themselves: a defect, and its error is to be seen
                 task.result()
-        if stopped.done() or broken.done():
-            return EXIT_BROKEN if broken.done() else EXIT_STOPPED
+        if broken.done():
+            await _say_broken(agent, connections)
+            return EXIT_BROKEN
+        if stopped.done():
+            return EXIT_STOPPED
         return await _drain(agent, connections, stop)
     finally:
         for running in (starting, *ends):
             running.cancel()
         await asyncio.gather(starting, *ends, return_exceptions=True)
+
+
+async def _say_broken(agent: Agent, connections: set[GatewayConnection]) -> None:
+    """Have nobody send anything more: gateways are told, and the store, which status is made from."""
+    agent.state, agent.core.accepting = MemberState.BROKEN, False
+    for connection in tuple(connections):
+        connection.leave()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SAY_WITHIN_S):
+            await agent.asked(partial(agent.link.announce, agent.member()))
 
 
 async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asyncio.Event) -> int:
@@ -275,6 +292,7 @@ async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asynci
 async def _heartbeat(core: AgentCore, connections: set[GatewayConnection]) -> None:
     while True:
         await asyncio.sleep(HEARTBEAT_S)
+        core.grow_older(HEARTBEAT_S)
         for connection in tuple(connections):
             try:
                 connection.tell()

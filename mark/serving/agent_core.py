@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import admits, predicted_finish_at
+from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest
@@ -39,6 +40,10 @@ class Client(Protocol):
         """The model has answered."""
         ...
 
+    def bounced(self, job: Job) -> None:
+        """It is not run here: somebody else may take it."""
+        ...
+
     def settle(self) -> None:
         """The queue has changed."""
         ...
@@ -56,9 +61,19 @@ class Job(NamedTuple):
 
 
 class AgentCore:
-    """Queue, batches and admission of one instance. admission_factor: None takes everything."""
+    """Queue, batches and admission of one instance. admission_factor: None takes everything.
 
-    def __init__(self, backend: Backend, *, profile_s: Sequence[float], admission_factor: float | None) -> None:
+    hung_after_s: no batch is taken for hung before.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        profile_s: Sequence[float],
+        admission_factor: float | None,
+        hung_after_s: float = math.inf,
+    ) -> None:
         self.measured = MeasuredTimes(profile_s)
         self.max_batch = len(profile_s)
         self.waiting: deque[Job] = deque()
@@ -74,7 +89,10 @@ class AgentCore:
         self._backend = backend
         self._factor = admission_factor
         self._failures = 0
-        self._closing = False
+        self._closing = self._abandoned = False
+        self._hung_after_s = hung_after_s
+        self._batch: list[Job] = []
+        self._age_s = 0.0
         self._task: asyncio.Task[Sequence[InferReply]] | None = None
 
     @property
@@ -109,7 +127,7 @@ class AgentCore:
 
     def start(self) -> None:
         """Begin a batch if none runs and something waits."""
-        while self.waiting and not self.in_service:
+        while self.waiting and not self.in_service and not self._abandoned:
             try:
                 self._begin()
             except Exception as error:  # noqa: BLE001 - the driver of batches: what waits behind is tried too
@@ -126,6 +144,7 @@ class AgentCore:
         for _ in batch:
             self.waiting.popleft()
         self._task, self.in_service, self.free_at = task, len(batch), free_at
+        self._batch, self._age_s = batch, 0.0
 
     def settle(self) -> None:
         """Have all clients look at the queue."""
@@ -152,6 +171,34 @@ class AgentCore:
             return False
         return True
 
+    def grow_older(self, passed_s: float) -> None:
+        """Count the time of the batch that runs, and give up one that hangs.
+
+        Looks are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
+        """
+        if not self.in_service:
+            return
+        self._age_s += passed_s
+        size = len(self._batch)
+        expected_s = self.measured.batch_s[size - 1]
+        if self._age_s > hung_after_s(expected_s, self._hung_after_s, is_first=not self.measured.knows(size)):
+            self._abandon(expected_s)
+
+    def _abandon(self, expected_s: float) -> None:
+        """Answer everybody, and have the agent end: nothing interrupts a model that hangs."""
+        fields = {"requests": len(self._batch), "waiting": len(self.waiting), "expected_s": expected_s}
+        log.error("a batch hangs since %.1f s; the agent ends, to be started again", self._age_s, extra=fields)
+        self._abandoned, self.accepting, self.in_service = True, False, 0
+        self.failed += len(self._batch)
+        reply = error_reply(504, f"the model did not answer within {self._age_s:.0f} s")
+        for job in self._batch:
+            self._give(job, reply)
+        while self.waiting:
+            job = self.waiting.popleft()
+            job.client.bounced(job)
+        self.settle()
+        self.broken.set()
+
     async def close(self) -> None:
         """End the batch that runs, unanswered."""
         self._closing = True
@@ -160,7 +207,7 @@ class AgentCore:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[Sequence[InferReply]], batch: list[Job], began_at: float) -> None:
-        if task.cancelled() and self._closing:
+        if self._abandoned or (task.cancelled() and self._closing):
             return
         now = time.monotonic()
         self.in_service = 0

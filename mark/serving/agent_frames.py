@@ -97,6 +97,11 @@ class GatewayConnection(asyncio.Protocol):
         self._mirror.answered(time.monotonic(), self._core.measured.full_s)
         self._write(frame)
 
+    def bounced(self, job: Job) -> None:
+        """It is not run here: the gateway takes it elsewhere."""
+        self.tell()
+        self._write(encode(Bounced(job.id, 0)))
+
     def settle(self) -> None:
         """Say how the agent is, if the gateway cannot know."""
         core, mirror = self._core, self._mirror

@@ -50,6 +50,10 @@ class AgentHttp:
         self._jobs[job.id].reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
         del self._jobs[job.id]
 
+    def bounced(self, job: Job) -> None:
+        """It is not run here."""
+        self._jobs.pop(job.id).refuse(503, "this instance cannot answer it", b"retry-after: 1\r\n")
+
     def settle(self) -> None:
         """Those who ask here reckon nothing."""
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import signal
 import time
 from collections.abc import Mapping
@@ -29,6 +30,9 @@ from mark.telemetry.structured_logs import log_json
 
 BOOTED_AT = "meta-data/mark/ready-at"
 """An emulated AWS tells here when the boot is over; on EC2 there is no such path, and loading is all of it."""
+STANDS_S = 30.0
+"""Gateways have taken the agent for lost since 25 s, and nothing else would ever end it."""
+LOOK_S = 1.0
 LONGEST_WAIT_S = 0.5
 """Between two looks at a clock that may change its speed."""
 
@@ -64,6 +68,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         host=identity.host,
         epoch=time.time_ns(),
     )
+    watching = asyncio.get_running_loop().create_task(_watch_loop())
     try:
         return await serve_agent(
             config,
@@ -76,7 +81,19 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
             credits_left=lambda: getattr(backend, "credits", None),
         )
     finally:
+        watching.cancel()
+        faulthandler.cancel_dump_traceback_later()
         await link.aclose()
+
+
+async def _watch_loop() -> None:
+    """End the process where its event loop stands for long, as when a model computes and lets no thread run.
+
+    The log then has what each thread was doing.
+    """
+    while True:
+        faulthandler.dump_traceback_later(STANDS_S, exit=True)
+        await asyncio.sleep(LOOK_S)
 
 
 class _Clock:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -17,8 +15,10 @@ from mark.protocols.exchange import check_outputs, zeros
 from mark.protocols.model_contract import class_mistakes
 from mark.protocols.oip import Tensors
 from mark.serving.backends.answering import ModelFailed, answer, answering
+from mark.serving.backends.model_thread import ModelThread
 
 log = logging.getLogger(__name__)
+CLOSE_WITHIN_S = 5.0
 
 
 class PythonBackend:
@@ -29,21 +29,21 @@ class PythonBackend:
     def __init__(self, make_model: Callable[[], PythonModel], *, name: str) -> None:
         self._make_model, self._name = make_model, name
         self._model: PythonModel | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"model-{name}")
+        self._thread = ModelThread(f"model-{name}")
         self.inputs: tuple[TensorSpec, ...] = ()
         self.outputs: tuple[TensorSpec, ...] = ()
 
     async def start(self) -> None:
         """Make the model and let it answer zeros once, which fills its caches. Errors: Misconfigured."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+        await self._thread.run(self._load)
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
         """Read, predict and write on the model's thread, one batch after another."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, batch)
+        return await self._thread.run(self._answer, batch)
 
     async def close(self) -> None:
-        """Wait for the batch in work, end the thread."""
-        await asyncio.to_thread(self._thread.shutdown)
+        """Wait a little for the batch in work, end the thread; one that hangs is left behind."""
+        await self._thread.close(CLOSE_WITHIN_S)
 
     def _load(self) -> None:
         try:

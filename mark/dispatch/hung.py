@@ -1,0 +1,18 @@
+"""Hung batches: how long a batch may take before it is taken for one that never ends.
+
+A model that hangs answers nobody and says nothing, so time is the only sign. Machines are slower than their
+profiles, by throttled CPU credits twenty times, and the first batch of a size may wait for a compiler; beyond that
+a process that is started again serves sooner than one that is waited for.
+"""
+
+from __future__ import annotations
+
+FACTOR = 20.0
+"""As far as measured times are believed to stray from a profile (`measured.BOUND`)."""
+FIRST_FACTOR = 6.0
+"""The first batch of a size may take so many times the floor: some models are compiled for each size."""
+
+
+def hung_after_s(expected_s: float, floor_s: float, *, is_first: bool) -> float:
+    """Seconds after which a batch that should take `expected_s` hangs. is_first: none of its size ended before."""
+    return max(floor_s * (FIRST_FACTOR if is_first else 1.0), FACTOR * expected_s)
