@@ -76,9 +76,14 @@ class Gateway:
         self.sync.lanes = self.lanes
         self.agents = AgentConnections(self.lanes)
         self.http = HttpServer(
-            self.handle, make=Ticket, limits=config.limits, on_defect=self._defect, defects=self.defects
+            self.handle,
+            make=Ticket,
+            limits=config.limits,
+            on_defect=self._defect,
+            admits=self._admits,
+            defects=self.defects,
         )
-        self._bearer = f"Bearer {config.token}".encode() if config.token is not None else None
+        self._token = config.token.encode() if config.token is not None else None
         self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
         self._count = 0
 
@@ -91,8 +96,8 @@ class Gateway:
         route = self._routes.find(ticket.target)
         ticket.shape = shape_of(ticket.target) if route is None else route.shape
         ticket.request_id = ticket.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
-        if self._bearer is not None and not self._is_allowed(ticket.headers, route):
-            ticket.fail(401, "a bearer token is required")
+        if not self._is_allowed(ticket.headers, route):
+            ticket.fail(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
         elif route is None:
             known = ", ".join(self.lanes)
             ticket.fail(404, f"nothing is served at {ticket.target[:200].decode('latin-1')}; models: {known}")
@@ -115,8 +120,15 @@ class Gateway:
         self._count += 1
         return b"%b%x" % (self._ids, self._count)
 
+    def _admits(self, target: bytes, headers: dict[str, bytes]) -> bool:
+        """Whether a request's body is worth reading: asked when its head is complete."""
+        return self._token is None or self._is_allowed(headers, self._routes.find(target))
+
     def _is_allowed(self, headers: dict[str, bytes], route: Route | None) -> bool:
-        if hmac.compare_digest(headers.get("authorization", b""), self._bearer or b""):
+        if self._token is None:
+            return True
+        scheme, _, token = headers.get("authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(token.lstrip(b" "), self._token):
             return True
         return route is not None and route.asks in OPEN_TO_ALL
 

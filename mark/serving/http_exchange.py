@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from mark.protocols.oip import JSON_TYPE, error_body
 
 if TYPE_CHECKING:
+    from mark.serving.http_budget import BodyLease
     from mark.serving.http_heads import Head
 
 
@@ -21,10 +22,13 @@ class Answering(Protocol):
 class HttpExchange:
     """One request, and the way to answer it. headers: those of KNOWN_HEADERS, by name.
 
-    `head` is set where the connection has seen the very head before, or expects to see it again.
+    `head` is set where the connection has seen the very head before, or expects to see it again. `lease`, set for
+    bodies that count, keeps the body's share of the server's memory for as long as the exchange is referred to.
     """
 
-    __slots__ = ("body", "connection", "head", "headers", "keep_alive", "method", "target")
+    __slots__ = ("body", "connection", "head", "headers", "keep_alive", "lease", "method", "target")
+
+    lease: BodyLease
 
     def __init__(
         self,

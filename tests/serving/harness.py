@@ -246,9 +246,9 @@ async def live(
         await gateway
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
+def run(test: Coroutine[Any, Any, None], within_s: float = 20) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(within_s):
             await test
 
     uvloop.run(bounded())

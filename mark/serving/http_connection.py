@@ -1,0 +1,528 @@
+"""One client's connection: an asyncio protocol around httptools' parser.
+
+No task and no future per request: a connection collects a request, hands it to the handler, and writes the answer
+when it comes. Pipelined requests are answered one after the other. The parser refuses whatever could be read in
+two ways (Content-Length with Transfer-Encoding, two lengths, bad chunks); limits bound what a client may make us
+hold; one sweep over all connections, not a timer each, finds those that are slow. uvloop's transports raise when
+they are written to after they closed, so a connection that is closing never writes.
+
+Reading stops while enough requests wait here (`_is_full`), while a body waits for its share of the server's
+budget (`_awaits`), and while the client does not read its answers (`_paused`). What has been read and not parsed
+then is in `_rest`. Nothing more is taken from a client after a request that is refused before its body (`_deaf`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections import deque
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+
+import httptools
+
+from mark.serving.defects import DEFECT
+from mark.serving.http_budget import SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
+from mark.serving.http_exchange import HttpExchange
+from mark.serving.http_headers import SPELT
+from mark.serving.http_heads import MAX_VALUE_BYTES, VARYING, Head
+
+if TYPE_CHECKING:
+    from mark.serving.http_server import HttpServer
+
+_STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
+_CLOSE = b"connection: close\r\n"
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_RETRY = b"retry-after: 1\r\n"
+_HOST = re.compile(rb"[\w.~!$&'()*+,;=%:\[\]-]*", re.ASCII)
+"""What may stand in a Host header (RFC 3986: host and port)."""
+SLICE_BYTES = 4096
+"""So much is parsed at a time where a read holds more requests than may wait."""
+WAITING_BYTES = 256 * 1024
+"""Bodies of requests that wait on one connection, before it is read no further."""
+CHUNK_HEAD_BYTES = 16
+"""What a chunk may have around its data; head_bytes more are allowed to extensions and trailers of all chunks."""
+LINGER_S = 2.0
+"""How long a client that was refused may go on sending before its connection is reset."""
+
+
+@functools.lru_cache(maxsize=256)
+def _first_lines(status: int, content_type: bytes) -> bytes:
+    said = _STATUS.get(status) or b"%d Unknown" % status
+    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (said, content_type)
+
+
+class HttpConnection(asyncio.Protocol):
+    """One client. At most one of its requests is with the handler; those behind it wait in `_pending`."""
+
+    __slots__ = (
+        "_awaited_s", "_awaits", "_body", "_body_bytes", "_chunked", "_closing", "_current", "_deaf",
+        "_dispatching", "_finished", "_frame_bytes", "_halted", "_head", "_head_bytes", "_headers",
+        "_in_body", "_in_message", "_known", "_lease", "_offered", "_parser", "_parts", "_paused",
+        "_pending", "_pending_bytes", "_quiet_s", "_reading", "_refusal", "_replayed", "_rest", "_seen",
+        "_server", "_taking", "_target", "_transport",
+    )  # fmt: skip
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._pending: deque[HttpExchange] = deque()
+        self._current: HttpExchange | None = None
+        self._closing = self._dispatching = self._in_message = self._in_body = self._paused = False
+        self._deaf = self._halted = self._taking = self._chunked = self._offered = self._replayed = False
+        self._reading = True
+        self._refusal: tuple[int, str] | None = None
+        self._head: Head | None = None
+        self._target = self._rest = b""
+        self._known: dict[str, bytes] = {}
+        self._body: bytes | bytearray = b""
+        self._lease: BodyLease | None = None
+        self._awaits = self._headers = self._head_bytes = self._pending_bytes = 0
+        self._body_bytes = self._frame_bytes = self._parts = self._finished = self._seen = 0
+        self._quiet_s = self._awaited_s = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
+        self._transport = transport
+        self._server.connections.add(self)
+        if len(self._server.connections) > self._server.limits.connections:
+            self._finally(503, "too many connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Called by the loop: whatever is answered from now on goes nowhere."""
+        self._forget()
+        self._transport = None
+        self._parser = None  # it holds us: a cycle would wait for the collector
+        self._server.connections.discard(self)
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the client does not read, so neither do we."""
+        self._paused = True
+        self._quiet_s = 0.0
+        self._steer()
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self._paused = False
+        self._steer()
+
+    def eof_received(self) -> bool:
+        """Called by the loop: the client sends no more, but may wait for its answers; the last one closes."""
+        last = self._pending[-1] if self._pending else self._current
+        if last is None or self._closing or self._transport is None or not self._transport.can_write_eof():
+            return False  # TLS knows no half-closed connections
+        if self._refusal is None:  # else what was wrong behind it is told, and that closes
+            last.keep_alive = False
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        if self._closing or self._deaf:
+            return
+        head = self._head
+        known = None if head is None or self._in_message or self._halted else head.match(data)
+        if head is None or known is None or len(known[1]) > self._server.limits.body_bytes:
+            self._take(data)
+            return
+        exchange = self._server.make(self, head.method, head.target, *known, True, head)
+        if len(known[1]) > UNCOUNTED_BYTES:
+            lease = self._server.budget.take(len(known[1]), is_here=True)
+            if lease is None:
+                self._take(data)
+                return
+            exchange.lease = lease
+        self._finished += 1
+        if self._current is None and not self._pending:
+            self._current = exchange
+            try:
+                self._server.handler(exchange)
+            except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
+                self._server.on_defect(exchange, error)
+        else:
+            self._append(exchange)
+            self._steer()
+
+    def _take(self, data: bytes) -> None:
+        """Parse what came; where that would be more requests than may wait, as many as may."""
+        if self._rest:
+            self._rest += data
+            return
+        room = self._server.limits.pipelined - len(self._pending)
+        step = SLICE_BYTES if data.count(b" HTTP/1") > room else len(data) or 1
+        self._taking = True
+        try:
+            for at in range(0, len(data), step):
+                if self._is_full():
+                    self._rest = data[at:] if at else data
+                    break
+                self._parse(data[at : at + step] if step < len(data) else data)
+                if self._closing or self._deaf:
+                    return
+        finally:
+            self._taking = False
+        self._steer()
+
+    def _is_full(self) -> bool:
+        limits = self._server.limits
+        return len(self._pending) >= limits.pipelined or self._pending_bytes > WAITING_BYTES
+
+    def _parse(self, data: bytes) -> None:
+        begins, finished, in_body, had = not self._in_message, self._finished, self._in_body, self._body_bytes
+        try:
+            self._feed(data)
+        except httptools.HttpParserCallbackError as error:  # one of ours raised: it is not the client's fault
+            self._server.defects.note(error.__context__ or error)
+            self._refuse(500, DEFECT)
+        except httptools.HttpParserError as error:
+            self._refuse(400, f"malformed HTTP: {error}")
+        if self._in_message and self._finished == finished:  # else part of it belongs to the request before
+            if not self._in_body:
+                self._head_bytes += len(data)
+                if self._head_bytes > self._server.limits.head_bytes:
+                    self._refuse(431, "headers too large")
+            elif in_body and self._chunked:
+                self._frame_bytes += len(data) - (self._body_bytes - had)
+                if self._frame_bytes > self._server.limits.head_bytes + CHUNK_HEAD_BYTES * self._parts:
+                    self._refuse(400, "chunk extensions or trailers are too large")
+        if begins and not self._in_message and self._finished == finished + 1 and not self._deaf:
+            self._learn(data, self._pending[-1])
+        self._next()
+
+    def _feed(self, data: bytes) -> None:
+        """Parse; an offer to speak another protocol is ignored, as RFC 9110 (7.8) lets a server do.
+
+        The parser takes the head of such a request for all of it: what is behind goes to a new parser, which is
+        told the method and the length and nothing of the offer.
+        """
+        while data:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                data = data[offer.args[0] :]
+            else:
+                return
+            if self._deaf:
+                return
+            self._offered, self._replayed = False, True
+            before, self._parser = self._parser, httptools.HttpRequestParser(self)
+            self._parser.feed_data(
+                b"%b / HTTP/%b\r\nhost: x\r\nconnection: %b\r\n%b\r\n"
+                % (
+                    before.get_method(),
+                    before.get_http_version().encode(),
+                    b"keep-alive" if before.should_keep_alive() else b"close",
+                    b"".join(
+                        b"%b: %b\r\n" % (name.encode(), self._known[name])
+                        for name in ("content-length", "transfer-encoding")
+                        if name in self._known
+                    ),
+                )
+            )
+
+    def _learn(self, data: bytes, exchange: HttpExchange) -> None:
+        """The chunk was one request, no more and no less: remember its head."""
+        cut = len(data) - len(exchange.body)
+        raw = data[:cut]
+        if not exchange.keep_alive or "expect" in exchange.headers or not raw.endswith(b"\r\n\r\n"):
+            return
+        if data[cut:] != exchange.body or len(exchange.body) != int(exchange.headers.get("content-length", b"0")):
+            return
+        if len(raw) + len(VARYING) * MAX_VALUE_BYTES <= self._server.limits.head_bytes:
+            with suppress(ValueError):
+                self._head = exchange.head = Head(raw, exchange)
+
+    def _append(self, exchange: HttpExchange) -> None:
+        self._pending.append(exchange)
+        self._pending_bytes += len(exchange.body)
+
+    def on_message_begin(self) -> None:
+        """Called by the parser, at the first byte: from now on the request must not be slow."""
+        if not self._replayed:
+            self._in_message = True
+            self._quiet_s = 0.0
+
+    def on_url(self, url: bytes) -> None:
+        """Called by the parser, with a part of it."""
+        if not self._replayed:
+            self._target = self._target + url if self._target else url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser; also for trailers, which are ignored."""
+        if self._in_body or self._deaf:
+            return
+        self._headers += 1
+        self._head_bytes += len(name) + len(value)
+        known = SPELT.get(name)
+        if known is None:
+            known = SPELT.get(name.lower())
+            if known is None:
+                return
+        if known in self._known:
+            self._refuse(400, f"header {known} twice")
+        self._known[known] = value.rstrip(b" \t")
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser."""
+        if self._replayed or self._deaf:
+            self._replayed = False
+            return
+        self._in_body = True
+        parser, known = self._parser, self._known
+        self._chunked = "transfer-encoding" in known
+        self._offered = parser.should_upgrade()
+        self._check_head()
+        if self._deaf:
+            return
+        length = int(known.get("content-length", b"0"))
+        expects = known.get("expect", b"").lower() == b"100-continue" and parser.get_http_version() != "1.0"
+        if (expects or self._chunked or length > SMALL_BYTES) and not self._server.admits(self._target, known):
+            self._cut()
+            return
+        if length > UNCOUNTED_BYTES:
+            self._let_body_in(length)
+        if expects and not self._awaits and not self._deaf:
+            self._go_on()
+
+    def _check_head(self) -> None:
+        """Refuse what the limits or the protocol forbid."""
+        limits, known = self._server.limits, self._known
+        if self._headers > limits.headers or self._head_bytes + len(self._target) > limits.head_bytes:
+            self._refuse(431, "too many or too large headers")
+        elif int(known.get("content-length", b"0")) > limits.body_bytes:
+            self._refuse(413, f"the body exceeds {limits.body_bytes} bytes")
+        elif self._chunked and known["transfer-encoding"].lower() != b"chunked":
+            self._refuse(501, "no transfer coding is understood but chunked")
+        elif self._parser.get_method() == b"CONNECT":
+            self._refuse(400, "CONNECT is not supported: this server is no proxy")
+        elif "host" not in known:
+            if self._parser.get_http_version() != "1.0":
+                self._refuse(400, "the Host header is missing: HTTP/1.1 requires it")
+        elif not _HOST.fullmatch(known["host"]):
+            self._refuse(400, "the Host header names no host")
+
+    def _let_body_in(self, length: int) -> None:
+        """Have the body counted; where the budget is used up, it is read when others are done."""
+        budget = self._server.budget
+        self._lease = budget.take(length, is_here=length <= SMALL_BYTES)
+        if self._lease is not None:
+            return
+        if length > SMALL_BYTES and budget.queue(self, length):
+            self._awaits, self._awaited_s = length, 0.0
+        else:
+            self._refuse(503, "too many bytes of other requests are held; retry after 1 s")
+
+    def let_in(self, lease: BodyLease) -> None:
+        """Called by the budget: the body may come."""
+        self._awaits, self._lease = 0, lease
+        self._quiet_s = 0.0
+        if self._known.get("expect", b"").lower() == b"100-continue":
+            self._go_on()
+        self._steer()
+
+    def on_body(self, body: bytes) -> None:
+        """Called by the parser."""
+        if self._deaf:
+            return
+        self._parts += 1
+        self._body_bytes += len(body)
+        if self._body_bytes > self._server.limits.body_bytes:
+            self._refuse(413, f"the body exceeds {self._server.limits.body_bytes} bytes")
+            return
+        if self._chunked and not self._counts(len(body)):
+            self._refuse(503, "too many bytes of other requests are held; retry after 1 s")
+            return
+        if not self._body:
+            self._body = body
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += body
+
+    def _counts(self, more: int) -> bool:
+        """Count a body of unknown length as it comes."""
+        if self._lease is not None:
+            return self._lease.grow(more)
+        if self._body_bytes > UNCOUNTED_BYTES:
+            self._lease = self._server.budget.take(self._body_bytes, is_here=True)
+            return self._lease is not None
+        return True
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        if self._offered or self._deaf:
+            return
+        self._in_message = self._in_body = False
+        if self._awaits:  # it came whole with its head
+            self._server.budget.leave(self)
+            self._lease = self._server.budget.take(self._awaits, is_here=True)
+            self._awaits = 0
+            if self._lease is None:
+                self._refuse(503, "too many bytes of other requests are held; retry after 1 s")
+                return
+        parser = self._parser
+        body = bytes(self._body)
+        exchange = self._server.make(
+            self, parser.get_method(), self._target, self._known, body, parser.should_keep_alive()
+        )
+        if self._lease is not None:
+            exchange.lease, self._lease = self._lease, None
+        self._append(exchange)
+        self._finished += 1
+        self._target = self._body = b""
+        self._known = {}
+        self._headers = self._head_bytes = self._body_bytes = self._frame_bytes = self._parts = 0
+
+    def send(self, exchange: HttpExchange, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
+        """Write the answer of the exchange that is being handled, and turn to the next."""
+        keep = exchange.keep_alive
+        head = b"%bcontent-length: %d\r\n%b%b\r\n" % (
+            _first_lines(status, content_type), len(body), extra, b"" if keep else _CLOSE
+        )  # fmt: skip
+        large = len(body) > SMALL_BYTES
+        if exchange.method == b"HEAD":
+            large = False
+        elif not large:
+            head += body
+        exchange.connection = None  # not before: what raised until here can still be answered
+        self._current = None
+        transport = self._transport
+        assert transport is not None
+        transport.write(head)
+        if large:
+            transport.write(body)
+        if not keep:
+            self._close(linger=self._deaf)
+        elif not self._dispatching and (self._pending or self._halted or self._refusal is not None):
+            self._next()
+
+    def grow_older(self, passed_s: float) -> None:
+        """Close it where it is slow or was idle for too long."""
+        if self._finished != self._seen:
+            self._seen, self._quiet_s = self._finished, 0.0
+            return
+        limits = self._server.limits
+        if self._awaits:
+            self._awaited_s += passed_s
+            if self._awaited_s > limits.slow_s:
+                self._refuse(503, "too many bytes of other requests are held; retry after 1 s")
+                self._next()
+            return
+        if self._halted and not self._paused and not self._closing:
+            return  # it is we who do not read
+        self._quiet_s += passed_s
+        if self._paused or self._closing:
+            if self._quiet_s > (LINGER_S if self._closing else limits.slow_s):
+                self.abort()
+        elif self._in_message and not self._deaf:
+            if self._quiet_s > limits.slow_s:
+                self._refuse(408, f"the request did not come within {limits.slow_s:g} s")
+                self._next()
+        elif self._current is None and self._quiet_s > limits.idle_s:
+            self._close()
+
+    def abort(self) -> None:
+        """Close without waiting for anything."""
+        self._forget()
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _next(self) -> None:
+        """Hand requests on until one is not answered at once; at their end say what was wrong, if anything was."""
+        if self._dispatching:
+            return
+        self._dispatching = True
+        try:
+            while self._current is None and self._pending and not self._closing:
+                exchange = self._current = self._pending.popleft()
+                self._pending_bytes -= len(exchange.body)
+                try:
+                    self._server.handler(exchange)
+                except Exception as error:  # noqa: BLE001 - as in data_received
+                    self._server.on_defect(exchange, error)
+        finally:
+            self._dispatching = False
+        if self._refusal is not None and self._current is None and not self._closing:
+            self._finally(*self._refusal)
+        elif self._halted and not self._taking:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Parse what was kept, where there is room for it again."""
+        if self._rest and not self._closing and not self._is_full():
+            rest, self._rest = self._rest, b""
+            self._take(rest)
+        else:
+            self._steer()
+
+    def _steer(self) -> None:
+        """Have the transport read, or not."""
+        halted = bool(self._rest or self._awaits) or self._is_full()
+        if self._halted and not halted:
+            self._quiet_s = 0.0
+        self._halted = halted
+        reads = not (self._paused or (halted and not self._deaf))
+        if reads == self._reading or self._transport is None or (self._closing and not self._deaf):
+            return
+        self._reading = reads
+        if reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _refuse(self, status: int, text: str) -> None:
+        """Take no more of what comes; say so when the requests before it are answered. The first reason counts."""
+        self._deaf = True
+        self._refusal = self._refusal or (status, text)
+        self._drop_body()
+
+    def _cut(self) -> None:
+        """The handler will refuse this request whatever its body says: it is answered without, and that closes."""
+        exchange = self._server.make(self, self._parser.get_method(), self._target, self._known, b"", False)
+        self._deaf, self._in_message = True, False
+        self._append(exchange)
+        self._finished += 1
+
+    def _finally(self, status: int, text: str) -> None:
+        self._server.refused += 1
+        extra = _RETRY if status == 503 else b""
+        HttpExchange(self, b"", b"", {}, b"", False).refuse(status, text, extra)
+
+    def _go_on(self) -> None:
+        """The client waits for leave to send its body; with answers outstanding it will send without."""
+        if self._current is None and not self._pending and self._transport is not None:
+            self._transport.write(_CONTINUE)
+
+    def _close(self, *, linger: bool = False) -> None:
+        """Close; where we have not read all that was sent, only our side, or the client would lose our answer."""
+        self._forget()
+        self._closing = True
+        self._quiet_s = 0.0
+        transport = self._transport
+        if transport is None:
+            return
+        if not linger:
+            transport.close()
+            return
+        self._steer()  # what still comes is read, and dropped
+        if transport.can_write_eof():  # with TLS the sweep closes, after LINGER_S
+            transport.write_eof()
+
+    def _drop_body(self) -> None:
+        self._body, self._rest, self._lease = b"", b"", None
+        if self._awaits:
+            self._awaits = 0
+            self._server.budget.leave(self)
+
+    def _forget(self) -> None:
+        self._drop_body()
+        if self._current is not None:
+            self._current.connection = None
+            self._current = None
+        while self._pending:
+            self._pending.pop().connection = None
+        self._pending_bytes = 0
