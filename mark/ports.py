@@ -11,7 +11,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit, Forecast
 from mark.domain.fleet import FleetView
-from mark.domain.member import Member
+from mark.domain.member import Member, Peer
 from mark.domain.orders import Fact, Order, SloWindow
 from mark.domain.tensor import TensorSpec
 from mark.domain.traffic import GatewayReport, Warmed
@@ -138,6 +138,14 @@ class GatewayLink(Protocol):
         ...
 
     async def report(self, report: GatewayReport) -> None: ...
+
+    async def announce_gateway(self, peer: Peer) -> Sequence[Peer]:
+        """Say that this gateway is there (and again four times a second); those that said so lately, by name."""
+        ...
+
+    async def leave_gateways(self, name: str) -> None:
+        """Say that this gateway is there no more."""
+        ...
 
 
 class AgentLink(Protocol):

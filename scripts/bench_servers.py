@@ -20,7 +20,7 @@ from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
-from mark.domain.member import Member, MemberState
+from mark.domain.member import Member, MemberState, Peer
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
@@ -76,6 +76,7 @@ class Link:
 
     def __init__(self, name: str, agents: Sequence[int]) -> None:
         self._members = [_member(name, number, port) for number, port in enumerate(agents)]
+        self._peers: dict[str, Peer] = {}
 
     async def members_version(self) -> int:
         """Never changes."""
@@ -99,6 +100,14 @@ class Link:
 
     async def report(self, report: GatewayReport) -> None:
         """Nobody reads it."""
+
+    async def announce_gateway(self, peer: Peer) -> Sequence[Peer]:
+        """Those that share this link."""
+        self._peers[peer.name] = peer
+        return tuple(self._peers.values())
+
+    async def leave_gateways(self, name: str) -> None:
+        """Nobody counts."""
 
     async def announce(self, member: Member) -> bool:  # noqa: ARG002 - the port's
         """Nobody drains."""

@@ -54,7 +54,21 @@ class LaunchStack(ServiceStack):
             "gateways",
             "gateways",
             ingress=[_rule("tcp", GATEWAY_PORT, group=balancer.attr_group_id, why="the load balancer")],
-            egress=[*out, *(_rule("tcp", port, cidr=cidr, why="agents") for port in AGENT_PORTS)],
+            egress=[
+                *out,
+                *(_rule("tcp", port, cidr=cidr, why="agents") for port in AGENT_PORTS),
+                _rule("tcp", GATEWAY_PORT, cidr=cidr, why="the other gateways"),
+            ],
+        )
+        aws_ec2.CfnSecurityGroupIngress(  # of its own: a group cannot name itself
+            self,
+            "GatewaysAmongThemselves",
+            group_id=gateways.attr_group_id,
+            source_security_group_id=gateways.attr_group_id,
+            ip_protocol="tcp",
+            from_port=GATEWAY_PORT,
+            to_port=GATEWAY_PORT,
+            description="the other gateways",
         )
         reach = [_rule("tcp", port, group=gateways.attr_group_id, why="gateways") for port in AGENT_PORTS]
         self._agents = self._group("agents", "instances that serve models", ingress=reach, egress=out)

@@ -52,6 +52,9 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "RevokeSecurityGroupEgress RevokeSecurityGroupIngress"
             ),
         ),
+        "AWS::EC2::SecurityGroupIngress": (
+            "ec2: AuthorizeSecurityGroupIngress DescribeSecurityGroupRules RevokeSecurityGroupIngress",
+        ),
         "AWS::EC2::Subnet": (
             "ec2: CreateSubnet CreateTags DeleteSubnet DeleteTags DescribeSubnets ModifySubnetAttribute",
         ),

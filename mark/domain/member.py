@@ -1,4 +1,4 @@
-"""What agents say of themselves: who serves what, where, and how fast."""
+"""What agents and gateways say of themselves: who serves what, where, and how fast."""
 
 from __future__ import annotations
 
@@ -42,3 +42,12 @@ class Member:
     gone_at: float | None = None
     credits: float | None = None
     epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A gateway as it announced itself to the others. `host`, `port`: where it, and no other, takes requests."""
+
+    name: str
+    host: str
+    port: int

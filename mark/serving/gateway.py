@@ -7,6 +7,7 @@ request's way is `Gateway.handle` here, `Lane.offer`, `AgentConnection.send`, an
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 import json
 import logging
@@ -20,6 +21,8 @@ from typing import Any
 
 import mark
 from mark.controller.service import ServiceSpec
+from mark.domain.errors import RetryLater
+from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
 from mark.serving.defects import DEFECT, Defects
@@ -27,6 +30,7 @@ from mark.serving.gateway_agents import AgentConnections
 from mark.serving.gateway_lane import Lane
 from mark.serving.gateway_metrics import render_gateway
 from mark.serving.gateway_overflow import LambdaCalls
+from mark.serving.gateway_peers import FORWARDED, OtherGateway, Peers, passed_on
 from mark.serving.gateway_plan import MAX_ID_BYTES, Plan, read_plan
 from mark.serving.gateway_repeats import Repeats
 from mark.serving.gateway_routes import Asks, Route, Routes, shape_of, versions_of
@@ -38,7 +42,10 @@ from mark.serving.metrics import CONTENT_TYPE
 log = logging.getLogger("mark.gateway")
 
 SWEEP_S = 0.5
+OWNER_GRACE_S = 5.0
+"""How much longer than the model's own time-out another gateway may take to say that it came."""
 _JSON = oip.JSON_TYPE.encode()
+LOOPBACK = "127.0.0.1"
 OPEN_TO_ALL = frozenset({Asks.LIVE, Asks.READY})
 """What load balancers ask without a token."""
 
@@ -47,12 +54,15 @@ OPEN_TO_ALL = frozenset({Asks.LIVE, Asks.READY})
 class GatewayConfig:
     """Where a gateway listens and whom it serves. `name` tells gateways apart in the store and in metrics.
 
-    port: 0 takes a free one. token: what clients must present as `Authorization: Bearer`; None for all comers.
+    port: 0 takes a free one. own_address: where clients and other gateways reach this one and no other, on `port`
+    (an instance's private address); None where several share the port: each then has one more, on loopback. token:
+    what clients must present as `Authorization: Bearer`; None for all comers.
     """
 
     name: str
     host: str = "127.0.0.1"
     port: int = 0
+    own_address: str | None = None
     token: str | None = None
     tls: ssl.SSLContext | None = None
     limits: HttpLimits = field(default_factory=HttpLimits)
@@ -66,6 +76,8 @@ class Gateway:
         self._routes = Routes(spec)
         self.defects = Defects(log)
         self._repeats = Repeats(self.defects)
+        self.peers = Peers(self.defects)
+        self.forwards: set[asyncio.Task[None]] = set()
         self.sync = StoreSync(config.name, self.defects)
         self.lanes: dict[str, Lane] = {}
         for served in spec.models:
@@ -163,11 +175,51 @@ class Gateway:
             ticket.request_id = b"%b%x" % (self._ids, self._count)
         else:
             ticket.request_id = ticket.headers["x-mark-request-id"]
-            if not self._repeats.is_first(ticket, now):
-                lane.tally.repeated += 1
-                return
+            owner = self.peers.owner(ticket.request_id)
+            if owner is None or FORWARDED in ticket.headers or self._repeats.knows(lane.name, ticket):
+                self._offer_once(ticket, lane, now)
+            else:
+                self._forward(ticket, lane, owner)
+            return
         lane.tally.window_count += 1
         lane.offer(ticket, now)
+
+    def _offer_once(self, ticket: Ticket, lane: Lane, now: float) -> None:
+        """A request with an id that the client chose: the first with it is executed."""
+        if self._repeats.is_first(lane.name, ticket, now):
+            lane.tally.window_count += 1
+            lane.offer(ticket, now)
+        else:
+            lane.tally.repeated += 1
+
+    def _forward(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
+        lane.tally.forwarded += 1
+        task = asyncio.get_running_loop().create_task(self._ask_owner(ticket, lane, owner))
+        self.forwards.add(task)
+        task.add_done_callback(functools.partial(self._forwarded, ticket))
+
+    async def _ask_owner(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
+        """Have the owner of the id answer; where it is lost, this gateway does, if the model allows it."""
+        try:
+            answer = await owner.ask(ticket, self.peers.name, lane.give_up_s + OWNER_GRACE_S)
+        except RetryLater as error:
+            if isinstance(error.__cause__, TimeoutError):
+                lane.expire(ticket)
+                return
+            self.peers.lost(owner)
+            if lane.served.model.redispatch:
+                self._offer_once(ticket, lane, time.monotonic())
+            else:
+                lane.fail(ticket, 502, "the gateway that had it was lost, and the model forbids to run it again")
+            return
+        kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
+        ticket.reply(answer.status, kind, answer.body, passed_on(answer.headers))
+
+    def _forwarded(self, ticket: Ticket, task: asyncio.Task[None]) -> None:
+        self.forwards.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.defects.note(error, request_id=ticket.request_id.decode("latin-1"))
+            ticket.fail(500, DEFECT)
 
     def _tell(self, ticket: Ticket, route: Route) -> None:
         """Health, metadata, metrics."""
@@ -211,7 +263,8 @@ async def serve_gateway(
     loop = asyncio.get_running_loop()
     listening = listen(config.host, config.port)
     try:
-        following = await gateway.sync.begin(link, gateway.agents, stop)
+        me, own = await _own_port(gateway, listening)
+        following = await gateway.sync.begin(link, gateway.agents, gateway.peers, stop, me)
         server = await loop.create_server(gateway.http.connection, sock=listening, ssl=config.tls, backlog=4096)
     except BaseException:
         listening.close()
@@ -222,12 +275,16 @@ async def serve_gateway(
         on_bound(listening.getsockname()[1])
     await stop.wait()
     server.close()
+    await gateway.sync.leave(link, gateway.peers)
     await _drain(gateway)
+    if own is not None:
+        own.close()
     for task in (sweeping, *following):
         task.cancel()
     await asyncio.gather(sweeping, *following, return_exceptions=True)
     await gateway.sync.report_last(link)
     await gateway.http.close()
+    await gateway.peers.close()
     await gateway.agents.close()
     for lane in gateway.lanes.values():
         if lane.overflow is not None:
@@ -250,6 +307,15 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyncio.Server | None]:
+    """Where the other gateways reach this one and no other."""
+    config = gateway.config
+    if config.own_address is not None and config.tls is None:
+        return Peer(name=config.name, host=config.own_address, port=shared.getsockname()[1]), None
+    own = await asyncio.get_running_loop().create_server(gateway.http.connection, LOOPBACK, 0)
+    return Peer(name=config.name, host=LOOPBACK, port=own.sockets[0].getsockname()[1]), own
+
+
 async def _sweep(gateway: Gateway) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
@@ -262,6 +328,7 @@ async def _drain(gateway: Gateway, within_s: float = 5.0) -> None:
     while time.monotonic() < until:
         flying = sum(len(agent.in_flight) for agent in gateway.agents.open.values())
         flying += sum(lane.overflow.in_flight for lane in gateway.lanes.values() if lane.overflow is not None)
+        flying += len(gateway.forwards)
         if not flying:
             return
         await asyncio.sleep(0.01)

@@ -20,6 +20,7 @@ _COUNTERS = (
     ("rejected", "Requests that the model refused as wrong in themselves"),
     ("redispatched", "Requests sent again after their agent was lost"),
     ("repeated", "Repetitions answered without a second execution"),
+    ("forwarded", "Requests with an id that belongs to another gateway, which were asked of it"),
     ("invocations", "Calls of Lambda"),
     ("cold", "Cold starts among the calls of Lambda"),
     ("gib_s", "GiB seconds that Lambda billed"),

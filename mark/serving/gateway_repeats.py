@@ -17,6 +17,10 @@ MAX_IDS = 8192
 MAX_BYTES = 32 * 1024 * 1024
 
 
+Key = tuple[str, bytes, bytes]
+"""Model, path and id: SageMaker's path is the same for all models."""
+
+
 class Answer(NamedTuple):
     """What was answered."""
 
@@ -32,7 +36,7 @@ class Repeat:
 
     __slots__ = ("answer", "digest", "followers", "key")
 
-    def __init__(self, key: tuple[bytes, bytes], digest: int) -> None:
+    def __init__(self, key: Key, digest: int) -> None:
         self.key, self.digest = key, digest
         self.followers: list[Ticket] | None = None
         self.answer: Answer | None = None
@@ -43,12 +47,17 @@ class Repeats:
 
     def __init__(self, defects: Defects) -> None:
         self._defects = defects
-        self._young: dict[tuple[bytes, bytes], Repeat] = {}
-        self._old: dict[tuple[bytes, bytes], Repeat] = {}
+        self._young: dict[Key, Repeat] = {}
+        self._old: dict[Key, Repeat] = {}
         self._turns_at = math.inf
         self._bytes = 0
 
-    def is_first(self, ticket: Ticket, now: float) -> bool:
+    def knows(self, model: str, ticket: Ticket) -> bool:
+        """Whether a request with its id came here before."""
+        key = (model, ticket.path, ticket.request_id)
+        return key in self._young or key in self._old
+
+    def is_first(self, model: str, ticket: Ticket, now: float) -> bool:
         """Whether it is to be executed; else it was answered here, or will be with the first of its id."""
         young = self._young
         if now >= self._turns_at or len(young) >= MAX_IDS or self._bytes > MAX_BYTES:
@@ -56,7 +65,7 @@ class Repeats:
             young = self._young
         if not young:
             self._turns_at = now + KEPT_S
-        key = (ticket.path, ticket.request_id)
+        key = (model, ticket.path, ticket.request_id)
         digest = hash(ticket.body)
         known = young.get(key) or self._old.get(key)
         if known is None:

@@ -17,11 +17,12 @@ from mark.dispatch.overflow import WARM_S
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
-from mark.domain.member import MemberState
+from mark.domain.member import MemberState, Peer
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import GatewayLink
 from mark.serving.defects import Defects
 from mark.serving.gateway_agents import AgentConnections
+from mark.serving.gateway_peers import PEERS_S, PROBE_S, Peers
 
 if TYPE_CHECKING:
     from mark.serving.gateway_lane import Lane
@@ -74,21 +75,31 @@ class StoreSync:
             lane.tally.open_window(self._window, now)
 
     async def begin(
-        self, link: GatewayLink, agents: AgentConnections, stop: asyncio.Event
+        self, link: GatewayLink, agents: AgentConnections, peers: Peers, stop: asyncio.Event, me: Peer
     ) -> tuple[asyncio.Task[None], ...]:
-        """Learn the clock, then follow members and clock, and report; the tasks to cancel in the end."""
+        """Learn the clock, join the other gateways, then follow all that and report; the tasks to cancel.
+
+        me: where the others reach this gateway.
+        """
         while not stop.is_set() and not await self._asked(lambda: self._follow_clock(link)):
             await asyncio.sleep(AWAY_S)
         follow = _MembersFollower(link, agents)
         await self._asked(follow.look)
+        await self._asked(lambda: peers.join(me, link))
         loop = asyncio.get_running_loop()
         return (
             loop.create_task(self._repeat(follow.look, lambda: MEMBERS_S)),
             loop.create_task(self._repeat(lambda: self._follow_clock(link), lambda: CLOCK_S)),
+            loop.create_task(self._repeat(lambda: peers.follow(link), lambda: PEERS_S)),
+            loop.create_task(self._repeat(peers.probe, lambda: PROBE_S)),
             loop.create_task(self._repeat(lambda: self._follow_warmed(link), lambda: WARMED_S)),
             loop.create_task(self._repeat(lambda: self._follow_budget(link), lambda: BUDGET_S)),
             loop.create_task(self._repeat(lambda: self._report(link), self._until_report_s)),
         )
+
+    async def leave(self, link: GatewayLink, peers: Peers) -> None:
+        """Tell the other gateways that this one ends."""
+        await self._asked(lambda: peers.leave(link))
 
     async def report_last(self, link: GatewayLink) -> None:
         """What has not been reported, before the gateway ends."""

@@ -21,7 +21,7 @@ class Tally:
     """
 
     __slots__ = (
-        "_opened", "_since", "arrivals", "billed", "by", "cold", "failed", "gib_s", "invocations", "late",
+        "_opened", "_since", "arrivals", "billed", "by", "cold", "failed", "forwarded", "gib_s", "invocations", "late",
         "latencies", "latency_sum_s", "redispatched", "rejected", "repeated", "shed", "window_count",
     )  # fmt: skip
 
@@ -29,7 +29,7 @@ class Tally:
         self.arrivals: Counter[int] = Counter()
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
         self.late = self.shed = self.failed = self.rejected = self.redispatched = self.repeated = 0
-        self.invocations = self.cold = 0
+        self.invocations = self.cold = self.forwarded = 0
         self.window_count = 0
         self._opened: deque[tuple[float, int]] = deque(maxlen=WINDOWS_KNOWN)
         self.latencies: dict[int, int] = {}

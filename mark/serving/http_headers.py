@@ -4,6 +4,7 @@ from __future__ import annotations
 
 KNOWN_HEADERS = (
     "accept",
+    "accept-encoding",
     "authorization",
     "content-encoding",
     "content-length",
@@ -14,6 +15,7 @@ KNOWN_HEADERS = (
     "traceparent",
     "transfer-encoding",
     "x-mark-deadline-ms",
+    "x-mark-forwarded",
     "x-mark-request-id",
     "x-mark-variant",
     "x-amzn-sagemaker-target-variant",

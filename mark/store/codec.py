@@ -11,7 +11,7 @@ from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.errors import Misconfigured
-from mark.domain.member import Member
+from mark.domain.member import Member, Peer
 from mark.domain.traffic import Warmed
 
 Value = TypeVar("Value")
@@ -44,5 +44,6 @@ class Codec(Generic[Value]):
 SPEC = Codec(ServiceSpec)
 CLOCK = Codec(ClockAnchor)
 MEMBER = Codec(Member)
+PEER = Codec(Peer)
 TRANSITION = Codec(Transition)
 WARMED = Codec(Warmed)

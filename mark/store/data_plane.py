@@ -7,12 +7,12 @@ import json
 from mark.controller.budget import Restraint
 from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
-from mark.domain.member import Member
+from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, Warmed
-from mark.store.codec import MEMBER, WARMED
+from mark.store.codec import MEMBER, PEER, WARMED
 from mark.store.connect import AsyncLink
 from mark.store.keys import Keys
-from mark.store.scripts import ANNOUNCE, LEAVE, MEMBERS, REPORT, VERSION
+from mark.store.scripts import ANNOUNCE, LEAVE, LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION
 from mark.store.service import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
 from mark.store.traffic import report_args, report_keys
 
@@ -54,6 +54,15 @@ class GatewayStore:
     async def report(self, report: GatewayReport) -> None:
         """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""
         await self._link.run(REPORT, report_keys(self._keys, report), report_args(report))
+
+    async def announce_gateway(self, peer: Peer) -> tuple[Peer, ...]:
+        """Say that this gateway is there (and again four times a second); those that said so lately, by name."""
+        found = await self._link.run(PEERS, self._keys.peers, (self._ttl_ms, peer.name, PEER.encode(peer)))
+        return tuple(sorted(map(PEER.decode, found), key=lambda other: other.name))
+
+    async def leave_gateways(self, name: str) -> None:
+        """Say that this gateway is there no more."""
+        await self._link.run(LEAVE_PEERS, self._keys.peers, (name,))
 
 
 class AgentStore:

@@ -30,3 +30,8 @@ class Keys:
     def members(self) -> tuple[str, ...]:
         """What the scripts on members take: members, when each was seen, version, when anybody was, drains."""
         return tuple(self.of(part) for part in ("members", "seen", "version", "heard", "drain"))
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """What the scripts on gateways take: where each is, and when it was seen."""
+        return self.of("peers"), self.of("peers-seen")

@@ -100,6 +100,27 @@ return redis.call('HVALS', KEYS[1])
 """
 )
 
+PEERS = Script(
+    _NOW
+    + """
+-- KEYS: gateways, seen. ARGV: ttl in ms, name, gateway. Those that announced themselves lately.
+redis.call('ZADD', KEYS[2], now, ARGV[2])
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now - ARGV[1])) do
+  redis.call('HDEL', KEYS[1], gone)
+  redis.call('ZREM', KEYS[2], gone)
+end
+return redis.call('HVALS', KEYS[1])
+"""
+)
+
+LEAVE_PEERS = Script("""
+-- KEYS: gateways, seen. ARGV: name.
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+return 1
+""")
+
 DRAIN = Script(
     _NOW
     + """

@@ -25,6 +25,7 @@ UNTAGGED = {
     "AWS::CloudWatch::Dashboard",
     "AWS::EC2::LaunchTemplate",  # by TagSpecifications, below
     "AWS::EC2::Route",
+    "AWS::EC2::SecurityGroupIngress",
     "AWS::EC2::SubnetRouteTableAssociation",
     "AWS::EC2::VPCEndpoint",
     "AWS::EC2::VPCGatewayAttachment",
@@ -128,6 +129,8 @@ def test_nobody_is_let_in_from_everywhere(templates: dict[str, Template]) -> Non
             assert rule.get("CidrIp") in (None, "10.77.0.0/16"), group["GroupDescription"]
     controllers = of_type(templates["launch"], "AWS::EC2::SecurityGroup")["ControllersGroup"]
     assert "SecurityGroupIngress" not in controllers
+    rules = of_type(templates["launch"], "AWS::EC2::SecurityGroupIngress").values()
+    assert [rule["GroupId"] == rule["SourceSecurityGroupId"] for rule in rules] == [True]
 
 
 def test_instances_ask_for_metadata_by_session_alone(templates: dict[str, Template]) -> None:

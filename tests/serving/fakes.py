@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
-from mark.domain.member import Member
+from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.ports import InferReply, InferRequest, OverflowReply
 from mark.protocols import oip
@@ -19,6 +19,7 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.listed: dict[str, Member] = {}
+        self.peers: dict[str, Peer] = {}
         self.drained: set[str] = set()
         self.anchor = ClockAnchor()
         self.reports: dict[tuple[str, int], GatewayReport] = {}
@@ -54,6 +55,15 @@ class FakeStore:
         if self.lose_report_answers:
             self.lose_report_answers -= 1
             raise RetryLater("the answer was lost")
+
+    async def announce_gateway(self, peer: Peer) -> Sequence[Peer]:
+        self._ask()
+        self.peers[peer.name] = peer
+        return tuple(self.peers.values())
+
+    async def leave_gateways(self, name: str) -> None:
+        self._ask()
+        self.peers.pop(name, None)
 
     async def announce(self, member: Member) -> bool:
         self._ask()

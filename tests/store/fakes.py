@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError
-from mark.domain.member import Member
+from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, Warmed
 
 
@@ -30,6 +30,7 @@ class FakeStore:
         self._sequences: dict[str, int] = {}
         self._version = 0
         self._failures: list[MarkError] = []
+        self._peers: dict[str, tuple[Peer, float]] = {}
 
     def fail_next(self, *errors: MarkError) -> None:
         """Have the next calls raise these, one each."""
@@ -62,6 +63,18 @@ class FakeStore:
         if report.sequence > self._sequences.get(report.gateway, -1):
             self._sequences[report.gateway] = report.sequence
             self.reports.append(report)
+
+    async def announce_gateway(self, peer: Peer) -> Sequence[Peer]:
+        self._before_each_call()
+        self._peers[peer.name] = peer, self._now()
+        silent = [name for name, (_, seen_at) in self._peers.items() if self._now() - seen_at > self._ttl_s]
+        for name in silent:
+            del self._peers[name]
+        return tuple(self._peers[name][0] for name in sorted(self._peers))
+
+    async def leave_gateways(self, name: str) -> None:
+        self._before_each_call()
+        self._peers.pop(name, None)
 
     async def announce(self, member: Member) -> bool:
         self._before_each_call()

@@ -9,7 +9,7 @@ import pytest
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
-from mark.domain.member import MemberState
+from mark.domain.member import MemberState, Peer
 from mark.domain.traffic import Warmed
 from mark.ports import AgentLink, GatewayLink
 from tests.store.builders import MEMBER, a_member, a_report
@@ -131,6 +131,24 @@ def test_the_last_warm_up_of_each_model_is_known(world: World) -> None:
         assert await gateway.warmed() == (last, other)
 
     world.play(story)
+
+
+def test_gateways_know_those_that_announced_themselves_lately(world: World) -> None:
+    one, other = (Peer(name=f"g-{number}", host="127.0.0.1", port=number) for number in (1, 2))
+
+    async def came(gateway: GatewayLink, _: AgentLink) -> None:
+        assert await gateway.announce_gateway(other) == (other,)
+        assert await gateway.announce_gateway(one) == (one, other)
+        await gateway.leave_gateways("g-2")
+        assert await gateway.announce_gateway(one) == (one,)
+        assert await gateway.announce_gateway(other) == (one, other)
+
+    async def went(gateway: GatewayLink, _: AgentLink) -> None:
+        assert await gateway.announce_gateway(other) == (other,)
+
+    world.play(came)
+    world.wait(2 * TTL_S)
+    world.play(went)
 
 
 def test_a_report_sent_twice_is_counted_once(world: World) -> None:

@@ -10,6 +10,7 @@ MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISION
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -30,12 +31,14 @@ from mark.app.live.troubles import Troubles
 from mark.app.processes import agent, gateway
 from mark.app.settings import Settings, process_environment
 from mark.app.terminal import fail
-from mark.domain.errors import MarkError, Misconfigured
+from mark.aws.imds import ENDPOINT, Imds
+from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from mark.telemetry.structured_logs import log_json
 
+log = logging.getLogger("mark.gateway")
 WRONG = 2
 EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
 """Where gateways listen: the load balancer's target."""
@@ -48,12 +51,24 @@ def main(process: str, environment: Mapping[str, str]) -> int:
     log_json(process)
     settings, running = deployed(environment)
     if process == "gateway":
-        uvloop.run(gateway.serve(settings, running, socket.gethostname(), PORT))
+        uvloop.run(gateway.serve(settings, running, socket.gethostname(), PORT, _own_address(environment)))
     elif process == "controller":
         _control(settings, running, environment)
     else:
         raise Misconfigured(f"unknown process {process!r}; known: agent, gateway, controller")
     return 0
+
+
+def _own_address(environment: Mapping[str, str]) -> str | None:
+    """This instance's private address, under which the other gateways reach it; None where nobody knows it."""
+    imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
+    try:
+        return imds.get("meta-data/local-ipv4")
+    except RetryLater as error:
+        log.warning("the other gateways cannot reach this one: ids are its own", extra={"reason": str(error)})
+        return None
+    finally:
+        imds.close()
 
 
 def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:

@@ -29,8 +29,10 @@ async def main(folder: RunFolder, name: str, port: int) -> None:
     await serve(folder.settings(), folder.expected(), name, port)
 
 
-async def serve(settings: Settings, running: Running, name: str, port: int) -> None:
-    """Be a gateway of that service until SIGTERM."""
+async def serve(
+    settings: Settings, running: Running, name: str, port: int, own_address: str | None = None
+) -> None:
+    """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     link = connect_async(running.store)
@@ -41,6 +43,7 @@ async def serve(settings: Settings, running: Running, name: str, port: int) -> N
         name=f"{name}-{secrets.token_hex(4)}",  # a new life counts its reports anew
         host=settings.service.host,
         port=port,
+        own_address=own_address,
         token=running.token,
         tls=server_tls(settings.service),
     )

@@ -1,0 +1,196 @@
+"""Two gateways on one port: a request whose client chose its id runs once, wherever its repetitions arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mark.controller.service import ServedModel, ServiceSpec
+from mark.serving.backends.http_client import HttpClient
+from mark.serving.gateway import Gateway, GatewayConfig, serve_gateway
+from tests.serving.harness import BODY, Client, Live, Reply, live, run, served, until
+
+
+class Pair:
+    """Two gateways, each at a port of its own, and the service behind them."""
+
+    def __init__(self, running: Live, gateways: list[Gateway], stop: asyncio.Event, port: int) -> None:
+        self.running, self.gateways, self.stop = running, gateways, stop
+        self.ports = (running.port, port)
+
+    async def ask(self, number: int, body: bytes = BODY, **headers: str) -> Reply:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.ports[number]))
+        try:
+            return await client.ask(body=body, **headers)
+        finally:
+            await client.close()
+
+    @property
+    def executed(self) -> int:
+        return sum(len(agent.backend.requests) for agent in self.running.agents.values())
+
+    def id_of(self, number: int) -> str:
+        """One that belongs to that gateway."""
+        mine = self.gateways[0].peers
+        return next(f"id-{n}" for n in range(1000) if (mine.owner(b"id-%d" % n) is None) == (number == 0))
+
+
+@asynccontextmanager
+async def pair(
+    monkeypatch: pytest.MonkeyPatch, model: ServedModel | None = None, *, token: str | None = None
+) -> AsyncIterator[Pair]:
+    made: list[Gateway] = []
+    begin = Gateway.__init__
+
+    def remember(gateway: Gateway, *args: object, **kwargs: object) -> None:
+        begin(gateway, *args, **kwargs)  # type: ignore[arg-type]
+        made.append(gateway)
+
+    monkeypatch.setattr(Gateway, "__init__", remember)
+    async with live(model, agents=0, token=token) as running:
+        bound, stop = asyncio.get_running_loop().create_future(), asyncio.Event()
+        second = asyncio.ensure_future(
+            serve_gateway(
+                GatewayConfig(name="g2", token=token),
+                spec=ServiceSpec(name="test", models=(running.model,)),
+                link=running.store,
+                overflow=None,
+                stop=stop,
+                on_bound=bound.set_result,
+            )
+        )
+        port = await bound
+        await running.add_agent("i-0", wait=False)
+
+        async def together() -> bool:
+            return all(gateway.peers.count == 1 and gateway.lanes["echo"].agent_count for gateway in made)
+
+        await until(together)
+        try:
+            yield Pair(running, made, stop, port)
+        finally:
+            stop.set()
+            await second
+
+
+def test_an_id_runs_once_wherever_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch) as two:
+            for number in range(20):
+                replies = [await two.ask(at % 2, x_mark_request_id=f"id-{number}") for at in range(6)]
+                assert {reply.status for reply in replies} == {200}
+                assert len({reply.body for reply in replies}) == 1
+                assert {reply.headers["x-mark-served-by"] for reply in replies} == {"instance"}
+                assert {reply.headers["x-mark-request-id"] for reply in replies} == {f"id-{number}"}
+                for at in range(2):
+                    assert (await two.ask(at, b"{}", x_mark_request_id=f"id-{number}")).status == 409
+            assert two.executed == 20
+            assert all(gateway.lanes["echo"].tally.forwarded for gateway in two.gateways)
+
+    run(test())
+
+
+def test_repetitions_at_once_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch) as two:
+            backend = two.running.agents["i-0"].backend
+            backend.free.clear()
+            asked = [asyncio.ensure_future(two.ask(at % 2, x_mark_request_id="same")) for at in range(6)]
+
+            async def repeated() -> bool:
+                return sum(gateway.lanes["echo"].tally.repeated for gateway in two.gateways) == 5
+
+            await until(repeated)
+            backend.free.set()
+            assert {reply.status for reply in await asyncio.gather(*asked)} == {200}
+            assert two.executed == 1
+
+    run(test())
+
+
+def test_requests_without_an_id_stay_where_they_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch) as two:
+            for at in range(10):
+                assert (await two.ask(at % 2)).status == 200
+            assert [gateway.lanes["echo"].tally.forwarded for gateway in two.gateways] == [0, 0]
+
+    run(test())
+
+
+def test_the_owner_asks_for_the_token_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch, token="secret") as two:
+            peer = two.running.store.peers["g2"]
+            client = Client(*await asyncio.open_connection(peer.host, peer.port))
+            assert (await client.ask()).status == 401
+            await client.close()
+            reply = await two.ask(0, x_mark_request_id=two.id_of(1), authorization="Bearer secret")
+            assert reply.status == 200
+            assert two.gateways[0].lanes["echo"].tally.forwarded == 1
+
+    run(test())
+
+
+def test_when_the_owner_leaves_the_other_runs_its_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch) as two:
+            theirs = two.id_of(1)
+            two.stop.set()
+
+            async def alone() -> bool:
+                return two.gateways[0].peers.owner(theirs.encode()) is None
+
+            assert (await two.ask(0, x_mark_request_id=theirs)).status == 200
+            await until(alone)
+            assert (await two.ask(0, x_mark_request_id=theirs + "x")).status == 200
+
+    run(test())
+
+
+@pytest.mark.parametrize("redispatch", [True, False])
+def test_when_the_owner_breaks_off_the_other_runs_what_it_had_if_the_model_allows(
+    redispatch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch, served(redispatch=redispatch)) as two:
+            theirs = two.id_of(1)
+            breaks_off = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+            owner = two.gateways[0].peers.owner(theirs.encode())
+            assert owner is not None
+            await owner.client.close()
+            owner.client = HttpClient(f"http://127.0.0.1:{breaks_off.sockets[0].getsockname()[1]}")
+            assert (await two.ask(0, x_mark_request_id=theirs)).status == (200 if redispatch else 502)
+            assert two.gateways[0].peers.owner(theirs.encode()) is None
+            assert two.executed == (1 if redispatch else 0)
+            breaks_off.close()
+
+    run(test())
+
+
+def test_where_the_store_is_away_ids_still_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch) as two:
+            two.running.store.away = True
+            for number in range(10):
+                for at in range(2):
+                    assert (await two.ask(at, x_mark_request_id=f"id-{number}")).status == 200
+            assert two.executed == 10
+            two.running.store.away = False
+
+    run(test())
+
+
+def test_a_defect_on_the_way_to_the_owner_is_a_500(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with pair(monkeypatch) as two:
+            theirs = two.id_of(1)
+            with monkeypatch.context() as patch:
+                patch.setattr("mark.serving.gateway.passed_on", lambda _: 1 / 0)
+                assert (await two.ask(0, x_mark_request_id=theirs)).status == 500
+            assert (await two.ask(0, x_mark_request_id=theirs)).status == 200
+
+    run(test())
