@@ -15,7 +15,7 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
+from mark.serving.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.defects import DEFECT, Defects
 from mark.serving.gateway_agents import AgentConnections
 from mark.serving.gateway_lane import Lane
@@ -77,7 +78,7 @@ class Gateway:
         self.defects = Defects(log)
         self._repeats = Repeats(self.defects)
         self.peers = Peers(self.defects)
-        self.forwards: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.sync = StoreSync(config.name, self.defects)
         self.lanes: dict[str, Lane] = {}
         for served in spec.models:
@@ -148,6 +149,10 @@ class Gateway:
         if ticket.method != b"POST":
             ticket.fail(405, "inference is asked for with POST", b"allow: POST\r\n")
             return
+        coding = ticket.headers.get("content-encoding")
+        if not is_plain(coding):
+            self._decode(ticket, route, coding or b"")
+            return
         try:
             plan = read_plan(ticket, route, self.lanes[route.model])
         except oip.BadRequest as error:
@@ -156,6 +161,50 @@ class Gateway:
         if ticket.head is not None:
             ticket.head.plan = plan
         self._offer(ticket, plan)
+
+    def _decode(self, ticket: Ticket, route: Route, coding: bytes) -> None:
+        """Decompress the body, a large one in a thread, and go on as if it had come so."""
+        try:
+            body = decode_small(coding, ticket.body)
+        except oip.BadRequest as error:
+            ticket.fail(error.status, str(error), ACCEPTED if error.status == 415 else b"")
+            return
+        if body is None:
+            self._in_background(ticket, self._decode_large(ticket, route, coding))
+        else:
+            self._decoded(ticket, route, body)
+
+    async def _decode_large(self, ticket: Ticket, route: Route, coding: bytes) -> None:
+        limit = self.config.limits.body_bytes
+        lease = self.http.budget.take(limit, is_here=True)
+        if lease is None:
+            ticket.fail(503, "too many bytes of other requests are held; retry after 1 s")
+            return
+        try:
+            body = await asyncio.get_running_loop().run_in_executor(None, decode, coding, ticket.body, limit)
+        except oip.BadRequest as error:
+            ticket.fail(error.status, str(error))
+            return
+        lease.shrink(len(body))
+        ticket.lease = lease
+        self._decoded(ticket, route, body)
+
+    def _decoded(self, ticket: Ticket, route: Route, body: bytes) -> None:
+        ticket.body, ticket.head = body, None  # no other request with this head has its length
+        ticket.headers = {name: value for name, value in ticket.headers.items() if name != "content-encoding"}
+        self._infer(ticket, route)
+
+    def _in_background(self, ticket: Ticket, work: Coroutine[Any, Any, None]) -> None:
+        """Do what takes longer than a turn of the event loop; what raises there costs this request alone."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._ended, ticket))
+
+    def _ended(self, ticket: Ticket, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.defects.note(error, request_id=ticket.request_id.decode("latin-1"))
+            ticket.fail(500, DEFECT)
 
     def _offer(self, ticket: Ticket, plan: Plan) -> None:
         (
@@ -194,9 +243,7 @@ class Gateway:
 
     def _forward(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
         lane.tally.forwarded += 1
-        task = asyncio.get_running_loop().create_task(self._ask_owner(ticket, lane, owner))
-        self.forwards.add(task)
-        task.add_done_callback(functools.partial(self._forwarded, ticket))
+        self._in_background(ticket, self._ask_owner(ticket, lane, owner))
 
     async def _ask_owner(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
         """Have the owner of the id answer; where it is lost, this gateway does, if the model allows it."""
@@ -214,12 +261,6 @@ class Gateway:
             return
         kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
         ticket.reply(answer.status, kind, answer.body, passed_on(answer.headers))
-
-    def _forwarded(self, ticket: Ticket, task: asyncio.Task[None]) -> None:
-        self.forwards.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.defects.note(error, request_id=ticket.request_id.decode("latin-1"))
-            ticket.fail(500, DEFECT)
 
     def _tell(self, ticket: Ticket, route: Route) -> None:
         """Health, metadata, metrics."""
@@ -328,7 +369,7 @@ async def _drain(gateway: Gateway, within_s: float = 5.0) -> None:
     while time.monotonic() < until:
         flying = sum(len(agent.in_flight) for agent in gateway.agents.open.values())
         flying += sum(lane.overflow.in_flight for lane in gateway.lanes.values() if lane.overflow is not None)
-        flying += len(gateway.forwards)
+        flying += sum(connection.is_busy for connection in gateway.http.connections)
         if not flying:
             return
         await asyncio.sleep(0.01)

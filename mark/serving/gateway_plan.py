@@ -34,10 +34,11 @@ class Plan(NamedTuple):
 
 
 def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
-    """Understand the head of an inference request. Errors: BadRequest."""
+    """Understand the head of an inference request, whose body is as it was before it was compressed.
+
+    Errors: BadRequest.
+    """
     headers = ticket.headers
-    if headers.get("content-encoding", b"identity").lower() != b"identity":
-        raise BadRequest("compressed bodies are not taken; send the body as it is", 415)
     content_type = headers.get("content-type", b"")
     if len(content_type) > MAX_TYPE_BYTES:
         raise BadRequest(f"content-type is longer than {MAX_TYPE_BYTES} bytes")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from mark.ports import InferRequest
 from mark.protocols import sagemaker
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_body
+from mark.serving.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
 from mark.serving.http_exchange import HttpExchange
 
 if TYPE_CHECKING:
@@ -71,7 +73,28 @@ class Ticket(HttpExchange):
             if status >= 400:
                 extra += b"x-amzn-errortype: %b\r\n" % sagemaker.error_name(status).encode()
                 body = body if header_length else sagemaker.with_message(body)
-        self.reply(status, content_type, body, extra)
+        if len(body) >= WORTH_BYTES and "accept-encoding" in self.headers:
+            self._reply_compressed(status, content_type, body, extra)
+        else:
+            self.reply(status, content_type, body, extra)
+
+    def _reply_compressed(self, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
+        """Answer in the coding that the client prefers; large bodies are compressed in a thread."""
+        coding = coding_for(self.headers["accept-encoding"])
+
+        def reply(compressed: bytes | None) -> None:
+            if coding is None or compressed is None:
+                self.reply(status, content_type, body, extra)
+            else:
+                line = b"content-encoding: %b\r\nvary: accept-encoding\r\n" % coding
+                self.reply(status, content_type, compressed, extra + line)
+
+        if coding is None or len(body) <= INLINE_BYTES:
+            reply(coding and encode(coding, body))
+        else:
+            loop = asyncio.get_running_loop()
+            done = loop.run_in_executor(None, encode, coding, body)
+            done.add_done_callback(lambda encoded: reply(encoded.result()))
 
     def fail(self, status: int, text: str, extra: bytes = b"") -> None:
         """Answer that there is no model's answer; 503 says when to come again. extra: header lines."""

@@ -45,6 +45,11 @@ class BodyLease:
         self.size += more
         return True
 
+    def shrink(self, size: int) -> None:
+        """The body turned out to have `size` bytes."""
+        self._budget.give_back(self.size - size)
+        self.size = size
+
     def __del__(self) -> None:
         self._budget.give_back(self.size)
 

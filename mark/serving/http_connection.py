@@ -84,6 +84,11 @@ class HttpConnection(asyncio.Protocol):
         self._body_bytes = self._frame_bytes = self._parts = self._finished = self._seen = 0
         self._quiet_s = self._awaited_s = 0.0
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is with the handler."""
+        return self._current is not None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it

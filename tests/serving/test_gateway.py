@@ -121,7 +121,8 @@ def test_a_wrong_request_is_no_answer_in_time(status: int, counted: str, monkeyp
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"content_encoding": "gzip"}, 415),
+        ({"content_encoding": "br"}, 415),
+        ({"content_encoding": "gzip"}, 400),
         ({"x_mark_deadline_ms": "soon"}, 400),
         ({"inference_header_content_length": "9999"}, 400),
         ({"inference_header_content_length": "-1"}, 400),
@@ -442,7 +443,7 @@ def test_sagemakers_paths_and_errors() -> None:
                 assert reply.headers["x-amzn-invoked-production-variant"] == "AllTraffic"
                 named = await running.ask(path, body, x_amzn_sagemaker_target_variant="AllTraffic")
                 assert named.status == 200
-            refused = await running.ask("/invocations", body, content_encoding="gzip")
+            refused = await running.ask("/invocations", body, content_encoding="br")
             missing = await running.ask("/endpoints/none/invocations", body)
 
             assert (refused.status, missing.status) == (415, 404)
