@@ -186,9 +186,11 @@ def text_of(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def server_metadata(name: str, version: str) -> dict[str, Any]:
+def server_metadata(
+    name: str, version: str, extensions: Sequence[str] = ("binary_tensor_data",)
+) -> dict[str, Any]:
     """What `GET /v2` answers."""
-    return {"name": name, "version": version, "extensions": ["binary_tensor_data"]}
+    return {"name": name, "version": version, "extensions": list(extensions)}
 
 
 def model_metadata(

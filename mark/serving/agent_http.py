@@ -17,6 +17,7 @@ from mark.serving.http_exchange import HttpExchange
 from mark.serving.metrics import CONTENT_TYPE, render_metric
 
 _JSON = oip.JSON_TYPE.encode()
+_OF_GATEWAYS = frozenset({Asks.CONFIG, Asks.STATISTICS, Asks.INDEX})
 _LENGTH = oip.HEADER_LENGTH.encode()
 
 
@@ -35,7 +36,7 @@ class AgentHttp:
     def handle(self, exchange: HttpExchange) -> None:
         """One request."""
         route = self._routes.find(exchange.target)
-        if route is None:
+        if route is None or route.asks in _OF_GATEWAYS:
             exchange.refuse(404, f"nothing is served at {exchange.target[:200].decode('latin-1')}")
         elif route.asks is Asks.INFER:
             self._infer(exchange, route)

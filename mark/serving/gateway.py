@@ -25,6 +25,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
+from mark.serving import triton_documents as triton
 from mark.serving.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.defects import DEFECT, Defects
 from mark.serving.gateway_agents import AgentConnections
@@ -34,7 +35,7 @@ from mark.serving.gateway_overflow import LambdaCalls
 from mark.serving.gateway_peers import FORWARDED, OtherGateway, Peers, passed_on
 from mark.serving.gateway_plan import MAX_ID_BYTES, Plan, read_plan
 from mark.serving.gateway_repeats import Repeats
-from mark.serving.gateway_routes import Asks, Route, Routes, shape_of, versions_of
+from mark.serving.gateway_routes import Asks, Route, Routes, not_supported, shape_of, versions_of
 from mark.serving.gateway_store import StoreSync
 from mark.serving.gateway_ticket import Ticket
 from mark.serving.http_server import HttpLimits, HttpServer
@@ -43,6 +44,8 @@ from mark.serving.metrics import CONTENT_TYPE
 log = logging.getLogger("mark.gateway")
 
 SWEEP_S = 0.5
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics")
+"""Triton's, as `GET /v2` lists them."""
 OWNER_GRACE_S = 5.0
 """How much longer than the model's own time-out another gateway may take to say that it came."""
 _JSON = oip.JSON_TYPE.encode()
@@ -112,12 +115,21 @@ class Gateway:
         if not self._is_allowed(ticket.headers, route):
             ticket.fail(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
         elif route is None:
-            known = ", ".join(self.lanes)
-            ticket.fail(404, f"nothing is served at {ticket.target[:200].decode('latin-1')}; models: {known}")
+            self._miss(ticket)
         elif route.asks is Asks.INFER:
             self._infer(ticket, route)
+        elif route.asks is Asks.INDEX:
+            self._tell_index(ticket)
         else:
             self._tell(ticket, route)
+
+    def _miss(self, ticket: Ticket) -> None:
+        """Nothing is there: what it would be, or what there is."""
+        if (part := not_supported(ticket.target)) is not None:
+            ticket.fail(501, f"not supported: {part}")
+        else:
+            known = ", ".join(self.lanes)
+            ticket.fail(404, f"nothing is served at {ticket.target[:200].decode('latin-1')}; models: {known}")
 
     def _defect(self, ticket: Ticket, error: Exception) -> None:
         """Something raised before a lane had the request, which may not have been understood yet."""
@@ -262,8 +274,22 @@ class Gateway:
         kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
         ticket.reply(answer.status, kind, answer.body, passed_on(answer.headers))
 
+    def _tell_index(self, ticket: Ticket) -> None:
+        """The models, and whether they are ready."""
+        if ticket.method != b"POST":
+            ticket.fail(405, "use POST", b"allow: POST\r\n")
+            return
+        try:
+            found = triton.repository_index(
+                [(lane.served, lane.is_ready) for lane in self.lanes.values()], ticket.body
+            )
+        except oip.BadRequest as error:
+            ticket.fail(error.status, str(error))
+        else:
+            ticket.reply(200, _JSON, json.dumps(found).encode())
+
     def _tell(self, ticket: Ticket, route: Route) -> None:
-        """Health, metadata, metrics."""
+        """Health, metadata, statistics, metrics."""
         if ticket.method not in (b"GET", b"HEAD"):
             ticket.fail(405, "this is asked for with GET", b"allow: GET, HEAD\r\n")
             return
@@ -275,10 +301,15 @@ class Gateway:
             case Asks.MODEL_READY:
                 ready = self.lanes[route.model].is_ready
             case Asks.SERVER:
-                document = oip.server_metadata("mark", mark.__version__)
+                document = oip.server_metadata("mark", mark.__version__, EXTENSIONS)
             case Asks.MODEL:
                 served = self.spec.served(route.model)
                 document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
+            case Asks.CONFIG:
+                document = triton.model_config(self.spec.served(route.model))
+            case Asks.STATISTICS:
+                lanes = [self.lanes[route.model]] if route.model else self.lanes.values()
+                document = {"model_stats": [triton.model_statistics(lane.served, lane.tally) for lane in lanes]}
             case Asks.METRICS:
                 ticket.reply(200, CONTENT_TYPE, render_gateway(self).encode())
                 return

@@ -6,6 +6,7 @@ decoded once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -24,6 +25,9 @@ class Asks(Enum):
     SERVER = "server"
     MODEL = "model"
     METRICS = "metrics"
+    CONFIG = "model config"
+    STATISTICS = "statistics"
+    INDEX = "repository index"
 
 
 class Route(NamedTuple):
@@ -47,6 +51,8 @@ class Routes:
             b"/v2": Route(Asks.SERVER),
             b"/v2/": Route(Asks.SERVER),
             b"/metrics": Route(Asks.METRICS),
+            b"/v2/models/stats": Route(Asks.STATISTICS),
+            b"/v2/repository/index": Route(Asks.INDEX),
         }
         for served in spec.models:
             self._add_model(served)
@@ -57,12 +63,7 @@ class Routes:
     def find(self, target: bytes) -> Route | None:
         """What a request's target asks for; None where nothing is there."""
         known = self._known.get(target)
-        if known is None:
-            path = target.partition(b"?")[0]
-            if path.startswith((b"http://", b"https://")):  # as a client asks a proxy
-                path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
-            known = self._known.get(unquote_to_bytes(path) if b"%" in path else path)
-        return known
+        return known if known is not None else self._known.get(_path_of(target))
 
     def _add_model(self, served: ServedModel) -> None:
         name = served.name.encode()
@@ -78,8 +79,38 @@ class Routes:
 
     def _add_paths(self, base: bytes, model: str, forward: bytes, variant: bytes) -> None:
         self._known[base] = Route(Asks.MODEL, model, variant=variant)
+        self._known[base + b"/config"] = Route(Asks.CONFIG, model, variant=variant)
+        self._known[base + b"/stats"] = Route(Asks.STATISTICS, model, variant=variant)
         self._known[base + b"/ready"] = Route(Asks.MODEL_READY, model, variant=variant)
         self._known[base + b"/infer"] = Route(Asks.INFER, model, forward, variant=variant)
+
+
+def _path_of(target: bytes) -> bytes:
+    path = target.partition(b"?")[0]
+    if path.startswith((b"http://", b"https://")):  # as a client asks a proxy
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return unquote_to_bytes(path) if b"%" in path else path
+
+
+_NOT_SUPPORTED = (
+    (
+        re.compile(rb"/v1(/.*)?"),
+        "the V1 inference protocol; use Open Inference Protocol v2: /v2/models/NAME/infer",
+    ),
+    (re.compile(rb"/endpoints/[^/]+/invocations-response-stream"), "response streams; use /invocations"),
+    (re.compile(rb"/endpoints/[^/]+/async-invocations"), "asynchronous invocations; use /invocations"),
+    (re.compile(rb"/v2(/models/.+)?/trace/setting"), "trace settings; requests may carry a traceparent"),
+    (re.compile(rb"/v2/logging"), "log settings"),
+    (re.compile(rb"/v2/(system|cuda)sharedmemory(/.*)?"), "shared memory; send tensors in the body"),
+    (re.compile(rb"/v2/repository/models/[^/]+/(load|unload)"), "loading models; the settings name those served"),
+    (re.compile(rb"/v2/models/.+/generate(_stream)?"), "generation and streams; use infer"),
+)
+
+
+def not_supported(target: bytes) -> str | None:
+    """The part of a protocol that a path belongs to which is not offered here; None where it is of no protocol."""
+    path = _path_of(target)
+    return next((text for pattern, text in _NOT_SUPPORTED if pattern.fullmatch(path)), None)
 
 
 def shape_of(target: bytes) -> str:

@@ -19,7 +19,7 @@ from botocore.config import Config
 from tritonclient.utils import InferenceServerException
 
 from mark.protocols.oip import error_reply
-from tests.serving.harness import Live, live, run, served
+from tests.serving.harness import INFER, Client, Live, live, run, served
 
 
 def against(talk: Callable[[Live], None], **options: Any) -> None:
@@ -41,7 +41,7 @@ def test_tritonclient(binary: bool) -> None:
             assert client.is_server_ready()
             assert client.is_model_ready("echo")
             assert client.is_model_ready("echo", "1")
-            assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
+            assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
             assert client.get_model_metadata("echo")["inputs"][0]["name"] == "x"
             values = np.array([[1.5, 2.5]], dtype=np.float32)
             wanted = triton.InferInput("x", [1, 2], "FP32")
@@ -55,12 +55,113 @@ def test_tritonclient(binary: bool) -> None:
                 np.testing.assert_array_equal(answer.get_result().as_numpy("x"), values)
             with pytest.raises(InferenceServerException, match="nothing is served"):
                 client.infer("other", [wanted])
-            with pytest.raises(InferenceServerException, match="compressed"):
-                client.infer("echo", [wanted], request_compression_algorithm="gzip")
         finally:
             client.close()
 
     against(talk)
+
+
+@pytest.mark.parametrize("rows", [1, 40_000])
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_tritonclient_compresses(coding: str, binary: bool, rows: int) -> None:
+    def talk(running: Live) -> None:
+        client = triton.InferenceServerClient(f"127.0.0.1:{running.port}")
+        try:
+            values = np.full((rows, 2), 0.5, dtype=np.float32)
+            wanted = triton.InferInput("x", [rows, 2], "FP32")
+            wanted.set_data_from_numpy(values, binary_data=binary)
+            result = client.infer(
+                "echo",
+                [wanted],
+                outputs=[triton.InferRequestedOutput("x", binary_data=binary)],
+                request_compression_algorithm=coding,
+                response_compression_algorithm=coding,
+            )
+            np.testing.assert_array_equal(result.as_numpy("x"), values)
+        finally:
+            client.close()
+
+    against(talk)
+
+
+def test_tritonclient_learns_what_there_is() -> None:
+    def talk(running: Live) -> None:
+        client = triton.InferenceServerClient(f"127.0.0.1:{running.port}")
+        try:
+            ready = {"name": "echo", "version": "1", "state": "READY", "reason": ""}
+            assert client.get_model_repository_index() == [ready]
+            config = client.get_model_config("echo")
+            assert config["max_batch_size"] == 4
+            assert config["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": [2]}]
+            assert client.get_model_config("echo", "1") == config
+            wanted = triton.InferInput("x", [1, 2], "FP32")
+            wanted.set_data_from_numpy(np.zeros((1, 2), dtype=np.float32))
+            for _ in range(3):
+                client.infer("echo", [wanted])
+            for found in (client.get_inference_statistics(), client.get_inference_statistics("echo")):
+                (entry,) = found["model_stats"]
+                assert (entry["name"], entry["version"], entry["inference_count"]) == ("echo", "1", 3)
+                assert entry["inference_stats"]["success"]["count"] == 3
+                assert entry["inference_stats"]["success"]["ns"] > 0
+            with pytest.raises(InferenceServerException, match="trace settings"):
+                client.get_trace_settings()
+            with pytest.raises(InferenceServerException, match="loading models"):
+                client.load_model("echo")
+            with pytest.raises(InferenceServerException, match="shared memory"):
+                client.get_system_shared_memory_status()
+            with pytest.raises(InferenceServerException, match="nothing is served"):
+                client.get_model_config("other")
+        finally:
+            client.close()
+
+    against(talk)
+
+
+def test_the_index_says_who_is_not_ready() -> None:
+    async def test() -> None:
+        async with live(agents=0) as running:
+            (entry,) = (await running.ask("/v2/repository/index", b"")).document
+            assert (entry["state"], entry["reason"]) == ("UNAVAILABLE", "no instance accepts requests")
+            assert (await running.ask("/v2/repository/index", b'{"ready": true}')).document == []
+            assert (await running.ask("/v2/repository/index", b"{")).status == 400
+            assert (await running.ask("/v2/repository/index", None, "GET")).status == 405
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/echo:predict",
+        "/v1/models/echo",
+        "/v2/trace/setting",
+        "/v2/models/echo/trace/setting",
+        "/v2/models/echo/generate_stream",
+        "/v2/logging",
+        "/endpoints/echo/invocations-response-stream",
+        "/endpoints/echo/async-invocations",
+    ],
+)
+def test_what_is_not_offered_is_said(path: str) -> None:
+    async def test() -> None:
+        async with live(agents=0) as running:
+            reply = await running.ask(path, b"{}")
+            assert reply.status == 501
+            assert "not supported: " in reply.body.decode()
+
+    run(test())
+
+
+def test_an_agents_own_port_knows_nothing_of_a_gateways() -> None:
+    async def test() -> None:
+        async with live() as running:
+            client = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
+            for path in ("/v2/models/echo/config", "/v2/models/stats", "/v2/repository/index"):
+                assert (await client.ask(path, None, "GET")).status == 404
+            await client.close()
+
+    run(test())
 
 
 def sagemaker(port: int) -> Any:
@@ -127,7 +228,8 @@ def test_sagemaker_runtime_is_told_when_nobody_serves() -> None:
     against(talk, agents=0)
 
 
-def test_tls(tmp_path: Path) -> None:
+def certified(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's side of TLS, and that of a client who trusts it."""
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost"
@@ -136,12 +238,30 @@ def test_tls(tmp_path: Path) -> None:
     subprocess.run([*command.split(), *names], check=True, capture_output=True)  # noqa: S603
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
-    trusting = ssl.create_default_context(cafile=str(certificate))
+    return server, ssl.create_default_context(cafile=str(certificate))
+
+
+def test_a_client_with_tls_is_told_that_its_token_is_wrong_though_its_body_is_not_read(tmp_path: Path) -> None:
+    server, trusting = certified(tmp_path)
+
+    async def test() -> None:
+        async with live(agents=0, tls=server, token="secret") as running:
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trusting)
+            writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: 9000000\r\n\r\n" % INFER.encode())
+            writer.write(b"x" * 2_000_000)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+            writer.transport.abort()
+
+    run(test())
+
+
+def test_tls(tmp_path: Path) -> None:
+    server, trusting = certified(tmp_path)
 
     async def test() -> None:
         async with live(agents=0, tls=server) as running:
             reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trusting)
-            writer.write(b"GET /v2/health/live HTTP/1.1\r\nconnection: close\r\n\r\n")
+            writer.write(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
             writer.close()
             await writer.wait_closed()
