@@ -30,6 +30,7 @@ def request_of(event: Mapping[str, Any]) -> InferRequest:
         content_type=headers.get("content-type", ""),
         body=raw,
         header_length=header_length,
+        accept=headers.get("accept", ""),
     )
 
 

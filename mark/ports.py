@@ -164,12 +164,14 @@ class InferRequest(NamedTuple):
     """One request's bytes as the client sent them.
 
     `header_length` is OIP v2's Inference-Header-Content-Length where binary tensors follow the JSON, else 0.
+    `accept` says on SageMaker's paths in which media types the client takes the answer; empty for any.
     """
 
     path: str
     content_type: str
     body: bytes
     header_length: int = 0
+    accept: str = ""
 
 
 class InferReply(NamedTuple):

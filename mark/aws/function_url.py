@@ -36,6 +36,8 @@ def compose_payload(request: InferRequest) -> bytes:
     headers = {"content-type": request.content_type}
     if request.header_length:
         headers[LENGTH_HEADER] = str(request.header_length)
+    if request.accept:
+        headers["accept"] = request.accept
     body, encoded = _as_text(request.body)
     event = {
         "version": "2.0",

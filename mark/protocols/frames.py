@@ -16,16 +16,16 @@ from typing import NamedTuple
 
 from mark.domain.errors import MarkError
 
-VERSION = 1
+VERSION = 2
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 _HEAD = struct.Struct("<IBQ")
 """Length of what follows this head; kind; id."""
 HEAD_BYTES = _HEAD.size
 _HELLO = struct.Struct("<H")
-_REQUEST = struct.Struct("<qqIHBBB")
-"""elapsed_us, left_us, header_length, lengths of path, content type, request id and traceparent."""
-_REQUEST_HEAD = struct.Struct("<IBQqqIHBBB")
+_REQUEST = struct.Struct("<qqIHBBBB")
+"""elapsed_us, left_us, header_length, lengths of path, content type, request id, traceparent and accept."""
+_REQUEST_HEAD = struct.Struct("<IBQqqIHBBBB")
 _RESPONSE = struct.Struct("<HIB")
 """status, header_length, length of the content type."""
 _RESPONSE_HEAD = struct.Struct("<IBQHIB")
@@ -66,6 +66,7 @@ class Request(NamedTuple):
     traceparent: bytes
     body: bytes
     forced: bool = False
+    accept: bytes = b""
 
 
 class Response(NamedTuple):
@@ -162,9 +163,10 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
     traceparent: bytes,
     body: bytes,
     forced: bool,
+    accept: bytes,
 ) -> bytes:
     """The bytes of a Request with these fields."""
-    texts = len(path) + len(content_type) + len(request_id) + len(traceparent)
+    texts = len(path) + len(content_type) + len(request_id) + len(traceparent) + len(accept)
     place = len(traceparent) | _FORCED if forced else len(traceparent)
     head = _REQUEST_HEAD.pack(
         _REQUEST.size + texts + len(body),
@@ -177,8 +179,9 @@ def encode_request(  # noqa: PLR0913, PLR0917 on the gateway's hot path, where a
         len(content_type),
         len(request_id),
         place,
+        len(accept),
     )
-    return b"".join((head, path, content_type, request_id, traceparent, body))
+    return b"".join((head, path, content_type, request_id, traceparent, accept, body))
 
 
 def encode_response(id_: int, status: int, kind: bytes, header_length: int, body: bytes) -> bytes:
@@ -261,13 +264,14 @@ def _exactly(size: int, at: int, stop: int) -> None:
 def _decode_request(id_: int, data: bytes, at: int, stop: int) -> Request:
     if stop - at < _REQUEST.size:
         raise FrameError("a request is cut off")
-    elapsed_us, left_us, header_length, path, kind, name, place = _REQUEST.unpack_from(data, at)
+    elapsed_us, left_us, header_length, path, kind, name, place, accept = _REQUEST.unpack_from(data, at)
     trace = place & ~_FORCED
     at += _REQUEST.size
     kind_at = at + path
     name_at = kind_at + kind
     trace_at = name_at + name
-    body_at = trace_at + trace
+    accept_at = trace_at + trace
+    body_at = accept_at + accept
     if body_at > stop or header_length > stop - body_at:
         raise FrameError("a request's fields exceed its frame")
     return Request(
@@ -278,9 +282,10 @@ def _decode_request(id_: int, data: bytes, at: int, stop: int) -> Request:
         data[kind_at:name_at],
         header_length,
         data[name_at:trace_at],
-        data[trace_at:body_at],
+        data[trace_at:accept_at],
         data[body_at:stop],
         bool(place & _FORCED),
+        data[accept_at:body_at],
     )
 
 

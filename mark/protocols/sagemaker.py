@@ -1,7 +1,8 @@
 """SageMaker's runtime: its paths, its bodies, and its errors.
 
 `{"instances": [...]}` is the JSON that its built-in containers take, one element an item; an Open Inference body
-is taken too, and text/csv with one row an item. Both are only for models with one input.
+is taken too, text/csv with one row an item, and application/jsonlines with one line an item. The Accept header
+chooses how the answer is written, else the way of the request does (`sagemaker_media`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,15 @@ from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
 from mark.protocols.json_values import floats, integers, truths, unnest
 from mark.protocols.oip_replies import compose_infer_reply
+from mark.protocols.sagemaker_media import (
+    CSV_TYPE,
+    JSON_LINES_TYPE,
+    JSON_LINES_TYPES,
+    answer_type,
+    is_open_inference,
+    read_lines,
+)
 
-CSV_TYPE = "text/csv"
 LONGEST_ERROR_BYTES = 16 * 1024
 SLICE_BYTES = 256 * 1024
 """CSV is read in slices of so many bytes: read on a thread, it holds up others no longer than one slice takes."""
@@ -34,14 +42,21 @@ _ERRORS = {
 
 def parse_invocation(request: InferRequest, specs: Sequence[TensorSpec]) -> oip.InferCall:
     """Understand an invocation's body. specs: the model's inputs. Errors: oip.BadRequest."""
+    answer_type(request)
     kind = request.content_type.partition(";")[0].strip().lower()
     if kind == CSV_TYPE:
         return oip.InferCall(_from_csv(request.body, _only(specs)))
+    if kind in JSON_LINES_TYPES:
+        return oip.InferCall(_from_lines(request.body, specs))
     if kind not in ("", oip.JSON_TYPE, oip.BINARY_TYPE):
-        raise oip.BadRequest(f"content type {kind!r} is not understood; application/json and text/csv are", 415)
+        raise oip.BadRequest(
+            f"content type {kind!r} is not supported; use application/json, application/jsonlines or text/csv", 415
+        )
     if request.header_length:
         return oip.parse_infer(request.body, request.header_length)
     document = oip.load_json(request.body)
+    if isinstance(document, list):
+        return oip.InferCall(_from_instances(document, _only(specs)))
     if isinstance(document, dict) and "instances" in document:
         return oip.InferCall(_from_instances(document["instances"], _only(specs)))
     with oip.overflowing():
@@ -51,17 +66,19 @@ def parse_invocation(request: InferRequest, specs: Sequence[TensorSpec]) -> oip.
 def compose_predictions(
     outputs: oip.Tensors, *, asked: InferRequest, call: oip.InferCall, model: str
 ) -> InferReply:
-    """Answer in the way that was asked: CSV, `{"predictions": [...]}`, or an Open Inference body."""
-    kind = asked.content_type.partition(";")[0].strip().lower()
+    """Answer in the way that was asked: CSV, JSON lines, `{"predictions": [...]}`, or an Open Inference body."""
+    kind = answer_type(asked)
     if kind == CSV_TYPE:
         return InferReply(status=200, content_type=CSV_TYPE, body=_to_csv(next(iter(outputs.values()))))
-    if asked.header_length or b'"instances"' not in asked.body:
+    if kind != JSON_LINES_TYPE and is_open_inference(asked):
         return compose_infer_reply(model, outputs, call)
     if len(outputs) == 1:
-        predictions: object = _listed(next(iter(outputs.values())))
+        predictions = _listed(next(iter(outputs.values())))
     else:
         rows = zip(*(_listed(array) for array in outputs.values()), strict=True)
         predictions = [dict(zip(outputs, row, strict=True)) for row in rows]
+    if kind == JSON_LINES_TYPE:
+        return InferReply(200, JSON_LINES_TYPE, b"".join(json.dumps(row).encode() + b"\n" for row in predictions))
     return InferReply(
         status=200, content_type=oip.JSON_TYPE, body=json.dumps({"predictions": predictions}).encode()
     )
@@ -109,6 +126,19 @@ def _from_instances(instances: object, spec: TensorSpec) -> dict[str, NDArray[An
         return _shaped(_items(values, oip.DTYPES[spec.datatype]).reshape(shape), spec)
     except ValueError:
         raise oip.BadRequest(f"the items do not hold values of {spec.datatype}") from None
+
+
+def _from_lines(body: bytes, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
+    """The inputs, one item a line: the value of the only input, or an object with each input's value."""
+    items = read_lines(body, [spec.name for spec in specs])
+    if isinstance(items, list):
+        return _from_instances(items, _only(specs))
+    by_name = {spec.name: spec for spec in specs}
+    return {
+        name: array
+        for column, values in items.items()
+        for name, array in _from_instances(values, by_name[column]).items()
+    }
 
 
 def _items(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -245,4 +275,4 @@ def _listed(array: NDArray[Any]) -> list[Any]:
 
 def _to_csv(array: NDArray[Any]) -> bytes:
     rows = array.reshape(array.shape[0], -1) if array.ndim else array.reshape(1, 1)
-    return "\n".join(",".join(str(value) for value in row) for row in rows.tolist()).encode()
+    return "\n".join(",".join(map(oip.text_of, row)) for row in rows.tolist()).encode()

@@ -154,6 +154,7 @@ class GatewayConnection(asyncio.Protocol):
             content_type=_text(frame.content_type),
             body=frame.body,
             header_length=frame.header_length,
+            accept=_text(frame.accept),
         )
         arrived_at, deadline_at = now - frame.elapsed_us * 1e-6, now + frame.left_us * 1e-6
         finish_at = core.take(Job(self, frame.id, arrived_at, deadline_at, request, frame.forced), now)

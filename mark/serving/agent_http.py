@@ -12,6 +12,7 @@ from mark.controller.service import ServedModel, ServiceSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
 from mark.serving.agent_core import AgentCore, Job
+from mark.serving.gateway_plan import MAX_TYPE_BYTES, accept_of
 from mark.serving.gateway_routes import Asks, Route, Routes, versions_of
 from mark.serving.http_exchange import HttpExchange
 from mark.serving.metrics import CONTENT_TYPE, render_metric
@@ -75,6 +76,7 @@ class AgentHttp:
             content_type=headers.get("content-type", b"").decode("latin-1"),
             body=exchange.body,
             header_length=int(length),
+            accept=accept_of(headers, route)[:MAX_TYPE_BYTES].decode("latin-1"),
         )
         self._count += 1
         job = Job(self, self._count, now, now + self._served.slo.latency_s, request)

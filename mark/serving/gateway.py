@@ -221,7 +221,7 @@ class Gateway:
     def _offer(self, ticket: Ticket, plan: Plan) -> None:
         (
             lane, ticket.shape, ticket.path, ticket.content_type, ticket.header_length, has_trace,
-            ticket.variant, allowed_s, has_id,
+            ticket.variant, allowed_s, has_id, ticket.accept,
         ) = plan  # fmt: skip
         ticket.traceparent = ticket.headers["traceparent"] if has_trace else b""
         ticket.repeat = None

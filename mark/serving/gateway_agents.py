@@ -99,6 +99,7 @@ class AgentConnection(asyncio.Protocol):
             ticket.traceparent,
             ticket.body,
             forced,
+            ticket.accept,
         )
         self._sent = id_
         self.in_flight[id_] = ticket

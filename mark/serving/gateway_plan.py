@@ -31,6 +31,7 @@ class Plan(NamedTuple):
     variant: bytes
     allowed_s: float
     has_id: bool
+    accept: bytes
 
 
 def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
@@ -42,6 +43,9 @@ def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
     content_type = headers.get("content-type", b"")
     if len(content_type) > MAX_TYPE_BYTES:
         raise BadRequest(f"content-type is longer than {MAX_TYPE_BYTES} bytes")
+    accept = accept_of(headers, route)
+    if len(accept) > MAX_TYPE_BYTES:
+        raise BadRequest(f"accept is longer than {MAX_TYPE_BYTES} bytes")
     request_id = headers.get("x-mark-request-id")
     if request_id is not None and not 0 < len(request_id) <= MAX_ID_BYTES:
         raise BadRequest(f"x-mark-request-id must have 1 to {MAX_ID_BYTES} characters")
@@ -60,7 +64,13 @@ def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
         variant,
         _allowed_s(headers, lane.objective_s),
         request_id is not None,
+        accept,
     )
+
+
+def accept_of(headers: Headers, route: Route) -> bytes:
+    """What the client says of the answer's media type, where that decides anything."""
+    return headers.get("accept", b"") if route.shape == "sagemaker" else b""
 
 
 def _header_length(headers: Headers, body_bytes: int) -> int:

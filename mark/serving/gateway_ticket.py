@@ -38,7 +38,7 @@ class Ticket(HttpExchange):
     """
 
     __slots__ = (
-        "arrived_at", "content_type", "deadline_at", "header_length", "losses", "path", "repeat", "request_id",
+        "accept", "arrived_at", "content_type", "deadline_at", "header_length", "losses", "path", "repeat", "request_id",
         "shape", "traceparent", "variant",
     )  # fmt: skip
 
@@ -46,6 +46,7 @@ class Ticket(HttpExchange):
     deadline_at: float
     path: bytes
     content_type: bytes
+    accept: bytes
     header_length: int
     request_id: bytes
     traceparent: bytes
@@ -61,6 +62,7 @@ class Ticket(HttpExchange):
             content_type=self.content_type.decode("latin-1"),
             body=self.body,
             header_length=self.header_length,
+            accept=self.accept.decode("latin-1"),
         )
 
     def answer(self, status: int, content_type: bytes, header_length: int, body: bytes, by: bytes) -> None:

@@ -41,6 +41,7 @@ def requests(draw: st.DrawFn) -> Request:
         draw(st.binary(max_size=55)),
         body,
         draw(st.booleans()),
+        draw(st.binary(max_size=255)),
     )
 
 

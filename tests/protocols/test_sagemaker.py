@@ -60,7 +60,7 @@ def test_an_open_inference_body_is_taken_too() -> None:
         (asked(b"1,x", "text/csv"), "no table of numbers"),
         (asked(b"", "text/csv"), "no row"),
         (asked(b"zz"), "not JSON"),
-        (asked(b"x", "image/png"), "not understood"),
+        (asked(b"x", "image/png"), "not supported"),
     ],
 )
 def test_what_is_wrong_is_said(request_: InferRequest, text: str) -> None:

@@ -13,6 +13,7 @@ from mark.protocols.frames import (
     Bounced as BouncedFrame,
 )
 from mark.protocols.frames import (
+    VERSION,
     Cancel,
     Frame,
     FrameParser,
@@ -72,7 +73,7 @@ def test_what_comes_while_it_works_shares_the_next_batches() -> None:
             backend = running.agents["i-0"].backend
             backend.free.clear()
             gateway = await frames_to(running)
-            gateway.send(Hello(1), request(1))
+            gateway.send(Hello(VERSION), request(1))
             await until(lambda: truth(backend.batches == [1]))
             gateway.send(*(request(number) for number in range(2, 8)))
             state = await gateway.next(State)
@@ -101,7 +102,7 @@ def test_the_bouncer_admits_what_can_be_in_time_and_what_is_forced() -> None:
     async def test() -> None:
         async with live() as running:
             gateway = await frames_to(running)
-            gateway.send(Hello(1), request(1, left_s=0.001))
+            gateway.send(Hello(VERSION), request(1, left_s=0.001))
             assert await gateway.next(BouncedFrame) == BouncedFrame(1, pytest.approx(2000, abs=100))
             gateway.send(request(2, left_s=0.001, forced=True))
             response = await gateway.next(Response)
@@ -128,7 +129,7 @@ def test_a_cancelled_request_is_not_run() -> None:
             backend = running.agents["i-0"].backend
             backend.free.clear()
             gateway = await frames_to(running)
-            gateway.send(Hello(1), request(1))
+            gateway.send(Hello(VERSION), request(1))
             await until(lambda: truth(backend.batches == [1]))
             gateway.send(request(2), request(3), Cancel(2))
             await asyncio.sleep(0.02)

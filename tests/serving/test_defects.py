@@ -12,7 +12,7 @@ import pytest
 from mark.dispatch.measured import MeasuredTimes
 from mark.dispatch.policy import DispatchPolicy
 from mark.protocols import frames
-from mark.protocols.frames import Hello, Response
+from mark.protocols.frames import VERSION, Hello, Response
 from mark.serving import agent_core, gateway_lane
 from mark.serving.agent_core import AgentCore
 from mark.serving.agent_frames import GatewayConnection
@@ -290,7 +290,7 @@ def test_frames_behind_a_defect_in_an_agent_are_served(monkeypatch: pytest.Monke
     async def test() -> None:
         async with live() as running:
             gateway = await frames_to(running)
-            gateway.send(Hello(1))
+            gateway.send(Hello(VERSION))
             monkeypatch.setattr(AgentCore, "take", broken_once(AgentCore.take))
             gateway.send(*(request(number) for number in range(1, 5)))
             statuses = {}

@@ -465,3 +465,19 @@ def test_a_gateway_goes_on_when_its_members_are_forgotten() -> None:
             assert (await running.ask(INFER)).status == 200
 
     run(test())
+
+
+def test_what_a_client_accepts_reaches_agent_and_lambda() -> None:
+    async def test() -> None:
+        overflow = FakeLambda()
+        policy = DispatchPolicy(bounced=Bounced.LAMBDA)
+        async with live(served(dispatch=policy, overflow=LAMBDA), overflow=overflow) as running:
+            await running.ask("/invocations", b"[[1, 2]]", accept="text/csv")
+            await running.ask("/invocations", b"[[1, 2]]", accept="text/csv", x_mark_deadline_ms="1")
+            await running.ask(accept="text/csv")
+            seen = running.agents["i-0"].backend.requests
+
+            assert [request.accept for request in (*seen, overflow.calls[0][1])] == ["text/csv", "", "text/csv"]
+            assert (await running.ask("/invocations", b"[]", accept="x" * 256)).status == 400
+
+    run(test())

@@ -48,7 +48,7 @@ def header_length(answer: HttpAnswer) -> int:
 
 async def forward(client: HttpClient, path: str, request: InferRequest) -> InferReply:
     """Hand one request to the server and its answer back, byte for byte; 503 where the server is away."""
-    headers = {"content-type": request.content_type or JSON_TYPE, "accept": "*/*"}
+    headers = {"content-type": request.content_type or JSON_TYPE, "accept": request.accept or "*/*"}
     if request.header_length:
         headers[HEADER_LENGTH] = str(request.header_length)
     try:

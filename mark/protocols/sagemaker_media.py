@@ -1,0 +1,111 @@
+"""Media types of SageMaker's invocations: which one an answer has, and how JSON lines are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from mark.ports import InferRequest
+from mark.protocols import oip
+
+CSV_TYPE = "text/csv"
+JSON_LINES_TYPE = "application/jsonlines"
+JSON_LINES_TYPES = (JSON_LINES_TYPE, "application/x-jsonlines", "application/jsonl", "application/x-ndjson")
+_ALIASES = dict.fromkeys(JSON_LINES_TYPES, JSON_LINES_TYPE)
+_OFFERED = (oip.JSON_TYPE, CSV_TYPE, JSON_LINES_TYPE)
+FEATURES = "features"
+"""What SageMaker's own algorithms call a line's only input."""
+_LINE_ENDS = re.compile(rb"\s*\n\s*")
+
+
+def media_type(value: str) -> str:
+    """The media type of a Content-Type header, without its parameters."""
+    kind = value.partition(";")[0].strip().lower()
+    return _ALIASES.get(kind, kind)
+
+
+def is_open_inference(asked: InferRequest) -> bool:
+    """Whether a request that was understood has an Open Inference body."""
+    if media_type(asked.content_type) in (CSV_TYPE, JSON_LINES_TYPE):
+        return False
+    return bool(asked.header_length) or not (asked.body.lstrip()[:1] == b"[" or b'"instances"' in asked.body)
+
+
+def answer_type(asked: InferRequest) -> str:
+    """The answer's media type: what the client accepts best, its own request's where it has no preference.
+
+    Errors: BadRequest of status 406 where nothing that it accepts is offered.
+    """
+    own = media_type(asked.content_type)
+    default = own if own in (CSV_TYPE, JSON_LINES_TYPE) else oip.JSON_TYPE
+    if not asked.accept.strip():
+        return default
+    weights = _weights(asked.accept)
+    if oip.BINARY_TYPE in weights and is_open_inference(asked):
+        return default
+    best = max((default, *_OFFERED), key=lambda kind: _weight_of(kind, weights))
+    if _weight_of(best, weights) <= 0:
+        raise oip.BadRequest(f"nothing accepted of {asked.accept[:80]!r} is offered: {', '.join(_OFFERED)}", 406)
+    return best
+
+
+def _weights(accept: str) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for entry in accept.split(","):
+        kind, *parameters = (part.strip() for part in entry.lower().split(";"))
+        weight = 1.0
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip() == "q":
+                try:
+                    weight = float(value)
+                except ValueError:
+                    weight = 0.0
+        weights[_ALIASES.get(kind, kind)] = weight
+    return weights
+
+
+def _weight_of(kind: str, weights: dict[str, float]) -> float:
+    for pattern in (kind, f"{kind.partition('/')[0]}/*", "*/*", "*"):
+        if pattern in weights:
+            return weights[pattern]
+    return 0.0
+
+
+def read_lines(body: bytes, names: Sequence[str]) -> list[Any] | dict[str, list[Any]]:
+    """One JSON value a line: their list, or, where they are objects, each input's list.
+
+    names: the model's inputs. Errors: BadRequest.
+    """
+    text, ends = _LINE_ENDS.subn(b",", body.strip())
+    items = _loaded(b"[" + text + b"]")
+    if items is None or len(items) != ends + 1:
+        raise oip.BadRequest("each line of application/jsonlines must be one JSON value")
+    if not any(isinstance(item, dict) for item in items):
+        return items
+    return {name: [_value(item, name, alone=len(names) == 1) for item in items] for name in names}
+
+
+def _loaded(text: bytes) -> list[Any] | None:
+    try:
+        found: list[Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            found = json.loads(text)  # which knows NaN
+        except (ValueError, RecursionError):
+            return None
+    return found
+
+
+def _value(item: object, name: str, *, alone: bool) -> object:
+    if not isinstance(item, dict):
+        raise oip.BadRequest("either all lines or none must be objects")
+    if name in item:
+        return item[name]
+    if alone and FEATURES in item:
+        return item[FEATURES]
+    raise oip.BadRequest(f"a line lacks the input {name!r}")
