@@ -10,9 +10,6 @@ import pytest
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.member import MemberState
 from mark.protocols.frames import (
-    Bounced as BouncedFrame,
-)
-from mark.protocols.frames import (
     VERSION,
     Cancel,
     Frame,
@@ -22,6 +19,9 @@ from mark.protocols.frames import (
     Response,
     State,
     encode,
+)
+from mark.protocols.frames import (
+    Bounced as BouncedFrame,
 )
 from mark.serving.agent import EXIT_BROKEN, EXIT_DRAINED, EXIT_STOPPED
 from tests.serving.fakes import FakeLambda
