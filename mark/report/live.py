@@ -17,11 +17,14 @@ from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.responses import StreamingResponse as Stream
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.report.live_auth import Gate
 from mark.report.live_page import Fragments, LivePage
 from mark.telemetry.metrics import CONTENT_TYPE, service_metrics
@@ -174,13 +177,15 @@ def status_app(
     view: View,
     *,
     token: str | None,
+    local_only: bool = False,
     refresh_s: float = 1.0,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Starlette:
     """The page at /, its events, /status.json, /metrics and /healthz. `view` gives the live document.
 
-    With a `token` all but /healthz need it, as `Authorization: Bearer` or through the form at /. Streams of
-    events end when `is_ending` says so: a server waits for them.
+    local_only: refuse requests whose Host is neither an address nor localhost. With a `token` all but /healthz need
+    it, as `Authorization: Bearer` or through the form at /. Streams of events end when `is_ending` says so: a server
+    waits for them.
     """
     site = _Site(view, token=token, refresh_s=refresh_s, is_ending=is_ending)
     return Starlette(
@@ -191,8 +196,22 @@ def status_app(
             Route("/status.json", site.guarded(site.status)),
             Route("/metrics", site.guarded(site.metrics)),
             Route("/healthz", _health),
-        ]
+        ],
+        middleware=[Middleware(_LocalOnly)] if local_only else [],
     )
+
+
+class _LocalOnly:
+    """Refuses what asks for another name than this machine's own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not is_local_name(Request(scope).headers.get("host", "")):
+            await PlainTextResponse(f"{REFUSAL}\n", 421, headers=HEADERS)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 def _page_headers(nonce: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ def status_server(
     view: View,
     *,
     token: str | None,
+    local_only: bool = False,
     refresh_s: float = 1.0,
     tls_certificate: Path | None = None,
     tls_key: Path | None = None,
@@ -27,7 +28,7 @@ def status_server(
         return server.should_exit
 
     config = uvicorn.Config(
-        status_app(view, token=token, refresh_s=refresh_s, is_ending=is_ending),
+        status_app(view, token=token, local_only=local_only, refresh_s=refresh_s, is_ending=is_ending),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -46,9 +47,12 @@ def serve_status(
     listening: socket.socket,
     *,
     token: str | None,
+    local_only: bool = False,
     tls_certificate: Path | None = None,
     tls_key: Path | None = None,
 ) -> None:
-    """Serve on a bound socket until SIGTERM or SIGINT."""
-    server = status_server(view, token=token, tls_certificate=tls_certificate, tls_key=tls_key)
+    """Serve on a bound socket until SIGTERM or SIGINT. local_only: as in `status_app`."""
+    server = status_server(
+        view, token=token, local_only=local_only, tls_certificate=tls_certificate, tls_key=tls_key
+    )
     server.run(sockets=[listening])

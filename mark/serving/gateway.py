@@ -25,6 +25,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
+from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.serving import triton_documents as triton
 from mark.serving.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.defects import DEFECT, Defects
@@ -60,7 +61,8 @@ class GatewayConfig:
 
     port: 0 takes a free one. own_address: where clients and other gateways reach this one and no other, on `port`
     (an instance's private address); None where several share the port: each then has one more, on loopback. token:
-    what clients must present as `Authorization: Bearer`; None for all comers.
+    what clients must present as `Authorization: Bearer`; None for all comers. local_only: refuse requests whose
+    Host is neither an address nor localhost.
     """
 
     name: str
@@ -68,6 +70,7 @@ class GatewayConfig:
     port: int = 0
     own_address: str | None = None
     token: str | None = None
+    local_only: bool = False
     tls: ssl.SSLContext | None = None
     limits: HttpLimits = field(default_factory=HttpLimits)
 
@@ -112,7 +115,9 @@ class Gateway:
         route = self._routes.find(ticket.target)
         ticket.shape = shape_of(ticket.target) if route is None else route.shape
         ticket.request_id = ticket.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
-        if not self._is_allowed(ticket.headers, route):
+        if self.config.local_only and not is_local_name(ticket.headers.get("host", b"").decode("latin-1")):
+            ticket.fail(421, REFUSAL)
+        elif not self._is_allowed(ticket.headers, route):
             ticket.fail(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
         elif route is None:
             self._miss(ticket)

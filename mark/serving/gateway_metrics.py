@@ -92,6 +92,18 @@ def _gauges(gateway: Gateway) -> str:
                 "mark_gateway_connections", "gauge", "Clients connected", [({}, len(gateway.http.connections))]
             ),
             render_metric(
+                "mark_gateway_peers",
+                "gauge",
+                "Other gateways that share the ids with this one",
+                [({}, gateway.peers.count)],
+            ),
+            render_metric(
+                "mark_gateway_body_bytes",
+                "gauge",
+                "Bytes of requests' bodies held",
+                [({}, gateway.http.budget.held)],
+            ),
+            render_metric(
                 "mark_gateway_refused_total",
                 "counter",
                 "Requests refused as malformed, oversize or slow",

@@ -54,9 +54,13 @@ class Served:
 
 @contextmanager
 def serving(
-    view: Callable[[], dict[str, Any]], *, token: str | None = None, refresh_s: float = 0.02
+    view: Callable[[], dict[str, Any]],
+    *,
+    token: str | None = None,
+    refresh_s: float = 0.02,
+    local_only: bool = False,
 ) -> Iterator[Served]:
-    server = status_server(view, token=token, refresh_s=refresh_s)
+    server = status_server(view, token=token, local_only=local_only, refresh_s=refresh_s)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()

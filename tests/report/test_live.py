@@ -194,6 +194,14 @@ def test_login_of_an_open_page_leads_back(page: Served) -> None:
     assert "set-cookie" not in answer.headers
 
 
+def test_a_page_for_this_machine_only_answers_to_no_other_name() -> None:
+    with serving(lambda: document(busy_model()), local_only=True) as served:
+        assert served.ask("/status.json").status == 200
+        assert served.ask("/status.json", host="localhost:1").status == 200
+        answer = served.ask("/status.json", host="evil.example")
+        assert (answer.status, answer.headers["cache-control"]) == (421, "no-store")
+
+
 def test_streams_end_with_the_page(caplog: pytest.LogCaptureFixture) -> None:
     with serving(lambda: document(interrupted_model())) as served, served.events() as lines:
         next(data_of(lines))

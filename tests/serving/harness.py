@@ -98,12 +98,12 @@ class Client:
             lines.append(f"content-length: {len(body)}")
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
 
-    async def read(self, *, head: bool = False) -> Reply:
-        text = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)
+    async def read(self, *, head: bool = False, within_s: float = 5) -> Reply:
+        text = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), within_s)
         status_line, *lines = text.decode().split("\r\n")[:-2]
         headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
         length = 0 if head else int(headers.get("content-length", 0))
-        body = await asyncio.wait_for(self.reader.readexactly(length), 5)
+        body = await asyncio.wait_for(self.reader.readexactly(length), within_s)
         return Reply(int(status_line.split()[1]), headers, body)
 
     async def ask(

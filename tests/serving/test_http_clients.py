@@ -315,3 +315,15 @@ def test_the_scheme_of_a_token_is_written_in_any_case(scheme: str) -> None:
             assert (await running.ask("/v2", None, "GET", authorization=f"{scheme} Secret")).status == 401
 
     run(test())
+
+
+def test_a_gateway_for_this_machine_only_answers_to_no_other_name() -> None:
+    async def test() -> None:
+        async with live(agents=0, local_only=True) as running:
+            for host, status in ((b"localhost:8080", 200), (b"127.0.0.1", 200), (b"evil.example", 421)):
+                reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+                writer.write(b"GET /v2 HTTP/1.1\r\nhost: %b\r\n\r\n" % host)
+                assert (await reader.readline()).startswith(b"HTTP/1.1 %d " % status)
+                writer.close()
+
+    run(test())

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import secrets
 import ssl
+import stat
+from contextlib import suppress
 
 from mark.app.live.ports import is_loopback
 from mark.app.setting_service import ServiceSettings
 from mark.domain.errors import Misconfigured
 
+OTHERS = stat.S_IRGRP | stat.S_IROTH
+"""Permission bits by which other users may read a file."""
 TOKEN_LENGTH = 16
 """Characters that a token has at least."""
+
+
+def exposed_secrets(asked: ServiceSettings) -> list[str]:
+    """One line for each file with a secret that other users of this machine may read."""
+    lines = []
+    for name, file in (("token_file", asked.token_file), ("tls_key", asked.tls_key)):
+        with suppress(OSError):  # whoever reads it says so
+            if file is not None and file.stat().st_mode & OTHERS:
+                lines.append(f"service.{name} {file} can be read by other users; chmod 600 {file}")
+    return lines
 
 
 def bearer_token(asked: ServiceSettings) -> str | None:

@@ -15,7 +15,7 @@ from mark.app.live.first_plan import check_first_plan
 from mark.app.live.folder import RunFolder, Running
 from mark.app.live.models import make_live_models
 from mark.app.live.ports import is_loopback
-from mark.app.live.safety import bearer_token, server_tls
+from mark.app.live.safety import bearer_token, exposed_secrets, server_tls
 from mark.app.live.supervisor import FAILURE, FLEET_S, START_S
 from mark.app.live.watching import watch_service
 from mark.app.plugins import build_forecaster, make_model
@@ -60,6 +60,8 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     asked = settings.service  # what can be known to be wrong is said before anything starts
     if not is_loopback(asked.host) and asked.tls_certificate is None:
         note(f"the gateway on {asked.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
+    for line in exposed_secrets(asked):
+        note(line)
     bearer_token(asked)
     server_tls(asked)
     folder = RunFolder.of(asked.name)

@@ -45,6 +45,7 @@ async def serve(
         port=port,
         own_address=own_address,
         token=running.token,
+        local_only=running.token is None,
         tls=server_tls(settings.service),
     )
     try:

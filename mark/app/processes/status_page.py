@@ -21,6 +21,7 @@ def main(folder: RunFolder, port: int) -> None:
             view_of(running).document,
             listening,
             token=running.token,
+            local_only=running.token is None,
             tls_certificate=service.tls_certificate,
             tls_key=service.tls_key,
         )
