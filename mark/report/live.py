@@ -183,9 +183,9 @@ def status_app(
 ) -> Starlette:
     """The page at /, its events, /status.json, /metrics and /healthz. `view` gives the live document.
 
-    local_only: refuse requests whose Host is neither an address nor localhost. With a `token` all but /healthz need
-    it, as `Authorization: Bearer` or through the form at /. Streams of events end when `is_ending` says so: a server
-    waits for them.
+    local_only: refuse requests whose Host is neither an address nor localhost. With a `token` all but /healthz
+    need it, as `Authorization: Bearer` or through the form at /. Streams of events end when `is_ending` says so: a
+    server waits for them.
     """
     site = _Site(view, token=token, refresh_s=refresh_s, is_ending=is_ending)
     return Starlette(

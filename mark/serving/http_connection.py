@@ -279,8 +279,7 @@ class HttpConnection(asyncio.Protocol):
         parser, known = self._parser, self._known
         self._chunked = "transfer-encoding" in known
         self._offered = parser.should_upgrade()
-        self._check_head()
-        if self._deaf:
+        if not self._is_head_sound():
             return
         length = int(known.get("content-length", b"0"))
         expects = known.get("expect", b"").lower() == b"100-continue" and parser.get_http_version() != "1.0"
@@ -292,8 +291,8 @@ class HttpConnection(asyncio.Protocol):
         if expects and not self._awaits and not self._deaf:
             self._go_on()
 
-    def _check_head(self) -> None:
-        """Refuse what the limits or the protocol forbid."""
+    def _is_head_sound(self) -> bool:
+        """Refuse what the limits or the protocol forbid; whether there was nothing of it."""
         limits, known = self._server.limits, self._known
         if self._headers > limits.headers or self._head_bytes + len(self._target) > limits.head_bytes:
             self._refuse(431, "too many or too large headers")
@@ -308,6 +307,7 @@ class HttpConnection(asyncio.Protocol):
                 self._refuse(400, "the Host header is missing: HTTP/1.1 requires it")
         elif not _HOST.fullmatch(known["host"]):
             self._refuse(400, "the Host header names no host")
+        return not self._deaf
 
     def _let_body_in(self, length: int) -> None:
         """Have the body counted; where the budget is used up, it is read when others are done."""
