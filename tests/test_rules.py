@@ -51,3 +51,31 @@ def test_cores_draw_nothing_and_open_nothing(path: Path) -> None:
 )
 def test_the_rule_sees_a_breach(code: str, found: list[str]) -> None:
     assert list(breaches(ast.parse(code))) == found
+
+
+DOCUMENT_ROOMS = ("app", "controller", "report", "store", "telemetry")
+LOG_LINES = "mark/telemetry/structured_logs.py"
+"""It has a form of its own for whatever is logged."""
+
+
+def writes_json(tree: ast.AST) -> Iterator[int]:
+    """Lines that make JSON by another way than `mark.domain.documents`."""
+    libraries, ways = ("json", "orjson"), {"dump", "dumps"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=way) if name in libraries and way in ways:
+                yield node.lineno
+            case ast.ImportFrom(module=name) if name in libraries and ways & {alias.name for alias in node.names}:
+                yield node.lineno
+
+
+@pytest.mark.parametrize("room", DOCUMENT_ROOMS)
+def test_documents_become_json_in_one_place(room: str) -> None:
+    paths = {str(path.relative_to(HOUSE)): path for path in sorted((HOUSE / "mark" / room).rglob("*.py"))}
+    found = {name: list(writes_json(ast.parse(path.read_text()))) for name, path in paths.items()}
+    assert {name: lines for name, lines in found.items() if lines and name != LOG_LINES} == {}
+
+
+def test_the_rule_on_documents_sees_a_breach() -> None:
+    code = "import json, orjson\nfrom json import dumps\njson.dumps(1)\norjson.dumps(1)\njson.loads('1')"
+    assert sorted(writes_json(ast.parse(code))) == [2, 3, 4]

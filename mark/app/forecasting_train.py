@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from mark.app.settings import Settings
 from mark.app.terminal import progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
 from mark.domain.demand import Demand
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.forecasts import plain
 from mark.report.forecasts_table import card_lines, card_table
@@ -87,7 +87,7 @@ def _document(built: Built, trace: str, history_s: float, source: str | None) ->
 
 def _written(document: dict[str, Any], suffix: str) -> str:
     if suffix == ".json":
-        return json.dumps(document, indent=2, allow_nan=False) + "\n"
+        return json_text(document, indent=2) + "\n"
     head = [("trace", document["trace"]), ("history", duration_words(document["history_s"]))]
     said = [*head, *card_lines(document["card"] or {})]
     lines = [f"| {key.replace('|', '/')} | {value.replace('|', '/')} |" for key, value in said]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from mark.app.plugins import build_forecaster
@@ -10,6 +9,7 @@ from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json, show_wide
 from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import usable_cache
+from mark.domain.documents import json_text
 from mark.domain.errors import unknown
 from mark.report.page import write_whole
 from mark.simulator.bursts import with_bursts
@@ -60,7 +60,7 @@ def _print(study: Study) -> None:
 
 
 def _write(study: Study, out: Path) -> None:
-    write_whole(out / f"{study.name}.json", json.dumps(study.document(), indent=2, allow_nan=False) + "\n")
+    write_whole(out / f"{study.name}.json", json_text(study.document(), indent=2) + "\n")
     for name, svg in study.figures().items():
         write_whole(out / f"{name}.svg", svg)
         note(f"plot: {out / name}.svg")

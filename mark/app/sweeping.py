@@ -7,7 +7,6 @@ on where it stopped, and a larger grid takes over what a smaller one has compute
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from mark.app.sweeping_job import Job
 from mark.app.sweeping_progress import sweep_progress
 from mark.app.terminal import INTERRUPTED, note, progress, show, show_json, show_wide
 from mark.app.wiring import warm_engine
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import evidence_line
 from mark.report.pareto import ParetoRow, SweptRun, pareto_rows, value_words
@@ -64,7 +64,7 @@ def sweep_grid(config: Path | None, axes: Sequence[Axis], *, engine: Engine, as_
     failed = [{"label": job.label, "reason": reason} for job, reason in outcome.failures.values()]
     document = sweep_document(rows, cells=_cells(layout, outcome), failed=failed)
     if not outcome.interrupted:
-        folder.write(DOCUMENT_NAME, json.dumps(document, indent=2, allow_nan=False) + "\n")
+        folder.write(DOCUMENT_NAME, json_text(document, indent=2) + "\n")
         folder.write(PAGE_NAME, _page(points, layout, outcome, rows))
     if as_json:
         show_json(document)

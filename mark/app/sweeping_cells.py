@@ -7,7 +7,6 @@ policy.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from mark.app.wiring import (
     overrides_for,
     workload_on,
 )
+from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
 from mark.report.pareto import Value, short_names, value_words
@@ -96,7 +96,7 @@ def lay_out(points: Sequence[Combination], report: Report) -> Layout:
     for number, point in enumerate(points):
         report("checking the grid", number / len(points))
         load = loads[_place_of(point.settings)]
-        alike = json.dumps({**portable(point.settings), "seed": 0}, sort_keys=True)
+        alike = json_text({**portable(point.settings), "seed": 0}, sort_keys=True, allow_nan=True)
         try:
             if alike not in able:  # seeds change nothing that is checked
                 able[alike] = tuple(_able(point.settings, load.trace, layout))
@@ -213,4 +213,4 @@ def _plain(value: Any) -> Value:
     """A value that a row can be known by: lists and objects as text."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return " ".join(value)
-    return json.dumps(value) if isinstance(value, (list, Mapping)) else value
+    return json_text(value, allow_nan=True) if isinstance(value, (list, Mapping)) else value

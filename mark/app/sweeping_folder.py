@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mark.app.sweeping_job import Finished, Job
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.page import write_whole
 
@@ -47,7 +48,7 @@ class SweepFolder:
             "wall_s": finished.wall_s,
             "result": finished.document,
         }
-        write_whole(self._path(job), json.dumps(document, indent=1, allow_nan=False) + "\n")
+        write_whole(self._path(job), json_text(document, indent=1) + "\n")
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the whole sweep."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import mark
 from mark.app.plugins import load_forecaster
 from mark.app.settings import Settings
 from mark.catalog.load import shipped_sets
+from mark.domain.documents import json_text
 from mark.plugin_files import files_of
 from mark.simulator.traces import Trace
 
@@ -82,7 +82,7 @@ def job_key(tree: Mapping[str, Any], *, trace: str, code: str, forecaster: str |
     # the last value stands in for a forecaster that fails
     names = (forecaster, "last-value") if forecaster else ()
     counted["forecaster"] = [forecaster_digest(name) for name in names]
-    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:24]
+    return hashlib.sha256(json_text(counted, sort_keys=True, allow_nan=True).encode()).hexdigest()[:24]
 
 
 def _absolute_plugin(name: str) -> str:

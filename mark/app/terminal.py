@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -13,6 +12,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
+
+from mark.domain.documents import json_text
 
 WIDTH = 100
 """What tables are drawn for where nobody's terminal says how wide it is."""
@@ -55,7 +56,7 @@ def show_wide(table: Table) -> None:
 
 def show_json(document: Mapping[str, Any]) -> None:
     """Print the one document of a `--json` command on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json_text(document, indent=2) + "\n")
     sys.stdout.flush()
 
 

@@ -18,6 +18,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Observation, State
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.demand import Demand
+from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance
 from mark.domain.orders import Order
@@ -102,7 +103,7 @@ _ENTRY = TypeAdapter(Entry)
 
 def header_line(header: Header) -> bytes:
     """The first line of a journal."""
-    return _HEADER.dump_json(header)
+    return _HEADER.dump_json(header, fallback=plain)
 
 
 def entry_line(before: FleetView, seen: Observation, decision: Decision) -> bytes:
@@ -116,7 +117,7 @@ def entry_line(before: FleetView, seen: Observation, decision: Decision) -> byte
         orders=decision.orders,
         notes=decision.notes,
     )
-    return _ENTRY.dump_json(entry)
+    return _ENTRY.dump_json(entry, fallback=plain)
 
 
 def read_journal(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:

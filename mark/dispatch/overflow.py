@@ -41,7 +41,7 @@ def believed_warm(belief: Ints, now: float) -> int:
     for slot in range(BUCKETS):
         if belief[0, slot] > oldest and belief[1, slot] > warm:
             warm = belief[1, slot]
-    return warm
+    return int(warm)
 
 
 def environments_for(rps: float, latency_s: float, cold_share: float, most: int) -> int:

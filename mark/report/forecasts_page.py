@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from mark.domain.demand import Demand, Forecast
+from mark.domain.documents import json_text
 from mark.report.forecasts import (
     TARGET_WORDS,
     BacktestRun,
@@ -38,7 +38,7 @@ def write_backtest(
 
     Raises Misconfigured with one line when the folder cannot be written.
     """
-    document = json.dumps(backtest_document(runs, span, leave_out), indent=2, allow_nan=False) + "\n"
+    document = json_text(backtest_document(runs, span, leave_out), indent=2) + "\n"
     write_whole(out_dir / BACKTEST_DOCUMENT, document)
     write_whole(out_dir / BACKTEST_PAGE, render_backtest(runs, span, leave_out=leave_out, command=command))
     return out_dir / BACKTEST_PAGE

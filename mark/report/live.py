@@ -7,7 +7,6 @@ because taking it reads the store. Readers with JavaScript get what changed by s
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,6 +23,7 @@ from starlette.responses import StreamingResponse as Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mark.domain.documents import json_text
 from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.report.live_auth import Gate
 from mark.report.live_page import Fragments, LivePage
@@ -150,7 +150,7 @@ class _Site:
                     return
                 changed = shown.changed_since(sent)
                 if changed:
-                    yield f"data: {json.dumps(changed)}\n\n"
+                    yield f"data: {json_text(changed, allow_nan=True)}\n\n"
                     sent, spoke_at = shown, time.monotonic()
                 elif time.monotonic() - spoke_at >= KEEP_ALIVE_S:
                     yield ": still here\n\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.domain.demand import WINDOW_S
+from mark.domain.documents import json_text
 from mark.report.live_chart import Load, Stretch, pair_chart
 from mark.report.live_page import NARROW, WIDE, live_environment
 from mark.report.live_words import ANSWERERS, COMPONENTS, SUMS, finite, ms_words, objective_words, share_words
@@ -174,7 +174,7 @@ def write_comparison(
     command: str,
 ) -> Path:
     """Writes `live.json`, then `live.html`; returns the page's path. Misconfigured when the folder cannot be."""
-    write_whole(out_dir / DOCUMENT_NAME, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_whole(out_dir / DOCUMENT_NAME, json_text(document, indent=2) + "\n")
     page = comparison_page(document, live=live, replayed=replayed, title=title, command=command)
     write_whole(out_dir / PAGE_NAME, page)
     return out_dir / PAGE_NAME

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.comparison import (
     ComparedRun,
@@ -99,7 +99,7 @@ def write_report(
     The figures come first, so that a page which cannot be drawn or stored loses nothing already computed.
     Raises Misconfigured with one line when the folder cannot be written.
     """
-    document = json.dumps(simulate_document(runs), indent=2, allow_nan=False) + "\n"
+    document = json_text(simulate_document(runs), indent=2) + "\n"
     write_whole(out_dir / DOCUMENT_NAME, document)
     page = render_report(runs, title=title, command=command, assumptions=assumptions)
     write_whole(out_dir / REPORT_NAME, page)

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
+from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import Warmed
@@ -26,7 +27,7 @@ class Codec(Generic[Value]):
 
     def encode(self, value: Value) -> bytes:
         """The value as JSON; equal values give equal bytes."""
-        return to_json(value, inf_nan_mode="constants")
+        return to_json(value, inf_nan_mode="constants", fallback=plain)
 
     def decode(self, data: bytes) -> Value:
         """The value again. Misconfigured where another version of this program wrote something else."""

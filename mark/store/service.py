@@ -10,6 +10,7 @@ from typing import Any
 from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
@@ -145,7 +146,7 @@ class ServiceStore:
 
     def put_status(self, name: str, document: Mapping[str, Any]) -> None:
         """Keep a JSON document under a name, in place of the one before."""
-        self._link.call("SET", self._keys.of("status", name), json.dumps(document))
+        self._link.call("SET", self._keys.of("status", name), json_text(document, allow_nan=True))
 
     def status(self, name: str) -> dict[str, Any] | None:
         """The document of that name, if there is one."""

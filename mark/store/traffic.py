@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from mark.domain.documents import json_text
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.store.keys import Keys
 
@@ -35,7 +35,7 @@ def report_keys(keys: Keys, report: GatewayReport) -> list[str]:
 def report_args(report: GatewayReport) -> list[str | int]:
     """What the script REPORT is told."""
     remember_ms = round(1000 * REMEMBER_S)
-    models = [json.dumps(_told(model), allow_nan=False) for model in report.models]
+    models = [json_text(_told(model)) for model in report.models]
     return [report.gateway, report.sequence, KEEP_WINDOWS, remember_ms, *models]
 
 

@@ -7,6 +7,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from mark.domain.documents import plain_number
+
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -29,7 +31,13 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return json.dumps(line, default=_shown)
+
+
+def _shown(value: object) -> object:
+    """What JSON has no form for: a number of numpy's as one, anything else in its own words."""
+    found = plain_number(value)
+    return found if isinstance(found, (bool, int, float)) else str(value)
 
 
 def log_json(process: str, level: int = logging.INFO) -> None:

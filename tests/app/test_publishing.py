@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from mark.app.live.clock import ServiceClock
 from mark.app.live.models import make_live_models
+from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
 from mark.app.live.view import LiveView
+from mark.app.live.warming import Warmer
 from mark.app.settings import Settings
 from mark.controller.state import Decision, State
+from mark.controller.tally_book import book_marks, book_name
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
@@ -41,13 +48,13 @@ class Store:
         return ModelTraffic(model=model)
 
 
-def published(store: Store, first: int, last: int) -> dict[str, Any]:
+def published(store: Any, first: int, last: int, *, lambda_warm: int = 19) -> dict[str, Any]:
     """The document after one controller's ticks at the ends of these minutes; one instance is ready."""
     serve = {"model": "inception-v3", "expected_rps": ASSUMED_RPS}
     (model,) = make_live_models(Settings.model_validate({"service": {"serve": [serve]}}))
     offering = model.served.offerings[0].name
     clock: Any = SimpleNamespace(anchor=SimpleNamespace(speed_at=lambda _wall: 1.0))
-    made = Publisher(model, store=store, clock=clock, began_at=BEGAN, trained=lambda: None)  # type: ignore[arg-type]
+    made = Publisher(model, store=store, clock=clock, began_at=BEGAN, trained=lambda: None)
     for minute in range(first, last + 1):
         rates = (ASSUMED_RPS,) * 60 + (CAME_RPS,) * minute
         clock.now = lambda at=BEGAN + 60.0 * minute: at
@@ -56,11 +63,13 @@ def published(store: Store, first: int, last: int) -> dict[str, Any]:
             fleet=FleetView(instances=(Instance(
                 id="i-1", offering=offering, role=Role.SERVING, state=InstanceState.READY, launched_at=BEGAN,
             ),)),
-            forecast=None, forecast_failed=None, policy=model.bundle.controller, lambda_warm=19,
+            forecast=None, forecast_failed=None, policy=model.bundle.controller, lambda_warm=lambda_warm,
         )  # fmt: skip
         launch = Launch(token=f"t{minute}", reason=f"minute {minute}", offering=offering, count=1)
         made.publish(controller, Decision(state=State(), orders=(launch,)))
-    return store.documents["model:inception-v3"]
+    told = store.status("model:inception-v3")
+    assert told is not None
+    return dict(told)
 
 
 def test_load_that_was_assumed_is_no_load_that_came() -> None:
@@ -106,3 +115,39 @@ def test_status_knows_what_the_controller_believes_warm(tmp_path: Path) -> None:
         assert warm() == 25
     finally:
         server.stop()
+
+
+class Function:
+    """A client of Lambda whose function is always there."""
+
+    def invoke(self, **_: object) -> dict[str, Any]:
+        return {"Payload": io.BytesIO(), "LogResult": ""}
+
+
+def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
+    """Gateways are silent, so what is believed warm is the controller's own pings alone."""
+    serve = {"model": "inception-v3", "expected_rps": ASSUMED_RPS}
+    (model,) = make_live_models(Settings.model_validate({"service": {"serve": [serve]}}))
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        store_service(server.url, anchor=ClockAnchor())
+        lease = store.leases.take("controller-0", 60.0)
+        assert lease is not None
+        clock = ServiceClock(store)
+        aws: Any = SimpleNamespace(invoking=lambda **_: Function())
+        warmer = Warmer(model.served, aws=aws, store=store, clock=clock, lease=lease, gateways=2)
+        plane = LivePlane(
+            store, model.name, clock=clock, next_unit_at=BEGAN, monitor=None, target=0.98, warmed=warmer.believed
+        )
+        assert warmer.warm(7).answered == 7
+        assert type(warmer.believed()) is int
+        assert type(plane.lambda_warm()) is int
+        assert published(store, 0, 1, lambda_warm=plane.lambda_warm())["lambda_warm"] == 7
+        assert book_marks(store.status(book_name(model.name)))
+
+
+def test_a_number_of_numpy_in_a_status_stops_no_tick(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        store = ServiceStore(connect(server.url), "shop")
+        made: Any = np.int64(3)
+        assert published(store, 0, 1, lambda_warm=made)["lambda_warm"] == 3

@@ -37,6 +37,7 @@ def test_the_largest_number_in_flight_is_believed_warm_for_almost_45_minutes() -
     note_in_flight(made, 1001.0, 7)
     note_in_flight(made, 1002.0, 2)
     assert believed_warm(made, 1002.0) == 7
+    assert type(believed_warm(made, 1002.0)) is int  # no number of numpy's
     assert believed_warm(made, 1001.0 + WARM_S - BUCKET_S) == 7
     assert believed_warm(made, 1001.0 + WARM_S) == 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from mark.aws.scheduling import ReportSetup
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.aws.setting_up import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.controller.service import ServedModel
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
@@ -116,7 +116,7 @@ def function_of(served: ServedModel) -> FunctionSetup:
 
 
 def _told(tensors: Sequence[TensorSpec]) -> str:
-    return json.dumps([{"name": t.name, "datatype": t.datatype, "shape": list(t.shape)} for t in tensors])
+    return json_text([{"name": t.name, "datatype": t.datatype, "shape": list(t.shape)} for t in tensors])
 
 
 def _stub() -> bytes:

@@ -8,7 +8,6 @@ What fails is tried again, and told by status until it is done.
 from __future__ import annotations
 
 import gzip
-import json
 import logging
 import math
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from mark.aws.session import Aws
 from mark.controller.journal import read_journal
 from mark.controller.load_book import load_name
 from mark.controller.tally_book import book_name
+from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.ports import Clock
 from mark.store.service import ServiceStore
@@ -102,7 +102,7 @@ class Archivist:
             "load": self._store.status(load_name(model)),
             "transitions": [asdict(transition) for transition in self._store.transitions(model)],
         }
-        body = gzip.compress(json.dumps(figures).encode(), mtime=0)
+        body = gzip.compress(json_text(figures).encode(), mtime=0)
         key = figures_key(self._store.service, model, self._clock.now())
         put_object(self._aws.objects, bucket, key, body, content_type=ZIPPED)
 

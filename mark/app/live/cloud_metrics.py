@@ -5,7 +5,6 @@ Burn is the share of requests that were late, shed or failed over the share that
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 from mark.controller.live_plane import totals_of
 from mark.controller.service import ServedModel
+from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.traffic import ModelTraffic
 from mark.store.service import ServiceStore
@@ -52,7 +52,7 @@ def _line(dimensions: Mapping[str, str], values: Mapping[str, float], at: float)
         "Metrics": [{"Name": name} for name in values],
     }
     head = {"_aws": {"Timestamp": round(at * 1000), "CloudWatchMetrics": [described]}}
-    return json.dumps({**head, **dimensions, **values}, separators=(",", ":"))
+    return json_text({**head, **dimensions, **values}, compact=True, allow_nan=True)
 
 
 def watch_metrics(

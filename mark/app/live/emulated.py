@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mark.domain.clock import ClockAnchor
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
 
 TIMEOUT_S = 10.0
@@ -52,7 +53,7 @@ class EmulatedControls:
     def _send(self, path: str, body: dict[str, Any] | None, *, method: str = "POST") -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310 - the endpoint is ours
             f"{self._endpoint}/_mark/{path}",
-            data=None if body is None else json.dumps(body).encode(),
+            data=None if body is None else json_text(body, allow_nan=True).encode(),
             headers={"content-type": "application/json"},
             method=method,
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mark.app.settings import Settings, state_dir
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 
 DOCUMENT = "service.json"
@@ -72,7 +73,7 @@ class RunFolder:
 
     def write(self, running: Running) -> None:
         """Say where it stands; readers never see half of it."""
-        self._write(DOCUMENT, json.dumps(asdict(running)))
+        self._write(DOCUMENT, json_text(asdict(running)))
 
     def running(self) -> Running | None:
         """What runs, or None: no document, or its process is gone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import signal
 import ssl
@@ -20,6 +19,7 @@ from mark.app.live.folder import Running, find_running
 from mark.app.live.pace import run_clock
 from mark.app.terminal import note, progress, show, show_json
 from mark.app.trace_source import TraceReading, read_place
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.serving.load import Load, LoadResult, Target
 from mark.simulator.bursts import with_bursts
@@ -131,7 +131,7 @@ def _target(running: Running, model: dict[str, Any]) -> Target:
         host=url.hostname or "127.0.0.1",
         port=url.port or 80,
         path=f"/v2/models/{model['name']}/infer",
-        body=json.dumps(model["example"], separators=(",", ":")).encode(),
+        body=json_text(model["example"], compact=True).encode(),
         token=running.token,
         tls=tls,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from mark.app.terminal import note, progress, show, show_json
 from mark.aws.imds import instance_type_here
 from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.profile import Evidence, Profile
 from mark.domain.tensor import TensorSpec
@@ -154,7 +154,7 @@ def request_for(file: Path | None, path: str, inputs: Sequence[TensorSpec]) -> I
         except OSError as error:
             raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
     elif inputs:
-        body = json.dumps(example_body(inputs)).encode()
+        body = json_text(example_body(inputs)).encode()
     else:
         raise Misconfigured("the server does not say what its model takes: give a request with --body")
     return InferRequest(path=path, content_type="application/json", body=body)

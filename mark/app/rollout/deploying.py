@@ -7,7 +7,6 @@ Deploying again goes on from whatever is found: nothing is remembered here that 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from mark.aws.errors import code_of, translated
 from mark.aws.names import name_of
 from mark.aws.stacks import StackEvent, Stacks, first_failure
 from mark.aws.stacks_lock import RolloutLock
+from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 
 TEMPLATES = "templates/"
@@ -178,7 +178,7 @@ def _lay_down(account: Account, name: str, template: Mapping[str, Any]) -> str:
     """Put a template that is too long for a call into the bucket; its URL."""
     service = name.removeprefix("mark-").rpartition("-")[0]
     bucket = _bucket(account, name_of(service, STAYS))
-    body = json.dumps(template, separators=(",", ":")).encode()
+    body = json_text(template, compact=True).encode()
     key = f"{TEMPLATES}{name}-{hashlib.sha256(body).hexdigest()[:16]}.json"
     with translated():
         account.aws.objects.put_object(Bucket=bucket, Key=key, Body=body)

@@ -7,7 +7,6 @@ values of stacks that do not exist yet.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from mark.app.rollout.synthesising import Synthesis
 from mark.aws.launching import SERVICE
 from mark.aws.names import name_of
 from mark.aws.stacks import FAILED_NEW, LONGEST_BODY, STUCK, Change, ChangeSet, Stacks, StackState
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 
 Act = Literal["create", "create again", "update", "keep", "delete"]
@@ -76,7 +76,7 @@ def with_change_sets(
 
 def is_long(template: Mapping[str, Any]) -> bool:
     """Whether a template has to lie in the bucket."""
-    return len(json.dumps(template, separators=(",", ":")).encode()) > LONGEST_BODY
+    return len(json_text(template, compact=True).encode()) > LONGEST_BODY
 
 
 def template_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:

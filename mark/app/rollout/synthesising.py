@@ -18,6 +18,7 @@ from mark.app.live.account import MODEL_FOLDER, function_of
 from mark.app.live.models import LiveModel, make_live_models
 from mark.app.rollout.bundling import Bundle, find_bundles, overflowing
 from mark.app.settings import Settings
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 
 SYNTH_S = 300
@@ -53,7 +54,7 @@ def synthesise(settings: Settings) -> Synthesis:
     bundles = find_bundles(settings, models)
     with tempfile.TemporaryDirectory(prefix="mark-synth-") as folder:
         source, target = Path(folder) / "blueprint.json", Path(folder) / "out"
-        source.write_text(json.dumps(_blueprint(settings, models, bundles)), encoding="utf-8")
+        source.write_text(json_text(_blueprint(settings, models, bundles), allow_nan=True), encoding="utf-8")
         _run_app(source, target)
         order: list[str] = json.loads((target / "order.json").read_text(encoding="utf-8"))
         manifest = json.loads((target / "manifest.json").read_text(encoding="utf-8"))

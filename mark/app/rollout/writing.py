@@ -5,7 +5,6 @@ The folder is also what CDK calls a cloud assembly: `cdk deploy` in it deploys t
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from mark.app.terminal import show
 from mark.aws.deployer import deployer_policy
 from mark.aws.names import name_of, repository_of
 from mark.aws.permission_scopes import Names
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 
 SCRIPT, UPLOADS = "deploy.sh", "bundles.sh"
@@ -88,7 +88,7 @@ def _file(synthesis: Synthesis, name: str) -> str:
 
 
 def _write_json(path: Path, document: object) -> None:
-    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json_text(document, indent=2) + "\n", encoding="utf-8")
 
 
 def _manifest(synthesis: Synthesis) -> dict[str, Any]:
