@@ -88,7 +88,11 @@ class Ec2Cloud:
         self._warm = warm
         self._warmer = ThreadPoolExecutor(1, thread_name_prefix="warm-up")
         self._warming: Future[object] | None = None
-        self._transitions = Transitions(ledger, setup.model)
+        self._transitions = Transitions(
+            ledger,
+            setup.model,
+            usd_per_hour={name: offering.usd_per_hour for name, offering in setup.offerings.items()},
+        )
         self._overdue = Overdue(drain_limit_s=setup.drain_limit_s, silent_limit_s=setup.silent_limit_s)
         self._rows: dict[str, Ec2Row] = {}
         self._listed_at: float | None = None

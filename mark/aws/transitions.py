@@ -19,10 +19,18 @@ KEEP_GONE_S = 3600.0
 
 
 class Transitions:
-    """One per cloud of a model. Instants are service time."""
+    """One per cloud of a model. Instants are service time. `usd_per_hour`: what offerings cost now, by name."""
 
-    def __init__(self, ledger: Ledger, model: str, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        model: str,
+        *,
+        usd_per_hour: Mapping[str, float] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._ledger = ledger
+        self._usd_per_hour = usd_per_hour or {}
         self._model = model
         self._patience_s = patience_s
         self._rows: dict[str, Ec2Row] = {}
@@ -88,7 +96,15 @@ class Transitions:
     def _note(self, name: str, state: Ec2State, at: float) -> None:
         row = self._rows[name]
         self._ledger.note(
-            Transition(instance=name, model=row.model, offering=row.offering, role=row.role, state=state, at=at)
+            Transition(
+                instance=name,
+                model=row.model,
+                offering=row.offering,
+                role=row.role,
+                state=state,
+                at=at,
+                usd_per_hour=self._usd_per_hour.get(row.offering),
+            )
         )
         before = self._told.get(name)
         if before is None or at >= before[0]:

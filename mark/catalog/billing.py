@@ -12,7 +12,7 @@ within its first hour is free of charge; we bill it all the same, which errs on 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
@@ -77,23 +77,24 @@ def bill_instances(
 ) -> tuple[BillLine, ...]:
     """Lines of instance hours, and of surplus vCPU hours, by role and offering, in that order.
 
-    `usd_per_hour` is by offering name, a managed service's premium in it. Surplus credits cost
-    `surplus_usd_per_vcpu_hour` of the offering, 0.05 where it is not given.
+    `usd_per_hour` is by offering name, a managed service's premium in it; a usage that bears its own price is
+    billed at that. Surplus credits cost `surplus_usd_per_vcpu_hour` of the offering, 0.05 where it is not given.
     """
     surplus_prices = surplus_usd_per_vcpu_hour or {}
-    running_s: defaultdict[tuple[str, str], int] = defaultdict(int)
+    running_s: defaultdict[tuple[str, str], Counter[float]] = defaultdict(Counter)
     surplus_s: defaultdict[tuple[str, str], float] = defaultdict(float)
     for usage in usages:
-        if usage.offering not in usd_per_hour:
-            raise unknown("offering", usage.offering, usd_per_hour)
+        price = usage.usd_per_hour
+        if price is None:
+            if usage.offering not in usd_per_hour:
+                raise unknown("offering", usage.offering, usd_per_hour)
+            price = usd_per_hour[usage.offering]
         key = (_COMPONENT[usage.role], usage.offering)
-        running_s[key] += billed_s(usage)
+        running_s[key][price] += billed_s(usage)
         surplus_s[key] += usage.surplus_vcpu_s
     lines: list[BillLine] = []
     for (component, offering), seconds in sorted(running_s.items()):
-        lines.append(
-            _line(component, offering, seconds / SECONDS_PER_HOUR, "instance-hours", usd_per_hour[offering])
-        )
+        lines.append(_instance_line(component, offering, seconds))
         surplus_hours = surplus_s[component, offering] / SECONDS_PER_HOUR
         if surplus_hours > 0:
             surplus_price = surplus_prices.get(offering, SURPLUS_USD_PER_VCPU_HOUR)
@@ -178,6 +179,18 @@ def cost_of(lines: Iterable[BillLine]) -> CostUsd:
         usd[line.component] += line.usd
     return CostUsd(
         instances=usd["instances"], standby=usd["standby"], lambda_=usd["lambda"], overhead=usd["overhead"]
+    )
+
+
+def _instance_line(component: str, offering: str, seconds: Mapping[float, int]) -> BillLine:
+    """Hours of one offering, whatever their prices were. seconds: billed, by USD an hour."""
+    priced = [(total / SECONDS_PER_HOUR, price) for price, total in sorted(seconds.items())]
+    return BillLine(
+        component=component,
+        item=offering,
+        quantity=sum(hours for hours, _ in priced),
+        unit="instance-hours",
+        usd=sum(hours * price for hours, price in priced),
     )
 
 

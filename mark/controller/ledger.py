@@ -2,6 +2,10 @@
 
 A stretch is billed from `running` to the next state that is not: EC2 bills neither pending nor stopping instances.
 Transitions may come late, twice and out of order; only their instants count.
+
+A stretch is billed at the price that was written down when it began: an offering may have become dearer since, or
+be none of the service's any more. Where none was written it is the offering's of today, else the catalogue's; what
+is in neither is `unpriced`: it is told, and stands on no bill.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, bill_provisioned, cost_of
+from mark.catalog.listed import listed_usd_per_hour
 from mark.controller.service import ServedModel
 from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage, Transition
 from mark.domain.traffic import ModelTraffic
@@ -51,9 +56,32 @@ def usage_before(transitions: Iterable[Transition], at: float) -> FleetUsage:
     return fleet_usage((item for item in transitions if item.at < at), at)
 
 
-def running_now(usage: FleetUsage, now: float) -> list[str]:
-    """Offerings of the instances that are billed at `now`, by which `usage` was counted; one entry each."""
-    return sorted(item.offering for item in usage.usages if item.ended_at == now)
+def running_now(usage: FleetUsage, now: float) -> list[InstanceUsage]:
+    """What is billed at `now`, by which `usage` was counted, by offering and instance."""
+    running = (item for item in usage.usages if item.ended_at == now)
+    return sorted(running, key=lambda item: (item.offering, item.instance))
+
+
+def offered_usd_per_hour(served: ServedModel, usages: Iterable[InstanceUsage]) -> dict[str, float]:
+    """Prices by offering: of what is offered today, and by the catalogue of what was when nobody wrote prices."""
+    prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
+    for item in usages:
+        if item.usd_per_hour is None and item.offering not in prices:
+            listed = listed_usd_per_hour(item.offering)
+            if listed is not None:
+                prices[item.offering] = listed
+    return prices
+
+
+def unpriced(served: ServedModel, usages: Sequence[InstanceUsage]) -> tuple[str, ...]:
+    """Offerings that were used and whose price nobody knows."""
+    prices = offered_usd_per_hour(served, usages)
+    return tuple(sorted({u.offering for u in usages if u.usd_per_hour is None and u.offering not in prices}))
+
+
+def unpriced_words(names: Sequence[str]) -> str:
+    """What a status, a log or a report says of offerings that are `unpriced`."""
+    return f"{', '.join(names)}: no longer offered and in no price list; no sum holds what they cost"
 
 
 def live_bill(
@@ -67,15 +95,17 @@ def live_bill(
 ) -> tuple[BillLine, ...]:
     """The lines of a bill, in the words of a replay's.
 
-    Lambda's GiB seconds and `requests` are on the service's clock: each counts for as many as it is fast.
+    Lambda's GiB seconds and `requests` are on the service's clock: each counts for as many as it is fast. What is
+    `unpriced` is left out.
     """
-    prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
+    prices = offered_usd_per_hour(served, usage.usages)
+    priced = [item for item in usage.usages if item.usd_per_hour is not None or item.offering in prices]
     surplus = {
         offering.name: offering.instance_type.credits.surplus_usd_per_vcpu_hour
         for offering in served.offerings
         if offering.instance_type.credits
     }
-    lines = bill_instances(usage.usages, prices, surplus_usd_per_vcpu_hour=surplus)
+    lines = bill_instances(priced, prices, surplus_usd_per_vcpu_hour=surplus)
     if served.overflow is not None:
         used = LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s)
         lines += bill_lambda(used, served.overflow)
@@ -101,42 +131,44 @@ def cost_words(lines: Iterable[BillLine]) -> dict[str, float]:
 
 
 def usd_per_hour(
-    served: ServedModel, running: Sequence[str], cost: Mapping[str, float], duration_s: float
+    served: ServedModel, running: Sequence[InstanceUsage], cost: Mapping[str, float], duration_s: float
 ) -> dict[str, float]:
     """What is spent an hour: what runs now at its price; Lambda and overhead at their mean over `duration_s`."""
-    prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
+    prices = offered_usd_per_hour(served, running)
     hours = duration_s / SECONDS_PER_HOUR
     means = {name: cost[name] / hours if hours > 0 else 0.0 for name in ("lambda", "overhead")}
-    return {"instances": sum(prices[name] for name in running), **means}
+    spent = (prices.get(u.offering, 0.0) if u.usd_per_hour is None else u.usd_per_hour for u in running)
+    return {"instances": sum(spent), **means}
 
 
 def _stretches(told: Sequence[Transition], now: float) -> tuple[list[InstanceUsage], float]:
     """One instance's stretches in state running, and how long it slept."""
     usages: list[InstanceUsage] = []
-    running_at: float | None = None
+    began: Transition | None = None
     asleep_at: float | None = None
     asleep_s = 0.0
     for item in told:
         if item.state == "running":
-            running_at = item.at if running_at is None else running_at
-        elif running_at is not None and item.state != "pending":
-            usages.append(_usage(item, running_at, item.at))
-            running_at = None
+            began = began or item
+        elif began is not None and item.state != "pending":
+            usages.append(_usage(began, item.at))
+            began = None
         if item.state == "stopped" and asleep_at is None:
             asleep_at = item.at
         elif item.state in ("pending", "running", "shutting-down", "terminated") and asleep_at is not None:
             asleep_s += item.at - asleep_at
             asleep_at = None
-    if running_at is not None:
-        usages.append(_usage(told[-1], running_at, now))
+    if began is not None:
+        usages.append(_usage(began, now))
     return usages, asleep_s + (now - asleep_at if asleep_at is not None else 0.0)
 
 
-def _usage(item: Transition, started_at: float, ended_at: float) -> InstanceUsage:
+def _usage(began: Transition, ended_at: float) -> InstanceUsage:
     return InstanceUsage(
-        instance=item.instance,
-        offering=item.offering,
-        role=item.role,
-        started_at=started_at,
+        instance=began.instance,
+        offering=began.offering,
+        role=began.role,
+        started_at=began.at,
         ended_at=ended_at,
+        usd_per_hour=began.usd_per_hour,
     )

@@ -64,7 +64,8 @@ def plan_request(
     """What the planner is asked at a tick that saw `seen` (still without forecast and plan)."""
     known = learn(state, seen, policy)
     policy = with_paces(policy, known.paces)
-    running = running_counts(known, seen.fleet)
+    # what runs of an offering that was taken away is no candidate
+    running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)
     refused = {name for name, _ in known.unavailable}
     refused |= {pool.offering for pool in known.pools if pool.is_open(seen.now)}
     counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))

@@ -1,8 +1,8 @@
 """A fleet's usage asked for again and again while its ledger grows: what is known is not counted anew.
 
 Instances that have ended for good are kept as sums, so an answer costs what is still there. The answers are those
-of `usage_before`, but for the stretches that are over: they stand as one for each role and offering, which is
-billed like all of them together, minimum charges and rounding included.
+of `usage_before`, but for the stretches that are over: they stand as one for each role, offering and price, which
+is billed like all of them together, minimum charges and rounding included.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class UsageBook:
 
 
 class _Sums:
-    """Usage of instances that are over: billed seconds by role and offering, and what their disks cost."""
+    """Usage of instances that are over: billed seconds by role, offering and price, and what their disks cost."""
 
     def __init__(self) -> None:
         self.last_at = float("-inf")
-        self._billed_s: defaultdict[tuple[Role, str], int] = defaultdict(int)
+        self._billed_s: defaultdict[tuple[Role, str, float | None], int] = defaultdict(int)
         self._asleep_s = self._running_s = 0.0
 
     def add(self, usage: FleetUsage, *, last_at: float) -> None:
@@ -99,13 +99,19 @@ class _Sums:
         self._asleep_s += usage.asleep_s
         self._running_s += usage.running_s
         for item in usage.usages:
-            self._billed_s[item.role, item.offering] += billed_s(item)
+            self._billed_s[item.role, item.offering, item.usd_per_hour] += billed_s(item)
 
     def usages(self) -> Iterable[InstanceUsage]:
-        """One stretch for each role and offering, as long as all of them were billed for."""
-        for (role, offering), seconds in sorted(self._billed_s.items()):
+        """One stretch for each role, offering and price, as long as all of them were billed for."""
+        known = sorted(self._billed_s.items(), key=lambda item: (*item[0][:2], item[0][2] or 0.0))
+        for (role, offering, usd_per_hour), seconds in known:
             yield InstanceUsage(
-                instance="over", offering=offering, role=role, started_at=-float(seconds), ended_at=0.0
+                instance="over",
+                offering=offering,
+                role=role,
+                started_at=-float(seconds),
+                ended_at=0.0,
+                usd_per_hour=usd_per_hour,
             )
 
     def joined(self, usage: FleetUsage) -> FleetUsage:

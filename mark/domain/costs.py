@@ -12,7 +12,10 @@ Ec2State = Literal["pending", "running", "stopping", "stopped", "shutting-down",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """An instance entered an EC2 state at `at` (service time): what live usage is computed from."""
+    """An instance entered an EC2 state at `at` (service time): what live usage is computed from.
+
+    `usd_per_hour` is its offering's price when that was written down; None where nobody knew it.
+    """
 
     instance: str
     model: str
@@ -20,13 +23,15 @@ class Transition:
     role: Role
     state: Ec2State
     at: float
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceUsage:
     """One stretch of an instance in state running, `[started_at, ended_at)`, billed per second.
 
-    `surplus_vcpu_s` are vCPU seconds beyond the credits of an unlimited burstable instance.
+    `surplus_vcpu_s` are vCPU seconds beyond the credits of an unlimited burstable instance. `usd_per_hour` is the
+    price that was recorded when it began; None where the bill takes its offering's.
     """
 
     instance: str
@@ -35,6 +40,7 @@ class InstanceUsage:
     started_at: float
     ended_at: float
     surplus_vcpu_s: float = 0.0
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

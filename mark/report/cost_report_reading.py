@@ -15,6 +15,7 @@ from mark.catalog.billing import cost_of
 from mark.controller.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
 from mark.controller.journal import read_journal
 from mark.controller.journal_facts import JournalFacts, PricedOrder, Segment, journal_facts
+from mark.controller.ledger import unpriced, unpriced_words, usage_before
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.tally_book import (
     Tallies,
@@ -135,15 +136,14 @@ def journal_of(store: KeptService, model: str) -> Iterator[Segment]:
 
 
 def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
-    known = {offering.name for offering in served.offerings}
     transitions = store.transitions(served.name)
-    priced = tuple(item for item in transitions if item.offering in known)
+    used = usage_before(transitions, period.until).usages
     marks = _marks(store, served.name, period.until)
     return _Read(
         served=served,
-        ledger=ModelLedger(served=served, transitions=priced, marks=marks),
+        ledger=ModelLedger(served=served, transitions=transitions, marks=marks),
         facts=journal_facts(journal_of(store, served.name), period.since, period.until),
-        unpriced=tuple(sorted({item.offering for item in transitions} - known)),
+        unpriced=unpriced(served, used),
     )
 
 
@@ -311,8 +311,7 @@ def _notes(
     for item in read:
         since, name = item.facts.since, item.served.name
         if item.unpriced:
-            words = ", ".join(item.unpriced)
-            yield f"{name}: {words} is no longer offered and has no price; these sums lack it"
+            yield f"{name}: {unpriced_words(item.unpriced)}"
         if since is not None and since > period.since + JOURNAL_LATE_S:
             when = datetime.fromtimestamp(since, UTC).strftime("%-d %b %Y %H:%M")
             yield (

@@ -17,6 +17,7 @@ from mark.app.cli import run
 from mark.app.live.clock import ServiceClock
 from mark.app.live.models import make_live_models, service_spec
 from mark.app.live.restraint import BUDGET, PAUSED, RestraintWatch
+from mark.app.live.view import LiveView
 from mark.app.setting_budget import BudgetSettings
 from mark.app.settings import Settings
 from mark.controller.budget import Restraint
@@ -90,6 +91,32 @@ def test_two_hours_cost_what_the_bill_says(store: ServiceStore, served: ServedMo
     assert told is not None
     assert told["day_usd"] == told["month_usd"] > 2 * served.offering("c5.large:spot").usd_per_hour
     assert (told["held_back"], told["reasons"]) == ("none", [])
+
+
+def test_a_type_that_was_taken_away_stops_no_reckoning(
+    store: ServiceStore, served: ServedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spot was sold before; then on-demand of another type is, and one type nobody has a price of."""
+    settings = SETTINGS.model_dump(exclude_unset=True)
+    serve = {"model": "inception-v3", "market": "on-demand", "offerings": {"types": ["c5.xlarge"]}}
+    settings["service"]["serve"] = [serve]
+    (model,) = make_live_models(Settings.model_validate(settings))
+    assert not [item for item in model.served.offerings if item.name == "c5.large:spot"]
+    watch(store, served, []).look()
+    before = store.status(BUDGET)
+    watch(store, model.served, []).look()
+    assert store.status(BUDGET) == before  # the record bears no price: it is the catalogue's
+
+    strange = {"instance": "i-9", "model": served.name, "offering": "q9.huge:spot", "role": Role.SERVING}
+    store.note(Transition(**strange, state="running", at=NOON))  # type: ignore[arg-type]
+    made = watch(store, model.served, [])
+    made.look()
+    made.look()
+    assert [record.__dict__["why"] for record in caplog.records if record.message == "not priced"] == [
+        "q9.huge:spot: no longer offered and in no price list; no sum holds what they cost"
+    ]
+    [told] = LiveView(store, store.spec().name).document()["models"]
+    assert any("q9.huge:spot" in note for note in told["notes"])
 
 
 def test_a_reached_budget_is_told_to_gateways_and_ends_with_the_day(

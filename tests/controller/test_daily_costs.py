@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.catalog.billing import cost_of
-from mark.controller.daily_costs import DAY_S, ModelLedger, days_between, model_days, shared_days
-from mark.controller.ledger import fleet_usage, live_bill
+from mark.catalog.load import load_prices
+from mark.controller.daily_costs import DAY_S, ModelLedger, days_between, model_bill, model_days, shared_days
+from mark.controller.ledger import fleet_usage, live_bill, running_now, unpriced, usd_per_hour
 from mark.controller.service import BackendSpec, ServedModel
 from mark.controller.tally_book import Tallies, TallyMark, first_mark, is_due, next_mark, totals_at
 from mark.dispatch.policy import DispatchPolicy
@@ -144,3 +145,51 @@ def test_marks_are_made_once_an_hour_and_count_each_minute_once() -> None:
     assert half.late == pytest.approx((marks[1].totals.late + marks[2].totals.late) / 2)
     assert totals_at(marks, BEGAN - 5.0) == Tallies()
     assert totals_at(marks, last.at + 5.0) == last.totals
+
+
+def rented(offering_name: str, usd_per_hour: float | None, *, hours: float = 2.0) -> tuple[Transition, ...]:
+    """An instance of whatever offering, from two hours after the beginning on."""
+    at = BEGAN + 7200.0
+    first = replace(transition(1, "running", at), offering=offering_name, usd_per_hour=usd_per_hour)
+    return first, replace(first, state="terminated", at=at + 3600.0 * hours, usd_per_hour=None)
+
+
+def instance_lines(told: tuple[Transition, ...], served: ServedModel = SERVED) -> dict[str, float]:
+    """USD by offering."""
+    ledger = ModelLedger(served=served, transitions=told, marks=(first_mark(BEGAN),))
+    lines = model_bill(ledger, BEGAN + DAY_S)
+    return {line.item: line.usd for line in lines if line.component == "instances"}
+
+
+def test_what_was_recorded_is_the_price_whatever_is_offered_today() -> None:
+    """An offering that was taken away, and one that has become dearer."""
+    assert instance_lines(rented("m5.large:spot", 0.03)) == {"m5.large:spot": pytest.approx(0.06)}
+    dearer = replace(SERVED, offerings=(LARGE, replace(SMALL, usd_per_hour=9.0)))
+    assert instance_lines(rented(SMALL.name, 0.5), dearer) == {SMALL.name: pytest.approx(1.0)}
+
+
+def test_prices_that_changed_meanwhile_are_one_line_of_the_bill() -> None:
+    later = tuple(replace(one, instance="i-2") for one in rented(SMALL.name, 0.7))
+    assert instance_lines((*rented(SMALL.name, 0.5), *later)) == {SMALL.name: pytest.approx(2.4)}
+
+
+def test_older_records_are_priced_by_what_is_offered_then_by_the_catalogue() -> None:
+    assert instance_lines(rented(SMALL.name, None)) == {SMALL.name: pytest.approx(2 * SMALL.usd_per_hour)}
+    types = {item.name: item for item in load_prices().types}
+    listed = types["c5.large"].on_demand_usd_per_hour
+    assert instance_lines(rented("c5.large:on-demand", None)) == {"c5.large:on-demand": pytest.approx(2 * listed)}
+    spot = types["c5.large"].spot_usd_per_hour
+    assert spot is not None
+    assert instance_lines(rented("c5.large:spot:us-east-1a", None)) == {
+        "c5.large:spot:us-east-1a": pytest.approx(2 * spot)
+    }
+
+
+def test_what_nobody_has_a_price_of_is_told_and_stops_nothing() -> None:
+    told = (*rented("q9.huge:spot", None), *(replace(one, instance="i-2") for one in rented(SMALL.name, 0.5)))
+    assert instance_lines(told) == {SMALL.name: pytest.approx(1.0)}
+    usage = fleet_usage(told, BEGAN + DAY_S)
+    assert unpriced(SERVED, usage.usages) == ("q9.huge:spot",)
+    running = running_now(fleet_usage(told[:1], BEGAN + DAY_S), BEGAN + DAY_S)
+    cost = {"lambda": 0.0, "overhead": 0.0}
+    assert usd_per_hour(SERVED, running, cost, 0.0)["instances"] == 0.0

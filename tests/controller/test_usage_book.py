@@ -12,7 +12,7 @@ from mark.catalog.billing import bill_disks, bill_instances
 from mark.controller import usage_book
 from mark.controller.ledger import FleetUsage, running_now, usage_before
 from mark.controller.usage_book import UsageBook
-from mark.domain.costs import Ec2State, Transition
+from mark.domain.costs import BillLine, Ec2State, Transition
 from mark.domain.fleet import Role
 
 PRICES = {"small": 0.1, "large": 1.0}
@@ -21,13 +21,25 @@ STATES: tuple[Ec2State, ...] = ("pending", "running", "stopping", "stopped", "sh
 
 def transition(instance: int, state: Ec2State, at: float) -> Transition:
     offering, role = ("small", Role.SERVING) if instance % 2 else ("large", Role.STANDBY)
-    return Transition(instance=f"i-{instance}", model="m", offering=offering, role=role, state=state, at=at)
+    return Transition(
+        instance=f"i-{instance}",
+        model="m",
+        offering=offering,
+        role=role,
+        state=state,
+        at=at,
+        usd_per_hour=0.3 if instance == 4 else None,
+    )
 
 
-def bill(usage: FleetUsage) -> dict[tuple[str, str], float]:
+def bill(usage: FleetUsage) -> dict[tuple[str, str, str], float]:
     lines = bill_instances(usage.usages, PRICES)
     lines += bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s, gib=1e9)
-    return {(line.component, line.item): line.quantity for line in lines}
+    return {(line.component, line.item, what): value for line in lines for what, value in figures(line).items()}
+
+
+def figures(line: BillLine) -> dict[str, float]:
+    return {"quantity": line.quantity, "usd": line.usd}
 
 
 TOLD = st.lists(

@@ -290,7 +290,7 @@ def test_an_offering_that_is_offered_no_more_is_told_of(store: ServiceStore) -> 
     a_life(store)
     rented(store, "i-9", "x1.32xlarge:spot", BEGAN + 60.0, None)
     report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
-    assert any("x1.32xlarge:spot is no longer offered" in note for note in report.notes)
+    assert any("x1.32xlarge:spot: no longer offered and in no price list" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,8 @@ class Publisher:
         for order in decision.orders:
             self._decisions.appendleft(_decision(order, now))
         fleet, history = controller.fleet, controller.history
-        capacity = sum(
-            self._served.offering(i.offering).capacity_rps for i in fleet if i.state is InstanceState.READY
-        )
+        offered = {offering.name: offering.capacity_rps for offering in self._served.offerings}
+        capacity = sum(offered.get(i.offering, 0.0) for i in fleet if i.state is InstanceState.READY)
         if not self._capacity or self._capacity[-1][0] != history.end_at:
             self._capacity.append((history.end_at, capacity))
 

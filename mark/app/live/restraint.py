@@ -12,7 +12,7 @@ from mark.app.live.clock import ServiceClock
 from mark.app.setting_budget import BudgetSettings
 from mark.controller.budget import Budget, Restraint, Verdict, day_start, judge, month_start, spent_usd
 from mark.controller.daily_costs import ModelLedger
-from mark.controller.ledger import FleetUsage
+from mark.controller.ledger import FleetUsage, unpriced, unpriced_words
 from mark.controller.service import ServedModel
 from mark.controller.tally_book import TallyMark, book_marks, book_name, first_mark
 from mark.controller.usage_book import UsageBook
@@ -50,6 +50,7 @@ class RestraintWatch:
         self._verdict = Verdict(restraint=Restraint.NONE, reasons=())
         self._spent: dict[str, float] = {}
         self._looks = 0
+        self._unpriced: dict[str, tuple[str, ...]] = {}
         self._books = {model.name: UsageBook() for model in served}
 
     def restraint(self) -> Restraint:
@@ -83,10 +84,19 @@ class RestraintWatch:
     def _reckoned(self) -> dict[str, float]:
         now = self._clock.now()
         ledgers = [self._ledger(served, now) for served in self._served]
+        self._warn_of_unpriced(ledgers, now)
         return {
             "day_usd": spent_usd(ledgers, day_start(now), now),
             "month_usd": spent_usd(ledgers, month_start(now), now),
         }
+
+    def _warn_of_unpriced(self, ledgers: Sequence[ModelLedger], now: float) -> None:
+        """Say once which offerings have no price: what they cost is part of no budget."""
+        found = {one.served.name: unpriced(one.served, one.used(one.transitions, now).usages) for one in ledgers}
+        for model, names in found.items():
+            if names != self._unpriced.get(model, ()):
+                log.warning("not priced", extra={"model": model, "why": unpriced_words(names)})
+        self._unpriced = found
 
     def _ledger(self, served: ServedModel, now: float) -> ModelLedger:
         """What the model's bill is made of, with a mark of this instant."""

@@ -67,6 +67,7 @@ class ShadowCloud:
         self._served, self._store, self._clock = served, store, clock
         self._times = times or CloudTimes()
         self._name = f"shadow:{served.name}"
+        self._usd_per_hour = {offering.name: offering.usd_per_hour for offering in served.offerings}
         document = store.status(self._name)
         kept = () if document is None else _FLEET.validate_python(document["fleet"])
         self._fleet = {shadow.instance.id: shadow for shadow in kept}
@@ -196,6 +197,7 @@ class ShadowCloud:
                 role=instance.role,
                 state=state,
                 at=at,
+                usd_per_hour=self._usd_per_hour.get(instance.offering),
             )
         )
 

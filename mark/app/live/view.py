@@ -18,7 +18,7 @@ from mark.app.live.archiving import ARCHIVE
 from mark.app.live.folder import process_of
 from mark.app.live.replaying import REPLAYING
 from mark.app.live.troubles import trouble_lines, troubles_name
-from mark.controller.ledger import cost_words, live_bill, running_now, usd_per_hour
+from mark.controller.ledger import cost_words, live_bill, running_now, unpriced, unpriced_words, usd_per_hour
 from mark.controller.live_plane import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.usage_book import UsageBook
@@ -84,7 +84,7 @@ class LiveView:
         store, name = self._store, served.name
         told = store.status(f"model:{name}") or {}
         traffic = store.traffic(name)
-        cost, hourly = self._spend(served, traffic, told, now)
+        cost, hourly, lacking = self._spend(served, traffic, told, now)
         members = {member.instance: member for member in store.membership(name).members()}
         observed = _observed(told.get("observed", ()), members, now)
         return {
@@ -107,13 +107,13 @@ class LiveView:
             "usd_per_hour_by": hourly,
             "plan": told.get("plan"),
             "decisions": told.get("decisions", []),
-            "notes": [*failing, *told.get("notes", [])],
+            "notes": [*failing, *lacking, *told.get("notes", [])],
         }
 
     def _spend(
         self, served: ServedModel, traffic: ModelTraffic, told: Mapping[str, Any], now: float
-    ) -> tuple[dict[str, float], dict[str, float]]:
-        """The cost words so far, and what is spent an hour, by what and as a mean over how long, USD."""
+    ) -> tuple[dict[str, float], dict[str, float], list[str]]:
+        """The cost words so far; what is spent an hour, by what and as a mean over how long; what has no price."""
         book = self._books.setdefault(served.name, UsageBook())
         usage = book.before(self._store.transitions(served.name), now)
         duration_s = max(0.0, now - told.get("began_at", now))
@@ -127,7 +127,8 @@ class LiveView:
         )
         cost = cost_words(bill)
         hourly = usd_per_hour(served, running_now(usage, now), cost, duration_s)
-        return cost, {**hourly, "mean_over_s": duration_s}
+        names = unpriced(served, usage.usages)
+        return cost, {**hourly, "mean_over_s": duration_s}, [unpriced_words(names)] if names else []
 
     def _rates(self, name: str, now: float) -> dict[str, float]:
         """Requests/s of the last whole window, and mean and maximum of the last twelve."""
