@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from mark.app.out_folder import JOURNAL_NAME
 from mark.app.terminal import progress, show, show_json
 from mark.controller.folding import Deviation, deviations
-from mark.controller.journal import TRAINING, Header, Tick, read_journal
+from mark.controller.journal import TRAINING, BrokenLine, Header, Tick, read_journal
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
 from mark.domain.orders import Launch, Order, WarmLambda
@@ -50,27 +51,43 @@ def explain_run(run_dir: Path, *, minute: float | None, policy: str | None, as_j
 
 def explain_journal(lines: Callable[[], Iterable[bytes]], *, minute: float | None, as_json: bool) -> None:
     """Print the ticks around a minute of the journal that `lines` gives from its start each time it is called."""
-    header, ticks = read_journal(lines())
+    broken: list[BrokenLine] = []
+    header, ticks = read_journal(lines(), skip=broken.append)
     with progress() as report:
         report("reading the journal", 0.0)
         reading = _read(ticks, header, minute)
         _check_minute(reading, minute)
         report("folding the journal again", 0.0)
-        header, ticks = read_journal(lines())
-        found = list(deviations(header, ticks))
+        found = list(deviations(*_whole_beginning(lines())))
     if as_json:
-        show_json(_document(header, reading, found))
+        show_json(_document(header, reading, found, broken))
         return
     show(
         f"{header.policy.name} on {header.trace}, {header.model}, {header.market}; "
         f"forecast by {header.forecaster}, routed by {header.dispatch.routing.value}",
         f"minutes 0 to {_minutes(reading):.0f}, {reading.ticks:,} ticks",
         _law(found, reading),
+        *_missing(broken),
         "",
     )
     if minute is None:
         show(*_summary(reading), "")
     show(explain_text(reading.shown))
+
+
+def _whole_beginning(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
+    """The journal up to a line that cannot be read: what comes after it folds to nothing that ever was."""
+    broken: list[BrokenLine] = []
+    header, ticks = read_journal(lines, skip=broken.append)
+    return header, takewhile(lambda _: not broken, ticks)
+
+
+def _missing(broken: Sequence[BrokenLine]) -> list[str]:
+    """That lines are left out."""
+    if not broken:
+        return []
+    lines = "1 line is" if len(broken) == 1 else f"{len(broken)} lines are"
+    return [f"{lines} missing: {broken[0].words}; fleets after it are as the other lines say, folding ended there"]
 
 
 def find_journal(run_dir: Path, policy: str | None) -> Path:
@@ -269,7 +286,9 @@ def _summary(reading: Reading) -> list[str]:
     return lines
 
 
-def _document(header: Header, reading: Reading, found: Sequence[Deviation]) -> dict[str, Any]:
+def _document(
+    header: Header, reading: Reading, found: Sequence[Deviation], broken: Sequence[BrokenLine]
+) -> dict[str, Any]:
     """The document of `mark explain --json` (docs/json.md)."""
     return {
         "policy": header.policy.name,
@@ -292,6 +311,7 @@ def _document(header: Header, reading: Reading, found: Sequence[Deviation]) -> d
             }
             for item in found
         ],
+        "missing": [{"line": item.number, "why": item.why} for item in broken],
         "orders": dict(sorted(reading.ordered.items())),
         "launched": dict(sorted(reading.launched.items())),
         "facts": dict(sorted(reading.facts.items())),

@@ -19,6 +19,7 @@ from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.folder import RunFolder, find_running
 from mark.app.live.models import settings_of_model
 from mark.app.settings import Settings, TraceSettings
+from mark.app.terminal import note
 from mark.app.wiring import workload_on
 from mark.controller.journal import Header, read_journal
 from mark.controller.journal_facts import Segment, journal_demand
@@ -130,7 +131,8 @@ def _levelled(counts: Ints, most: int) -> Ints:
 
 def service_journal(store: KeptService, service: str, model: str) -> Journalled:
     """The demand that a service's journal knows of a model, and what was kept of before. Misconfigured without."""
-    demand, seen_from = journal_demand(journal_of(store, model))
+    journal = journal_of(store, model, skip=lambda why: note(f"the journal of {model}: {why}"))
+    demand, seen_from = journal_demand(journal)
     if not len(demand):
         raise Misconfigured(f"the service {service} has no journal of {model} yet")
     kept = load_of(store.status(load_name(model)))
@@ -164,7 +166,8 @@ def _of_service(given: Settings, service: str) -> tuple[Settings, Journalled]:
 
 def _of_folder(given: Settings, folder: Path) -> tuple[Settings, Journalled]:
     path = find_journal(folder, None)
-    header, ticks = read_journal(line for line in journal_lines(path) if line.endswith(b"\n"))
+    lines = (line for line in journal_lines(path) if line.endswith(b"\n"))
+    header, ticks = read_journal(lines, skip=lambda line: note(f"{path}: {line.words}"))
     segments: Iterator[Segment] = iter([(header, ticks)])
     demand, seen_from = journal_demand(segments)
     found = Journalled(name=f"the journal in {folder}", demand=demand, seen_from=seen_from)

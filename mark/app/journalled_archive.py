@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mark.app.terminal import note
 from mark.controller.journal import Header, Tick, read_journal
 from mark.controller.journal_facts import journal_demand
 from mark.controller.load_book import joined, latest
@@ -53,7 +54,7 @@ def archived_load(segments: Sequence[Path], model: str | None) -> tuple[Header, 
 
 def _opened(path: Path) -> tuple[Header, Iterator[Tick]]:
     try:
-        return read_journal(segment_lines(path))
+        return read_journal(segment_lines(path), skip=lambda line: note(f"{path}: {line.words}"))
     except Misconfigured as error:
         raise Misconfigured(f"{path}: {error}") from error
 

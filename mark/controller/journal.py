@@ -8,7 +8,7 @@ its Header has a Checkpoint and all of the history, so that folding it needs no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar
 
@@ -97,7 +97,24 @@ class Tick:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenLine:
+    """A line that cannot be read: its number in its journal, the header being 1, and why."""
+
+    number: int
+    why: str
+
+    @property
+    def words(self) -> str:
+        """As it is told."""
+        return f"line {self.number} of the journal cannot be read: {self.why}"
+
+
+Skip = Callable[[BrokenLine], object]
+"""Told of each line that is left out."""
+
 _HEADER = TypeAdapter(Header)
+_POLICY = TypeAdapter(ControllerPolicy)
 _ENTRY = TypeAdapter(Entry)
 
 
@@ -120,8 +137,17 @@ def entry_line(before: FleetView, seen: Observation, decision: Decision) -> byte
     return _ENTRY.dump_json(entry, fallback=plain)
 
 
-def read_journal(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
-    """The header and the ticks of a journal. Misconfigured names the line that cannot be read."""
+def same_policy(one: ControllerPolicy, other: ControllerPolicy) -> bool:
+    """Whether a journal says the same of both."""
+    return _POLICY.dump_json(one, fallback=plain) == _POLICY.dump_json(other, fallback=plain)
+
+
+def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[Header, Iterator[Tick]]:
+    """The header and the ticks of a journal. Misconfigured names the line that cannot be read.
+
+    With `skip` such a line is told to it and left out, if it is not the header: what comes after it is read, but
+    fleets are then what the lines that were read say of them, and folding them gives other decisions.
+    """
     numbered = enumerate(lines, start=1)
     first = next(numbered, None)
     if first is None:
@@ -129,13 +155,19 @@ def read_journal(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
     header = _parsed(_HEADER, first)
     if header.version not in READABLE:
         raise Misconfigured(f"the journal has version {header.version}, this program reads up to {VERSION}")
-    return header, _ticks(numbered, header.checkpoint.fleet if header.checkpoint else FleetView())
+    return header, _ticks(numbered, header.checkpoint.fleet if header.checkpoint else FleetView(), skip)
 
 
-def _ticks(numbered: Iterator[tuple[int, bytes]], before: FleetView) -> Iterator[Tick]:
+def _ticks(numbered: Iterator[tuple[int, bytes]], before: FleetView, skip: Skip | None) -> Iterator[Tick]:
     fleet = {instance.id: instance for instance in before}
-    for number, line in numbered:
-        entry = _parsed(_ENTRY, (number, line))
+    for line in numbered:
+        try:
+            entry = _parsed(_ENTRY, line)
+        except _Unreadable as error:
+            if skip is None:
+                raise
+            skip(error.line)
+            continue
         for instance in entry.changed:
             fleet[instance.id] = instance
         for name in entry.gone:
@@ -150,4 +182,12 @@ def _parsed(adapter: TypeAdapter[Line], line: tuple[int, bytes]) -> Line:
         return adapter.validate_json(text)
     except ValidationError as error:
         where = error.errors()[0]
-        raise Misconfigured(f"line {number} of the journal cannot be read: {where['msg']}") from error
+        raise _Unreadable(BrokenLine(number=number, why=where["msg"])) from error
+
+
+class _Unreadable(Misconfigured):
+    """A line cannot be read."""
+
+    def __init__(self, line: BrokenLine) -> None:
+        super().__init__(line.words)
+        self.line = line

@@ -3,15 +3,22 @@
 A tick is written down before its orders are submitted, so a crash may lose orders but never a decision. The next
 controller folds the journal to the same state and submits again, with their own tokens, all orders of the last
 tick and every launch that has not been seen: the cloud does what it has not done yet, and nothing twice.
+
+Where a line cannot be read there is no such state. Then demand and the first tick are `salvaged`, and the next
+controller begins with an empty memory and the fleet that it observes, under tokens of their own.
+
+A journal's header says by which policy its ticks were decided, so another policy needs a journal of its own, which
+`goes_on` from where the one before stopped.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mark.controller.journal import Header, Tick
+from mark.controller.journal import Checkpoint, Header, Tick
+from mark.controller.policy import ControllerPolicy
 from mark.controller.state import State
 from mark.controller.step import step
 from mark.domain.demand import Demand, DemandUnit
@@ -78,4 +85,44 @@ def recover(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
         first_at=first_at,
         planned_at=planned_at,
         unseen=unseen,
+    )
+
+
+def salvaged(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
+    """What lines that can be read tell where others cannot: the demand, and when it began. None: neither."""
+    checkpoint = header.checkpoint
+    first_at = checkpoint.first_at if checkpoint else None
+    units: list[DemandUnit] = []
+    for tick in ticks:
+        first_at = tick.seen.now if first_at is None else first_at
+        if tick.seen.demand is not None:
+            units.append(tick.seen.demand)
+    return None if first_at is None else begun_anew(first_at, tuple(units))
+
+
+def begun_anew(first_at: float, units: tuple[DemandUnit, ...] = ()) -> Recovered:
+    """A controller that remembers nothing but when its service began, and the demand since."""
+    return Recovered(
+        state=State(), fleet=FleetView(), units=units, first_at=first_at, planned_at=-math.inf, unseen=()
+    )
+
+
+def goes_on(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
+    """Where another policy goes on: it plans at once, and launches of what it does not know are not sent again."""
+    unseen = tuple(
+        order
+        for order in recovered.unseen
+        if not isinstance(order, Launch) or policy.offering(order.offering) is not None
+    )
+    return replace(recovered, planned_at=-math.inf, unseen=unseen)
+
+
+def checkpoint_of(recovered: Recovered) -> Checkpoint:
+    """What the header of the journal says that follows."""
+    return Checkpoint(
+        state=recovered.state,
+        fleet=recovered.fleet,
+        first_at=recovered.first_at,
+        planned_at=recovered.planned_at,
+        orders=recovered.unseen,
     )

@@ -6,14 +6,15 @@ Where the store is gone, what was kept of it in the service's bucket will do (`m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 from mark.catalog.billing import cost_of
 from mark.controller.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
-from mark.controller.journal import read_journal
+from mark.controller.journal import BrokenLine, read_journal
 from mark.controller.journal_facts import JournalFacts, PricedOrder, Segment, journal_facts
 from mark.controller.ledger import unpriced, unpriced_words, usage_before
 from mark.controller.service import ServedModel, ServiceSpec
@@ -78,6 +79,7 @@ class _Read:
     ledger: ModelLedger
     facts: JournalFacts
     unpriced: tuple[str, ...]
+    missing: Sequence[str]
 
 
 def report_period(store: KeptService, *, period_s: float, wall_at: float) -> Period:
@@ -125,25 +127,35 @@ def read_cost_report(
     )
 
 
-def journal_of(store: KeptService, model: str) -> Iterator[Segment]:
-    """All segments of a model's journal that are kept, oldest first; none where it has no journal."""
+def journal_of(store: KeptService, model: str, *, skip: Callable[[str], object]) -> Iterator[Segment]:
+    """All segments of a model's journal that are kept, oldest first; none where it has no journal.
+
+    `skip` is told of each line that cannot be read, and is left out; a segment whose header cannot is left out.
+    """
+
+    def skip_line(segment: int, line: BrokenLine) -> None:
+        skip(f"line {line.number} of segment {segment} cannot be read: {line.why}")
+
     for number in store.journal_segments(model):
         try:
-            yield read_journal(store.journal_lines(model, number))
-        except Misconfigured:
-            if number in store.journal_segments(model):
-                raise  # otherwise it was dropped meanwhile
+            yield read_journal(store.journal_lines(model, number), skip=partial(skip_line, number))
+        except Misconfigured as error:
+            if number in store.journal_segments(model):  # otherwise it was dropped meanwhile
+                skip(f"segment {number} is left out: {error}")
 
 
 def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
+    missing: list[str] = []
+    journal = journal_of(store, served.name, skip=missing.append)
     transitions = store.transitions(served.name)
     used = usage_before(transitions, period.until).usages
     marks = _marks(store, served.name, period.until)
     return _Read(
         served=served,
         ledger=ModelLedger(served=served, transitions=transitions, marks=marks),
-        facts=journal_facts(journal_of(store, served.name), period.since, period.until),
+        facts=journal_facts(journal, period.since, period.until),
         unpriced=unpriced(served, used),
+        missing=missing,
     )
 
 
@@ -312,6 +324,9 @@ def _notes(
         since, name = item.facts.since, item.served.name
         if item.unpriced:
             yield f"{name}: {unpriced_words(item.unpriced)}"
+        if item.missing:
+            more = f", and {len(item.missing) - 1} more" if len(item.missing) > 1 else ""
+            yield f"{name}: the journal has gaps ({item.missing[0]}{more}); this report lacks what they told"
         if since is not None and since > period.since + JOURNAL_LATE_S:
             when = datetime.fromtimestamp(since, UTC).strftime("%-d %b %Y %H:%M")
             yield (

@@ -106,7 +106,7 @@ def test_what_was_kept_of_before_the_journal_is_replayed_too(monkeypatch) -> Non
         span = range(first, last)
         return Demand(end_at=60.0 * last, mean_rps=tuple(n / 60 for n in span), max_rps=tuple(n / 5 for n in span))
 
-    monkeypatch.setattr("mark.app.journalled.journal_of", lambda *_: None)
+    monkeypatch.setattr("mark.app.journalled.journal_of", lambda *_, **__: None)
     monkeypatch.setattr("mark.app.journalled.journal_demand", lambda _segments: (minutes(100, 220), 6000.0))
     bare = service_journal(Kept(load=None), "s", "m")
     assert (bare.demand, bare.seen_from, bare.begin_at) == (minutes(100, 220), 6000.0, 6000.0 + 3600.0)

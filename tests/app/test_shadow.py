@@ -94,6 +94,7 @@ def test_what_is_launched_boots_serves_and_is_billed_until_it_is_drained(
     clock.at = BEGAN + 7200.0
 
     assert states(cloud) == [InstanceState.READY]
+    assert {told.usd_per_hour for told in store.transitions("m")} == {SMALL.usd_per_hour}
     usage = fleet_usage(store.transitions("m"), clock.at)
     assert usage.running_s == pytest.approx(3600.0 + 7200.0 - 2 * TIMES.pending_s)
     assert cloud.facts() == ()

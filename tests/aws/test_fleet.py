@@ -534,6 +534,8 @@ def test_state_changes_go_to_the_ledger(there: Scene) -> None:
         (name, "pending", 1003.0),
         (name, "running", 1015.0),
     ]
+    [price] = {t.usd_per_hour for t in there.ledger.noted}
+    assert price == OFFERINGS[there.ledger.noted[0].offering].usd_per_hour
 
 
 def test_states_are_written_down_between_ticks_and_notices_wait_for_one(there: Scene) -> None:

@@ -12,7 +12,6 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import islice
 
 from mark.app.live.account import RESOURCES
 from mark.aws.archiving import figures_key, journal_key, packed, put_object
@@ -85,12 +84,19 @@ class Archivist:
         return [segment for segment in self._store.journal_segments(model)[:-1] if segment > copied]
 
     def _copy_segment(self, bucket: str, model: str, segment: int) -> None:
-        """One that nothing was written to yet, or that was dropped meanwhile, is left out."""
+        """One that nothing was written to yet, or that was dropped meanwhile, is left out.
+
+        A segment is named after its header and its first tick: one whose header cannot be read has no name.
+        """
         try:
             lines = list(self._store.journal_lines(model, segment))
         except Misconfigured:
             return
-        header, ticks = read_journal(islice(lines, 2))
+        try:
+            header, ticks = read_journal(lines, skip=lambda _: None)
+        except Misconfigured as error:
+            log.warning("not archived", extra={"model": model, "segment": segment, "why": str(error)})
+            return
         first = next(ticks, None)
         if first is not None:
             key = journal_key(self._store.service, model, at=first.seen.now, run=header.run, segment=segment)

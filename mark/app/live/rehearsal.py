@@ -21,7 +21,7 @@ from mark.app.live.loading import LoadAsked, due_times, load_document, send
 from mark.app.live.upping import heeding_ends, start
 from mark.app.live.watching import live_table, view_of
 from mark.app.settings import Settings
-from mark.app.terminal import progress
+from mark.app.terminal import note, progress
 from mark.app.trace_source import TraceReading
 from mark.app.wiring import make_experiment, overrides_for
 from mark.controller.journal import Header, read_journal
@@ -154,7 +154,7 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str,
 def journal_orders(running: Running, model: str) -> OrderCounts:
     """What the live controller ordered, from its journal."""
     store = ServiceStore(connect(running.store), running.name)
-    _, ticks = read_journal(store.journal_lines(model))
+    _, ticks = read_journal(store.journal_lines(model), skip=lambda line: note(line.words))
     rows = [(tick.seen.now, tick.seen.fleet, tick.orders) for tick in ticks]
     return order_counts(rows, rows[0][0] if rows else 0.0)
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from mark.app.live.account import RESOURCES, launches_of
@@ -21,6 +19,7 @@ from mark.app.live.archiving import may_drop
 from mark.app.live.clock import ServiceClock
 from mark.app.live.driver import ModelDriver
 from mark.app.live.folder import Running
+from mark.app.live.journal_opening import known_quotas, open_journal
 from mark.app.live.models import LiveModel
 from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
@@ -35,19 +34,12 @@ from mark.aws.fleet import Ec2Cloud
 from mark.aws.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.launching import FleetSetup
-from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.controller.budget import Restraint
-from mark.controller.journal import Header, header_line, read_journal
 from mark.controller.paces import measured_paces
-from mark.controller.planning import tail
-from mark.controller.quotas import Quotas
-from mark.controller.recovery import Recovered, recover
-from mark.controller.runner import KEEP_HISTORY, Controller
-from mark.domain.demand import Demand
-from mark.domain.errors import MarkError, RetryLater
+from mark.controller.runner import Controller
+from mark.domain.errors import RetryLater
 from mark.ports import Forecaster
-from mark.store.journal import StoreJournal
 from mark.store.lease import Lease
 from mark.store.service import ServiceStore
 
@@ -69,17 +61,6 @@ class _Shared:
     guard: Guard
     launches: Mapping[str, Any]
     restrain: Callable[[], Restraint]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Opened:
-    """A model's journal, and where the controller before us stopped."""
-
-    header: Header
-    journal: StoreJournal
-    recovered: Recovered | None
-    history: Demand
-    began_at: float
 
 
 class Term:
@@ -188,7 +169,15 @@ class Term:
     ) -> tuple[ModelDriver, Callable[[], None]]:
         store, clock = self._store, ServiceClock(self._store)
         retraining, fallback = forecasters
-        written = self._open(model, clock.now(), retraining)
+        written = open_journal(
+            model,
+            self._settings,
+            store=store,
+            lease=self._lease,
+            now=clock.now(),
+            read=retraining.read,
+            quotas=lambda: known_quotas(self._aws),
+        )
         policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)
         retraining.begin(store, written.began_at)
         recovered = written.recovered
@@ -271,50 +260,6 @@ class Term:
             guard=shared.guard,
             warm=warmer.warm if model.served.overflow else None,
         )
-
-    def _open(self, model: LiveModel, now: float, retraining: Retraining) -> _Opened:
-        """The model's journal, folded; a new one where there is none."""
-        store, name = self._store, model.name
-        if store.journal_segments(name):
-            header, ticks = read_journal(store.journal_lines(name))
-            recovered = recover(header, retraining.read(ticks))
-        else:
-            header, recovered = _new_header(model, self._settings, now, known_quotas(self._aws)), None
-        journal = store.open_journal(name, header_line(header), self._lease)
-        before = header.history if header.checkpoint else model.history(header.history.end_at)
-        return _Opened(
-            header=header,
-            journal=journal,
-            recovered=recovered,
-            history=recovered.history(before, KEEP_HISTORY) if recovered else before,
-            began_at=recovered.first_at if recovered else before.end_at,
-        )
-
-
-def known_quotas(aws: Aws) -> Quotas:
-    """The account's vCPU quotas; none where AWS does not tell them: launches beyond them are then refused."""
-    try:
-        return read_quotas(aws)
-    except MarkError as error:
-        log.warning("the account's quotas are not known", extra={"why": str(error)})
-        return ()
-
-
-def _new_header(model: LiveModel, settings: Settings, now: float, quotas: Quotas) -> Header:
-    bundle = model.bundle
-    trace = settings.trace.file
-    return Header(
-        policy=replace(bundle.controller, quotas=quotas),
-        catalogue=f"{model.prices.region} {model.prices.date}",
-        seed=settings.seed,
-        history=tail(model.history(now), bundle.controller.history_units),
-        dispatch=bundle.dispatch,
-        forecaster=bundle.forecaster,
-        model=model.name,
-        trace="live" if trace is None else f"live after {Path(trace).name}",
-        market=bundle.controller.offerings[0].market.value if bundle.controller.offerings else "",
-        run=uuid.uuid4().hex,
-    )
 
 
 def _rails(settings: Settings) -> Guardrails:
