@@ -23,7 +23,7 @@ from mark.controller.load_book import load_name
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.tally_book import Tallies, TallyMark, book_marks, book_name
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import Transition
+from mark.domain.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.errors import Misconfigured
 from mark.domain.traffic import ModelTraffic
 
@@ -31,6 +31,7 @@ FIGURES = "figures.json.gz"
 COUNTS = tuple(field.name for field in fields(Tallies) if field.name not in ("requests", "billed", "gib_s"))
 """Tallies that are whole numbers of a `ModelTraffic`."""
 _TRANSITIONS = TypeAdapter(tuple[Transition, ...])
+_ROLLUPS = TypeAdapter(tuple[UsageRollup, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class Figures:
     """
 
     marks: tuple[TallyMark, ...]
-    transitions: tuple[Transition, ...]
+    ledger: LedgerRecord
     books: Mapping[str, dict[str, Any]]
     segments: tuple[Path, ...]
 
@@ -72,9 +73,9 @@ class ArchivedService:
         counts = {name: round(getattr(totals, name)) for name in COUNTS}
         return ModelTraffic(model=model, billed=totals.billed, gib_s=totals.gib_s, **counts)
 
-    def transitions(self, model: str) -> tuple[Transition, ...]:
-        """All transitions of a model's instances by time."""
-        return self._figures[model].transitions
+    def ledger(self, model: str) -> LedgerRecord:
+        """What a model's instances did."""
+        return self._figures[model].ledger
 
     def journal_segments(self, model: str) -> Sequence[int]:
         """Numbers of the files of its journal."""
@@ -118,6 +119,7 @@ def _figures(folder: Path, service: str, model: str) -> Figures:
     try:
         told = json.loads(gzip.decompress(newest.read_bytes()))
         marks, transitions = book_marks(told["marks"]), _TRANSITIONS.validate_python(told["transitions"])
+        rollups = _ROLLUPS.validate_python(told.get("rollups", ()))
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise Misconfigured(f"{newest} cannot be read, download it again: {str(error).splitlines()[0]}") from error
     if not marks:
@@ -125,7 +127,9 @@ def _figures(folder: Path, service: str, model: str) -> Figures:
     books = {book_name(model): told["marks"], load_name(model): told.get("load")}
     return Figures(
         marks=marks,
-        transitions=tuple(sorted(transitions, key=lambda transition: transition.at)),
+        ledger=LedgerRecord(
+            transitions=tuple(sorted(transitions, key=lambda transition: transition.at)), rollups=rollups
+        ),
         books={name: book for name, book in books.items() if book is not None},
         segments=tuple(path for path in archived_segments(folder) if _model_of(path) == model),
     )

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from mark.catalog.billing import bill_overhead
-from mark.controller.ledger import FleetUsage, live_bill, usage_before
+from mark.controller.compaction import rolled_up
+from mark.controller.ledger import FleetUsage, joined, live_bill, usage_before
 from mark.controller.service import ServedModel
 from mark.controller.tally_book import TallyMark, totals_at
-from mark.domain.costs import BillLine, Transition
+from mark.domain.costs import BillLine, LedgerRecord, Transition
 from mark.domain.traffic import ModelTraffic
 
 DAY_S = 86400.0
@@ -34,13 +35,13 @@ class DayCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLedger:
-    """All that a model's bill is made of: transitions, and the marks of its tallies, the first where it began.
+    """All that a model's bill is made of: its ledger, and the marks of its tallies, the first where it began.
 
     `used` counts what had been used before an instant; who asks again and again has a cheaper one.
     """
 
     served: ServedModel
-    transitions: tuple[Transition, ...]
+    record: LedgerRecord
     marks: tuple[TallyMark, ...]
     used: Callable[[tuple[Transition, ...], float], FleetUsage] = usage_before
 
@@ -48,6 +49,10 @@ class ModelLedger:
     def began_at(self) -> float:
         """When it began."""
         return self.marks[0].at
+
+    def usage(self, at: float) -> FleetUsage:
+        """What had been used before `at`, what was folded included."""
+        return joined(self.used(self.record.transitions, at), rolled_up(self.record.rollups, at))
 
 
 def days_between(since: float, until: float) -> tuple[tuple[date, float, float], ...]:
@@ -68,7 +73,7 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
     """
     served, totals = ledger.served, totals_at(ledger.marks, at)
     traffic = ModelTraffic(model=served.name, billed=totals.billed, gib_s=totals.gib_s)
-    usage = ledger.used(ledger.transitions, at)
+    usage = ledger.usage(at)
     life_s = max(0.0, at - ledger.began_at)
     lines = live_bill(usage, traffic, served, requests=round(totals.requests), peak_rps=0.0, duration_s=life_s)
     return tuple(line for line in lines if line.component != "overhead" or line.item in OWN)

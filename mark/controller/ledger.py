@@ -18,6 +18,7 @@ from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_o
 from mark.catalog.listed import listed_usd_per_hour
 from mark.controller.service import ServedModel
 from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage, Transition
+from mark.domain.fleet import Role
 from mark.domain.traffic import ModelTraffic
 
 _ORDER = {"pending": 0, "running": 1, "stopping": 2, "stopped": 3, "shutting-down": 4, "terminated": 5}
@@ -43,12 +44,49 @@ def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
     usages: list[InstanceUsage] = []
     asleep_s = 0.0
     for name in sorted(by_instance):
-        told = sorted(by_instance[name], key=lambda t: (t.at, _ORDER[t.state]))
-        stretches, slept_s = _stretches(told, now)
+        told = in_order(by_instance[name])
+        stretches, naps = stretches_of(told, now)
         usages.extend(stretches)
-        asleep_s += slept_s
+        asleep_s += sum(end - start for start, end in naps)
     running_s = sum(usage.ended_at - usage.started_at for usage in usages)
     return FleetUsage(usages=tuple(usages), asleep_s=asleep_s, running_s=running_s)
+
+
+Price = tuple[Role, str, float | None]
+"""Role, offering, and the price that was recorded."""
+
+
+def usages_of(billed: Mapping[Price, int]) -> tuple[InstanceUsage, ...]:
+    """Seconds that were billed, as one stretch for each role, offering and price."""
+    return tuple(
+        InstanceUsage(
+            instance="over",
+            offering=offering,
+            role=role,
+            started_at=-float(seconds),
+            ended_at=0.0,
+            usd_per_hour=usd_per_hour,
+        )
+        for (role, offering, usd_per_hour), seconds in sorted(
+            billed.items(), key=lambda item: price_order(item[0])
+        )
+        if seconds > 0
+    )
+
+
+def price_order(price: Price) -> tuple[str, str, float]:
+    """How prices are sorted; none comes first."""
+    role, offering, usd_per_hour = price
+    return role.value, offering, -1.0 if usd_per_hour is None else usd_per_hour
+
+
+def joined(usage: FleetUsage, earlier: FleetUsage) -> FleetUsage:
+    """Both together."""
+    return FleetUsage(
+        usages=(*earlier.usages, *usage.usages),
+        asleep_s=earlier.asleep_s + usage.asleep_s,
+        running_s=earlier.running_s + usage.running_s,
+    )
 
 
 def usage_before(transitions: Iterable[Transition], at: float) -> FleetUsage:
@@ -141,12 +179,17 @@ def usd_per_hour(
     return {"instances": sum(spent), **means}
 
 
-def _stretches(told: Sequence[Transition], now: float) -> tuple[list[InstanceUsage], float]:
-    """One instance's stretches in state running, and how long it slept."""
+def in_order(told: Iterable[Transition]) -> list[Transition]:
+    """One instance's transitions as they followed each other."""
+    return sorted(told, key=lambda transition: (transition.at, _ORDER[transition.state]))
+
+
+def stretches_of(told: Sequence[Transition], now: float) -> tuple[list[InstanceUsage], list[tuple[float, float]]]:
+    """One instance's stretches in state running, and from when to when it slept. told: `in_order`."""
     usages: list[InstanceUsage] = []
     began: Transition | None = None
     asleep_at: float | None = None
-    asleep_s = 0.0
+    naps: list[tuple[float, float]] = []
     for item in told:
         if item.state == "running":
             began = began or item
@@ -156,11 +199,13 @@ def _stretches(told: Sequence[Transition], now: float) -> tuple[list[InstanceUsa
         if item.state == "stopped" and asleep_at is None:
             asleep_at = item.at
         elif item.state in ("pending", "running", "shutting-down", "terminated") and asleep_at is not None:
-            asleep_s += item.at - asleep_at
+            naps.append((asleep_at, item.at))
             asleep_at = None
     if began is not None:
         usages.append(_usage(began, now))
-    return usages, asleep_s + (now - asleep_at if asleep_at is not None else 0.0)
+    if asleep_at is not None:
+        naps.append((asleep_at, now))
+    return usages, naps
 
 
 def _usage(began: Transition, ended_at: float) -> InstanceUsage:

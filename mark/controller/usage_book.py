@@ -8,13 +8,12 @@ is billed like all of them together, minimum charges and rounding included.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from mark.catalog.billing import billed_s
-from mark.controller.ledger import FleetUsage, fleet_usage, usage_before
-from mark.domain.costs import InstanceUsage, Transition
-from mark.domain.fleet import Role
+from mark.controller.ledger import FleetUsage, Price, fleet_usage, joined, usage_before, usages_of
+from mark.domain.costs import Transition
 
 KEEP_PAST = 8
 """Instants whose usage is kept: the starts of days and months that a budget counts from."""
@@ -34,7 +33,7 @@ class UsageBook:
         if self._sums.last_at >= at:  # somebody asked for a later instant before
             return usage_before(transitions, at)
         there = (told for name in self._open for told in self._told[name] if told.at < at)
-        return self._sums.joined(fleet_usage(there, at))
+        return joined(fleet_usage(there, at), self._sums.usage())
 
     def before_past(self, transitions: Sequence[Transition], at: float) -> FleetUsage:
         """What was used before an instant that is asked for over and over: only what is told late changes it."""
@@ -44,7 +43,9 @@ class UsageBook:
             over = [item for item in usage.usages if item.ended_at < at]
             sums.add(FleetUsage(usages=tuple(over), asleep_s=0.0, running_s=0.0), last_at=at)
             there = tuple(item for item in usage.usages if item.ended_at >= at)
-            found = FleetUsage(usages=(*sums.usages(), *there), asleep_s=usage.asleep_s, running_s=usage.running_s)
+            found = FleetUsage(
+                usages=(*sums.usage().usages, *there), asleep_s=usage.asleep_s, running_s=usage.running_s
+            )
             self._past[at] = (count, found)
             while len(self._past) > KEEP_PAST:
                 del self._past[next(iter(self._past))]
@@ -90,7 +91,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self.last_at = float("-inf")
-        self._billed_s: defaultdict[tuple[Role, str, float | None], int] = defaultdict(int)
+        self._billed_s: Counter[Price] = Counter()
         self._asleep_s = self._running_s = 0.0
 
     def add(self, usage: FleetUsage, *, last_at: float) -> None:
@@ -101,26 +102,10 @@ class _Sums:
         for item in usage.usages:
             self._billed_s[item.role, item.offering, item.usd_per_hour] += billed_s(item)
 
-    def usages(self) -> Iterable[InstanceUsage]:
-        """One stretch for each role, offering and price, as long as all of them were billed for."""
-        known = sorted(self._billed_s.items(), key=lambda item: (*item[0][:2], item[0][2] or 0.0))
-        for (role, offering, usd_per_hour), seconds in known:
-            yield InstanceUsage(
-                instance="over",
-                offering=offering,
-                role=role,
-                started_at=-float(seconds),
-                ended_at=0.0,
-                usd_per_hour=usd_per_hour,
-            )
-
-    def joined(self, usage: FleetUsage) -> FleetUsage:
-        """With what is still there."""
-        return FleetUsage(
-            usages=(*self.usages(), *usage.usages),
-            asleep_s=self._asleep_s + usage.asleep_s,
-            running_s=self._running_s + usage.running_s,
-        )
+    def usage(self) -> FleetUsage:
+        """All of them."""
+        usages = usages_of(self._billed_s)
+        return FleetUsage(usages=usages, asleep_s=self._asleep_s, running_s=self._running_s)
 
 
 def _at(transition: Transition) -> float:

@@ -44,6 +44,43 @@ class InstanceUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BilledTime:
+    """Seconds that instances of one role, offering and recorded price were billed for, rounding included."""
+
+    role: Role
+    offering: str
+    usd_per_hour: float | None
+    billed_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRollup:
+    """What instances long gone used in `[since, until)`: one hour of many instances in place of their transitions.
+
+    `billed` is what they had been billed for by `until`, less what they had been by `since`; `asleep_s` and
+    `running_s` are instance seconds.
+    """
+
+    since: float
+    until: float
+    billed: tuple[BilledTime, ...]
+    asleep_s: float
+    running_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRecord:
+    """A model's ledger as it is kept: all before `folded_to` of what had ended by then as `rollups`, by time.
+
+    `transitions` are those that are kept one by one: by time, those of one instant as they were told.
+    """
+
+    transitions: tuple[Transition, ...]
+    rollups: tuple[UsageRollup, ...] = ()
+    folded_to: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaUsage:
     """What Lambda did: invocations (warm-up pings counted), cold starts among them, billed GiB seconds."""
 

@@ -16,7 +16,7 @@ from mark.catalog.billing import cost_of
 from mark.controller.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
 from mark.controller.journal import BrokenLine, read_journal
 from mark.controller.journal_facts import JournalFacts, PricedOrder, Segment, journal_facts
-from mark.controller.ledger import unpriced, unpriced_words, usage_before
+from mark.controller.ledger import unpriced, unpriced_words
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.tally_book import (
     Tallies,
@@ -147,14 +147,13 @@ def journal_of(store: KeptService, model: str, *, skip: Callable[[str], object])
 def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
     missing: list[str] = []
     journal = journal_of(store, served.name, skip=missing.append)
-    transitions = store.transitions(served.name)
-    used = usage_before(transitions, period.until).usages
     marks = _marks(store, served.name, period.until)
+    ledger = ModelLedger(served=served, record=store.ledger(served.name), marks=marks)
     return _Read(
         served=served,
-        ledger=ModelLedger(served=served, transitions=transitions, marks=marks),
+        ledger=ledger,
         facts=journal_facts(journal, period.since, period.until),
-        unpriced=unpriced(served, used),
+        unpriced=unpriced(served, ledger.usage(period.until).usages),
         missing=missing,
     )
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import Transition
+from mark.domain.costs import LedgerRecord
 from mark.domain.traffic import ModelTraffic
 
 
@@ -26,8 +26,8 @@ class KeptService(Protocol):
         """What gateways saw of a model in all."""
         ...
 
-    def transitions(self, model: str) -> tuple[Transition, ...]:
-        """All transitions of a model's instances by time."""
+    def ledger(self, model: str) -> LedgerRecord:
+        """What a model's instances did, as it is kept."""
         ...
 
     def journal_segments(self, model: str) -> Sequence[int]:

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from mark.domain.errors import Misconfigured
 
+MODEL_PARTS = ("arrivals", "traffic", "latency", "gauges", "ledger", "noted", "rollup", "journal")
+"""What is kept of each model."""
+MODEL_DOCUMENTS = ("model", "tallies", "load", "replays", "shadow", "trained", "trained-on")
+"""Status documents that are one model's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -25,6 +30,14 @@ class Keys:
     def of(self, *parts: str | int) -> str:
         """The key of what `parts` name."""
         return ":".join((f"{{mark:{self.service}}}", *map(str, parts)))
+
+    def of_model(self, model: str, segments: range) -> tuple[str, ...]:
+        """All keys of one model, the journal's `segments` included."""
+        return (
+            *(self.of(part, model) for part in MODEL_PARTS),
+            *(self.of("status", f"{document}:{model}") for document in MODEL_DOCUMENTS),
+            *(self.of("journal", model, number) for number in segments),
+        )
 
     @property
     def members(self) -> tuple[str, ...]:

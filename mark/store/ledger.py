@@ -1,39 +1,111 @@
-"""A model's transitions as a process reads them again and again: each line is fetched and decoded once."""
+"""A model's ledger as a process reads it again and again: each line is fetched and decoded once.
+
+It is a list of transitions, and a hash that holds what was folded of it (`mark.controller.compaction`) with the
+instant up to which: what is told later than that of a time before it is not written down.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Lock
 
-from mark.domain.costs import Transition
+from pydantic import TypeAdapter, ValidationError
+
+from mark.controller.compaction import compacted, foldable
+from mark.domain.costs import LedgerRecord, Transition, UsageRollup
+from mark.domain.documents import plain
+from mark.domain.errors import Misconfigured
 from mark.store.codec import TRANSITION
 from mark.store.connect import Link
+from mark.store.keys import Keys
+from mark.store.scripts import COMPACT, LEDGER, NOTE
+
+_ROLLUPS = TypeAdapter(tuple[UsageRollup, ...])
 
 
 class StoredLedger:
-    """The list of one model, which only grows; safe to share between threads."""
+    """One model's; safe to share between threads."""
 
-    def __init__(self, link: Link, key: str) -> None:
-        self._link, self._key = link, key
+    def __init__(self, link: Link, keys: Keys, model: str) -> None:
+        self._link = link
+        self._key, self._noted, self._rollup = (keys.of(part, model) for part in ("ledger", "noted", "rollup"))
         self._lock = Lock()
-        self._last = b""
-        self._count = 0
-        self._known: tuple[Transition, ...] = ()
+        self._forget()
 
-    def transitions(self) -> tuple[Transition, ...]:
-        """All of them by time, those of one instant as they were told; the same tuple while none is new."""
+    def note(self, transition: Transition) -> None:
+        """Write a transition down, once for each instance, state and instant."""
+        self._link.run(
+            NOTE,
+            (self._noted, self._key, self._rollup),
+            (_told(transition), TRANSITION.encode(transition), repr(transition.at)),
+        )
+
+    def record(self) -> LedgerRecord:
+        """All of it: transitions by time, those of one instant as they were told. The same while none is new."""
         with self._lock:
-            lines = self._new_lines()
-            if lines:
-                new = map(TRANSITION.decode, lines)
-                self._known = tuple(sorted((*self._known, *new), key=lambda transition: transition.at))
-                self._last, self._count = lines[-1], self._count + len(lines)
+            self._read()
             return self._known
 
-    def _new_lines(self) -> list[bytes]:
-        """Lines not seen yet, with the last one seen asked for once more: a store that lost it lost others too."""
-        if self._count:
-            lines: list[bytes] = self._link.call("LRANGE", self._key, self._count - 1, -1)
-            if lines and lines[0] == self._last:
-                return lines[1:]
-            self._count, self._known = 0, ()
-        return list(self._link.call("LRANGE", self._key, 0, -1))
+    def compact(self, end: float, least: int) -> int:
+        """Fold what ended before `end` where that takes out `least` transitions; how many it took out.
+
+        0 too where somebody wrote meanwhile: the next time will do.
+        """
+        with self._lock:
+            self._read()
+            before = self._known
+            if foldable(before.transitions, end) < least:
+                return 0
+            after = compacted(before, end)
+            lines = [TRANSITION.encode(item) for item in after.transitions]
+            told = [_told(item) for item in after.transitions]
+            done = self._link.run(
+                COMPACT,
+                (self._key, self._noted, self._rollup),
+                (
+                    self._count,
+                    self._folded_to,
+                    repr(after.folded_to),
+                    _ROLLUPS.dump_json(after.rollups, fallback=plain),
+                    len(lines),
+                    *lines,
+                    *told,
+                ),
+            )
+            return len(before.transitions) - len(after.transitions) if done else 0
+
+    def _forget(self) -> None:
+        self._last, self._count, self._folded_to = b"", 0, b""
+        self._known = LedgerRecord(transitions=())
+
+    def _read(self) -> None:
+        """Lines not seen yet; all of them where what was seen is no longer what the store holds."""
+        is_all, folded_to, rollups, lines = self._link.run(
+            LEDGER, (self._key, self._rollup), (self._count, self._last, self._folded_to)
+        )
+        if is_all and (self._count or lines or folded_to != self._folded_to):
+            known = self._known.rollups if folded_to == self._folded_to else _decoded(rollups)
+            self._forget()
+            self._folded_to = folded_to
+            self._known = LedgerRecord(transitions=(), rollups=known, folded_to=float(folded_to or "-inf"))
+        if lines:
+            all_of_them = (*self._known.transitions, *map(TRANSITION.decode, lines))
+            self._known = replace(self._known, transitions=tuple(sorted(all_of_them, key=lambda item: item.at)))
+            self._last, self._count = lines[-1], self._count + len(lines)
+
+
+def _told(transition: Transition) -> str:
+    """What tells a transition from others."""
+    return f"{transition.instance} {transition.state} {transition.at!r}"
+
+
+def _decoded(rollups: bytes) -> tuple[UsageRollup, ...]:
+    if not rollups:
+        return ()
+    try:
+        return _ROLLUPS.validate_json(rollups)
+    except ValidationError as error:
+        raise Misconfigured(
+            f"the store holds a ledger that this program cannot read ({error.errors()[0]['msg']}); "
+            "use the program that wrote it"
+        ) from error

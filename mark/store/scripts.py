@@ -243,7 +243,42 @@ return 1
 """)
 
 NOTE = Script("""
--- KEYS: the transitions told before, the ledger. ARGV: what tells a transition from others, the transition.
+-- KEYS: the transitions told before, the ledger, what was folded of it. ARGV: what tells a transition from others,
+-- the transition, its instant. What is told of a time that was folded is told too late.
+local folded = redis.call('HGET', KEYS[3], 'to')
+if folded and tonumber(ARGV[3]) < tonumber(folded) then return 0 end
 if redis.call('SADD', KEYS[1], ARGV[1]) == 1 then redis.call('RPUSH', KEYS[2], ARGV[2]) end
+return 1
+""")
+
+LEDGER = Script("""
+-- KEYS: the ledger, what was folded of it. ARGV: how many lines are known, the last of them, up to when they were
+-- folded. Whether all lines follow; up to when they were folded, the rollups where that is new, lines.
+local folded = redis.call('HGET', KEYS[2], 'to') or ''
+local known = tonumber(ARGV[1])
+if known > 0 and folded == ARGV[3] then
+  local lines = redis.call('LRANGE', KEYS[1], known - 1, -1)
+  if lines[1] == ARGV[2] then
+    table.remove(lines, 1)
+    return {0, folded, '', lines}
+  end
+end
+local rollups = folded ~= ARGV[3] and redis.call('HGET', KEYS[2], 'rollups') or ''
+return {1, folded, rollups, redis.call('LRANGE', KEYS[1], 0, -1)}
+""")
+
+COMPACT = Script("""
+-- KEYS: the ledger, the transitions told before, what was folded. ARGV: how many lines were read, up to when they
+-- were folded, up to when they are now, the rollups, how many lines are kept, these, what tells each from others.
+-- Whether it was done: not where somebody has written or folded meanwhile.
+if redis.call('LLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end
+if (redis.call('HGET', KEYS[3], 'to') or '') ~= ARGV[2] then return 0 end
+local kept = tonumber(ARGV[5])
+redis.call('DEL', KEYS[1], KEYS[2])
+for i = 6, 5 + kept do
+  redis.call('RPUSH', KEYS[1], ARGV[i])
+  redis.call('SADD', KEYS[2], ARGV[i + kept])
+end
+redis.call('HSET', KEYS[3], 'to', ARGV[3], 'rollups', ARGV[4])
 return 1
 """)

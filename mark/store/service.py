@@ -9,18 +9,18 @@ from typing import Any
 
 from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import Transition
+from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
-from mark.store.codec import CLOCK, MEMBER, SPEC, TRANSITION, WARMED
+from mark.store.codec import CLOCK, MEMBER, SPEC, WARMED
 from mark.store.connect import Link
 from mark.store.journal import StoreJournal, journal_lines, journal_segments
 from mark.store.keys import Keys
 from mark.store.lease import Lease, Leases
 from mark.store.ledger import StoredLedger
-from mark.store.scripts import DRAIN, LEAVE, MEMBERS, NOTE, REPORT, TRAFFIC
+from mark.store.scripts import DRAIN, LEAVE, MEMBERS, REPORT, TRAFFIC
 from mark.store.traffic import (
     ARRIVED,
     GATEWAY_TTL_S,
@@ -34,6 +34,8 @@ MEMBER_TTL_S = 3.0
 """After how long a silent agent is gone, in wall seconds; they announce themselves each second."""
 KEEP_CLOCKS = 50
 """Anchors of the clock that are kept: what came lately was counted at their speeds."""
+RETIRED_S = 40 * 86400.0
+"""For how long a model is remembered that is served no more, in wall seconds: as far as reports look back."""
 KEEP_DRAINS_S = 86400.0
 """For how long a request to drain that no agent heeds is kept, in wall seconds."""
 
@@ -59,8 +61,41 @@ class ServiceStore:
         self._link.call("EXISTS", self._keys.of("spec"))
 
     def put_spec(self, spec: ServiceSpec) -> None:
-        """Say what the service is."""
+        """Say what the service is. What was kept of a model that is back is kept again."""
+        names = [model.name for model in spec.models]
+        known = {*names, *self._served_before()}
+        if known:
+            self._link.call("SADD", self._keys.of("models"), *sorted(known))
+        for name in names:
+            if self._link.call("SREM", self._keys.of("retired"), name):
+                for key in self._model_keys(name):
+                    self._link.call("PERSIST", key)
         self._link.call("SET", self._keys.of("spec"), SPEC.encode(spec))
+
+    def retire_models(self) -> tuple[str, ...]:
+        """Have what is kept of models that are served no more expire RETIRED_S from now on; those that are new."""
+        served = {model.name for model in self.spec().models}
+        known = {name.decode() for name in self._link.call("SMEMBERS", self._keys.of("models"))}
+        gone = sorted(name for name in known - served if self._link.call("SADD", self._keys.of("retired"), name))
+        for name in gone:
+            for key in self._model_keys(name):
+                self._link.call("EXPIRE", key, round(RETIRED_S))
+            self._link.call("HDEL", self._keys.of("warmed"), name)
+        for name in known - served - set(gone):
+            if not self._link.call("EXISTS", *self._model_keys(name)):
+                self._link.call("SREM", self._keys.of("models"), name)
+                self._link.call("SREM", self._keys.of("retired"), name)
+        return tuple(gone)
+
+    def _served_before(self) -> list[str]:
+        """Models of the spec that is stored; none where there is none that can be read."""
+        try:
+            return [model.name for model in self.spec().models]
+        except Misconfigured:
+            return []
+
+    def _model_keys(self, model: str) -> tuple[str, ...]:
+        return self._keys.of_model(model, self.journal_segments(model))
 
     def spec(self) -> ServiceSpec:
         """What the service is; Misconfigured where nobody said."""
@@ -129,24 +164,31 @@ class ServiceStore:
         return journal_lines(self._link, self._keys, model, segment)
 
     def note(self, transition: Transition) -> None:
-        """Write a transition down, once for each instance, state and instant."""
-        told = f"{transition.instance} {transition.state} {transition.at!r}"
-        keys = (self._keys.of("noted", transition.model), self._keys.of("ledger", transition.model))
-        self._link.run(NOTE, keys, (told, TRANSITION.encode(transition)))
+        """Write a transition down, once for each instance, state and instant; none of what was compacted."""
+        self._ledger_of(transition.model).note(transition)
+
+    def ledger(self, model: str) -> LedgerRecord:
+        """A model's ledger; the same record as before where nothing is new: asking again costs little."""
+        return self._ledger_of(model).record()
 
     def transitions(self, model: str) -> tuple[Transition, ...]:
-        """All transitions of a model's instances by time; those of one instant as they were told.
+        """The transitions that are kept one by one, by time; those of one instant as they were told."""
+        return self.ledger(model).transitions
 
-        The same tuple as before where none is new: asking again and again costs little.
-        """
+    def compact_ledger(self, model: str, end: float, *, least: int) -> int:
+        """Fold what ended before `end` where that takes out `least` transitions; how many it took out."""
+        return self._ledger_of(model).compact(end, least)
+
+    def _ledger_of(self, model: str) -> StoredLedger:
         with self._opening:
             if model not in self._ledgers:
-                self._ledgers[model] = StoredLedger(self._link, self._keys.of("ledger", model))
-        return self._ledgers[model].transitions()
+                self._ledgers[model] = StoredLedger(self._link, self._keys, model)
+            return self._ledgers[model]
 
-    def put_status(self, name: str, document: Mapping[str, Any]) -> None:
-        """Keep a JSON document under a name, in place of the one before."""
-        self._link.call("SET", self._keys.of("status", name), json_text(document, allow_nan=True))
+    def put_status(self, name: str, document: Mapping[str, Any], *, keep_s: float | None = None) -> None:
+        """Keep a JSON document under a name, in place of the one before, for good or for `keep_s` wall seconds."""
+        words = () if keep_s is None else ("EX", round(keep_s))
+        self._link.call("SET", self._keys.of("status", name), json_text(document, allow_nan=True), *words)
 
     def status(self, name: str) -> dict[str, Any] | None:
         """The document of that name, if there is one."""

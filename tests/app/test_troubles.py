@@ -30,7 +30,7 @@ class Told:
         self.documents: dict[str, Any] = {}
         self.away = False
 
-    def put_status(self, name: str, document: Any) -> None:
+    def put_status(self, name: str, document: Any, *, keep_s: float | None = None) -> None:  # noqa: ARG002
         if self.away:
             raise RetryLater("away")
         self.documents[name] = json.loads(json.dumps(document))
@@ -136,7 +136,7 @@ def test_what_is_done_aside_outlives_a_failure_and_a_store_that_is_away(told: To
     assert done.wait(5.0)
     stop.set()
     thread.join()
-    assert told.failing() == ["archiving and looking for alarms"]
+    assert told.failing() == ["archiving, alarms and housekeeping"]
 
 
 def test_a_minute_that_cannot_be_told_to_cloudwatch_is_not_the_last(told: Told, troubles: Troubles) -> None:

@@ -10,15 +10,18 @@ import pytest
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
+from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.store import ledger as stored
 from mark.store import traffic
 from mark.store.codec import TRANSITION
 from mark.store.connect import Link, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.embedded import EmbeddedRedis
-from mark.store.service import ServiceStore
+from mark.store.keys import MODEL_DOCUMENTS
+from mark.store.service import RETIRED_S, ServiceStore
 from tests.planner.builders import offering, overflow
 from tests.store.builders import a_member, a_report, a_transition
 
@@ -205,6 +208,127 @@ def test_a_transition_is_fetched_and_decoded_once(
     assert store.transitions("digits") == (first, second)
     link.call("DEL", f"{{mark:{service}}}:ledger:digits")
     assert store.transitions("digits") == ()
+
+
+def a_life(instance: str, start: float) -> list[Transition]:
+    states = ("pending", "running", "shutting-down", "terminated")
+    return [a_transition(instance, state=state, at=start + 10.0 * place) for place, state in enumerate(states)]
+
+
+def test_a_compacted_ledger_has_what_is_young_and_sums_of_the_rest(
+    store: ServiceStore, link: Link, service: str
+) -> None:
+    """Other processes, which read it before, see the same."""
+    other = ServiceStore(link, service)
+    for number in range(30):
+        for transition in a_life(f"i-{number}", 60.0 * number):
+            store.note(transition)
+    young = a_life("i-young", 7300.0)
+    store.note(young[0])
+    assert len(other.transitions("digits")) == 121
+    assert store.compact_ledger("digits", 7200.0, least=121) == 0
+    assert store.compact_ledger("digits", 7200.0, least=120) == 120
+
+    for seen in (store, other, ServiceStore(link, service)):
+        record = seen.ledger("digits")
+        assert record.transitions == (young[0],)
+        assert [(line.offering, line.billed_s) for item in record.rollups for line in item.billed] == [
+            ("c5.large/spot", 30 * 60)
+        ]
+        assert record.folded_to == 7200.0
+        assert seen.ledger("digits") is record
+    assert link.call("SCARD", f"{{mark:{service}}}:noted:digits") == 1
+    store.note(young[0])
+    store.note(young[1])
+    assert other.transitions("digits") == (*young[:2],)
+
+
+def test_what_is_told_again_of_what_was_folded_is_not_billed_again(store: ServiceStore) -> None:
+    told = a_life("i-1", 60.0)
+    for transition in told:
+        store.note(transition)
+    assert store.compact_ledger("digits", 3600.0, least=1) == 4
+    before = store.ledger("digits")
+    for transition in (*told, a_transition("i-2", at=3599.0)):
+        store.note(transition)
+    assert store.ledger("digits") == before
+    store.note(a_transition("i-2", at=3600.0))
+    assert len(store.transitions("digits")) == 1
+
+
+def test_a_ledger_that_somebody_wrote_to_meanwhile_is_compacted_another_time(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for transition in a_life("i-1", 60.0):
+        store.note(transition)
+    real = stored.compacted
+
+    def meanwhile(record: LedgerRecord, end: float) -> LedgerRecord:
+        store.note(a_transition("i-2", at=5000.0))
+        return real(record, end)
+
+    monkeypatch.setattr(stored, "compacted", meanwhile)
+    assert store.compact_ledger("digits", 3600.0, least=1) == 0
+    assert len(store.transitions("digits")) == 5
+    monkeypatch.undo()
+    assert store.compact_ledger("digits", 3600.0, least=1) == 4
+
+
+def test_a_store_that_forgot_a_compacted_ledger_is_believed(store: ServiceStore, link: Link, service: str) -> None:
+    for transition in a_life("i-1", 60.0):
+        store.note(transition)
+    store.compact_ledger("digits", 3600.0, least=1)
+    assert store.ledger("digits").rollups
+    for part in ("ledger", "noted", "rollup"):
+        link.call("DEL", f"{{mark:{service}}}:{part}:digits")
+    assert store.ledger("digits") == LedgerRecord(transitions=())
+
+
+def test_what_is_known_of_a_removed_model_expires_and_stays_where_it_is_back(
+    store: ServiceStore, link: Link, service: str
+) -> None:
+    def spec(*names: str) -> ServiceSpec:
+        [model] = SPEC.models
+        return replace(SPEC, models=tuple(replace(model, model=replace(model.model, name=name)) for name in names))
+
+    def lives(model: str) -> dict[str, int]:
+        keys = sorted(link.call("KEYS", f"*{service}}}*:{model}*"))
+        return {key.decode(): link.call("TTL", key) for key in keys}
+
+    store.put_spec(spec("digits", "words"))
+    lease = store.leases.take("controller", 60.0)
+    assert lease is not None
+    for model in ("digits", "words"):
+        seen = ModelTraffic(model=model, arrivals=((1, 2),), instance=2, latency_counts=((3, 2),))
+        store.report(GatewayReport(gateway=f"gateway-{model}", sequence=1, models=(seen,)))
+        store.note(replace(a_transition(), model=model))
+        store.open_journal(model, b"header", lease).rotate(b"header")
+        for document in MODEL_DOCUMENTS:
+            store.put_status(f"{document}:{model}", {})
+    assert store.retire_models() == ()
+    assert set(lives("words").values()) == {-1}
+    assert len(lives("words")) == 16
+
+    store.put_spec(spec("digits"))
+    assert store.retire_models() == ("words",)
+    assert store.retire_models() == ()
+    assert all(0 < left <= RETIRED_S for left in lives("words").values())
+    assert set(lives("digits").values()) == {-1}
+    store.put_spec(spec("digits", "words"))
+    assert set(lives("words").values()) == {-1}
+
+    store.put_spec(spec("digits"))
+    assert store.retire_models() == ("words",)
+    link.call("DEL", *lives("words"))
+    store.retire_models()
+    assert link.call("SMEMBERS", f"{{mark:{service}}}:models") in ({b"digits"}, [b"digits"])
+
+
+def test_a_status_document_may_be_kept_for_a_while(store: ServiceStore, link: Link, service: str) -> None:
+    store.put_status("troubles:one", {"failing": {}}, keep_s=60.0)
+    assert 0 < link.call("TTL", f"{{mark:{service}}}:status:troubles:one") <= 60
+    store.put_status("troubles:one", {"failing": {}})
+    assert link.call("TTL", f"{{mark:{service}}}:status:troubles:one") == -1
 
 
 def test_a_status_document_replaces_the_one_before(store: ServiceStore) -> None:

@@ -103,10 +103,12 @@ class Archivist:
             put_object(self._aws.objects, bucket, key, packed(lines), content_type=ZIPPED)
 
     def _copy_figures(self, bucket: str, model: str) -> None:
+        record = self._store.ledger(model)
         figures = {
             "marks": self._store.status(book_name(model)),
             "load": self._store.status(load_name(model)),
-            "transitions": [asdict(transition) for transition in self._store.transitions(model)],
+            "transitions": [asdict(transition) for transition in record.transitions],
+            "rollups": [asdict(rollup) for rollup in record.rollups],
         }
         body = gzip.compress(json_text(figures).encode(), mtime=0)
         key = figures_key(self._store.service, model, self._clock.now())

@@ -1,4 +1,4 @@
-"""What the acting controller does in its account beside its ticks: archiving, and looking for alarms.
+"""What the acting controller does in its account beside its ticks: archiving, looking for alarms, housekeeping.
 
 It does so on a thread of its own that nobody waits for, with clients of its own: AWS may be as slow as it likes.
 """
@@ -12,6 +12,7 @@ from typing import Protocol
 from mark.app.live.alerting import AlertWatch
 from mark.app.live.archiving import Archivist
 from mark.app.live.clock import ServiceClock
+from mark.app.live.housekeeping import Housekeeper
 from mark.app.live.troubles import Troubles
 from mark.aws.session import Aws
 from mark.store.service import ServiceStore
@@ -30,7 +31,11 @@ class Duty(Protocol):
 def all_duties(store: ServiceStore, aws: Aws) -> tuple[Duty, ...]:
     """What there is to do."""
     clock = ServiceClock(store)
-    return AlertWatch(store=store, aws=aws, clock=clock), Archivist(store=store, aws=aws, clock=clock)
+    return (
+        AlertWatch(store=store, aws=aws, clock=clock),
+        Archivist(store=store, aws=aws, clock=clock),
+        Housekeeper(store=store, clock=clock),
+    )
 
 
 def begin_aside(
@@ -46,7 +51,7 @@ def begin_aside(
     work = _Work(store, make_aws, holder, duties)
 
     def run() -> None:
-        troubles.keep_on("archiving and looking for alarms", work.turn, each_s=LOOK_S, stop=stop, begin_s=LOOK_S)
+        troubles.keep_on("archiving, alarms and housekeeping", work.turn, each_s=LOOK_S, stop=stop, begin_s=LOOK_S)
         work.close()
 
     thread = threading.Thread(target=run, name="aside", daemon=True)

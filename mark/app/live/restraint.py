@@ -92,7 +92,7 @@ class RestraintWatch:
 
     def _warn_of_unpriced(self, ledgers: Sequence[ModelLedger], now: float) -> None:
         """Say once which offerings have no price: what they cost is part of no budget."""
-        found = {one.served.name: unpriced(one.served, one.used(one.transitions, now).usages) for one in ledgers}
+        found = {one.served.name: unpriced(one.served, one.usage(now).usages) for one in ledgers}
         for model, names in found.items():
             if names != self._unpriced.get(model, ()):
                 log.warning("not priced", extra={"model": model, "why": unpriced_words(names)})
@@ -107,7 +107,7 @@ class RestraintWatch:
         totals = replace(last.totals, billed=traffic.billed, gib_s=traffic.gib_s)
         here = TallyMark(at=now, counted_to=last.counted_to, peak_rps=last.peak_rps, totals=totals)
         return ModelLedger(
-            served=served, transitions=store.transitions(name), marks=(*marks, here), used=self._used(name, now)
+            served=served, record=store.ledger(name), marks=(*marks, here), used=self._used(name, now)
         )
 
     def _used(self, name: str, now: float) -> Callable[[tuple[Transition, ...], float], FleetUsage]:

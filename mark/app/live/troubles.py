@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
 """Pauses grow to this, real seconds."""
+KEEP_S = 30 * 86400.0
+"""For how long it is told what failed in a process, which may be gone."""
 TWICE_AT_MOST = 16
 """So often a pause is doubled: more would be a number that nobody waits for."""
 
@@ -74,7 +76,7 @@ class Troubles:
     def _tell(self) -> None:
         failing = dict(self._failing)
         try:
-            self._store.put_status(self._name, {"failing": failing})
+            self._store.put_status(self._name, {"failing": failing}, keep_s=KEEP_S)
         except RetryLater:
             return
         self._told = failing

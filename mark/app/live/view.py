@@ -18,7 +18,16 @@ from mark.app.live.archiving import ARCHIVE
 from mark.app.live.folder import process_of
 from mark.app.live.replaying import REPLAYING
 from mark.app.live.troubles import trouble_lines, troubles_name
-from mark.controller.ledger import cost_words, live_bill, running_now, unpriced, unpriced_words, usd_per_hour
+from mark.controller.compaction import rolled_up
+from mark.controller.ledger import (
+    cost_words,
+    joined,
+    live_bill,
+    running_now,
+    unpriced,
+    unpriced_words,
+    usd_per_hour,
+)
 from mark.controller.live_plane import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.usage_book import UsageBook
@@ -115,7 +124,8 @@ class LiveView:
     ) -> tuple[dict[str, float], dict[str, float], list[str]]:
         """The cost words so far; what is spent an hour, by what and as a mean over how long; what has no price."""
         book = self._books.setdefault(served.name, UsageBook())
-        usage = book.before(self._store.transitions(served.name), now)
+        record = self._store.ledger(served.name)
+        usage = joined(book.before(record.transitions, now), rolled_up(record.rollups, now))
         duration_s = max(0.0, now - told.get("began_at", now))
         bill = live_bill(
             usage,

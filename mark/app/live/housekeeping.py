@@ -1,0 +1,41 @@
+"""Keeps a store small that lives for years: ledgers are compacted, what is known of removed models expires.
+
+What grows, and how far, stands in docs/live.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from mark.controller.compaction import folding_end
+from mark.ports import Clock
+from mark.store.service import ServiceStore
+
+log = logging.getLogger(__name__)
+
+EACH_S = 3600.0
+"""Of the service's clock, between two looks."""
+LEAST = 500
+"""Transitions that are worth writing a ledger anew."""
+
+
+class Housekeeper:
+    """Looks each hour, while a controller acts."""
+
+    def __init__(self, *, store: ServiceStore, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._due_at = -math.inf
+
+    def look(self) -> None:
+        """Do what is due. RetryLater where the store is away: it is tried again at the next look."""
+        now = self._clock.now()
+        if now < self._due_at:
+            return
+        for model in self._store.spec().models:
+            folded = self._store.compact_ledger(model.name, folding_end(now), least=LEAST)
+            if folded:
+                log.info("the ledger is compacted", extra={"model": model.name, "transitions": folded})
+        for name in self._store.retire_models():
+            log.info("a model is served no more: what is known of it expires", extra={"model": name})
+        self._due_at = now + EACH_S
