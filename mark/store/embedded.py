@@ -5,7 +5,8 @@ parent dies. It listens on a Unix socket in a private folder, so that only proce
 
 What it has answered it has written to its append-only file, so killing it loses nothing; when the file reaches the
 disk is the kernel's affair (`appendfsync no`): the machine's end is the end of the whole service anyway, and
-`everysec` holds writes back while a sync is under way.
+`everysec` holds writes back while a sync is under way. The file is written anew, by a child, once it has doubled
+since the last time and is longer than 64 MiB.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ DEFAULTS: Mapping[str, str] = {
     "save": "",
     "appendonly": "yes",
     "appendfsync": "no",
+    "auto-aof-rewrite-percentage": "100",
+    "auto-aof-rewrite-min-size": "64mb",
     "daemonize": "no",
     "loglevel": "warning",
 }

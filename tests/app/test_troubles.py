@@ -30,7 +30,7 @@ class Told:
         self.documents: dict[str, Any] = {}
         self.away = False
 
-    def put_status(self, name: str, document: Any, *, keep_s: float | None = None) -> None:  # noqa: ARG002
+    def put_status(self, name: str, document: Any, *, keep_s: float | None = None) -> None:
         if self.away:
             raise RetryLater("away")
         self.documents[name] = json.loads(json.dumps(document))

@@ -15,6 +15,7 @@ import pytest
 from mark.domain.errors import Misconfigured
 from mark.store.connect import connect
 from mark.store.embedded import SOCKET_PATH_MAX, EmbeddedRedis
+from tests.live.rig import eventually
 
 PARENT = """
 import sys, time
@@ -148,3 +149,37 @@ def test_a_torn_end_of_its_file_is_cut_off(folder: Path) -> None:
         file.write(b"*3\r\n$3\r\nSET\r\n$3\r\nke")
     with EmbeddedRedis(folder) as server:
         assert put_and_get(server.url) == "value"
+
+
+def test_its_file_is_written_anew_when_it_has_grown(tmp_path: Path) -> None:
+    """What is overwritten does not stay on the disk."""
+    options = {"auto-aof-rewrite-min-size": "1mb"}
+    with EmbeddedRedis(tmp_path / "redis", options=options) as server:
+        link = connect(server.url)
+        assert link.call("CONFIG", "GET", "auto-aof-rewrite-percentage")[1] == b"100"
+        written = 0
+
+        def is_small_after_another() -> bool:
+            nonlocal written
+            written += 1
+            link.call("SET", "key", f"{written:08}" * 65_536)
+            return written > 20 and aof_bytes(tmp_path / "redis") < 2 * 1024 * 1024
+
+        eventually(is_small_after_another, within_s=60.0)
+        link.close()
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        found = put_and_get(server.url)
+        assert found is not None
+        assert found[:8] == f"{written:08}"
+
+
+def test_its_file_is_bounded_as_the_documentation_says(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        link = connect(server.url)
+        assert int(link.call("CONFIG", "GET", "auto-aof-rewrite-min-size")[1]) == 64 * 1024 * 1024
+        link.close()
+
+
+def aof_bytes(folder: Path) -> int:
+    """What is on the disk of the append-only file, in one part or several."""
+    return sum(path.stat().st_size for path in folder.rglob("*.aof*") if path.is_file())
