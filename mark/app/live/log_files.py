@@ -1,8 +1,8 @@
 """The logs of a service's processes, kept from growing without end.
 
 Each process appends to a file of its own through a descriptor that it was given, so a file cannot be replaced
-under it: what is in it is copied to NAME.log.1, the file is cut to nothing, and what its writer appends next stands
-at its beginning. Where there is no room for a copy the file is cut all the same: a log gives way to the service.
+under it: what is in it is copied to NAME.log.1, the file is cut to nothing, and what its writer appends next is
+at its beginning. Where there is no room for a copy it is cut all the same: a log gives way to the service.
 """
 
 from __future__ import annotations
