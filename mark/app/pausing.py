@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import RunFolder
 from mark.app.live.restraint import BUDGET, PAUSED
 from mark.app.setting_service import ServiceSettings
@@ -17,6 +18,7 @@ from mark.controller.budget import Restraint
 from mark.domain.errors import Misconfigured
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 ENDED = ("shutting-down", "terminated")
 POLL_S = 0.25
@@ -35,7 +37,8 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
     """
     store, names = _found(settings)
     service = settings.service.name
-    store.put_status(PAUSED, {"on": on, "at": store.clock().service_time(time.time())})
+    adopt_wall(store)
+    store.put_status(PAUSED, {"on": on, "at": store.clock().service_time(steady_time())})
     with progress() as report:
         report("telling the controller", 0.0)
         heard = _until(lambda: _is_heard(store, on=on), HEARD_S)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import RunFolder, Running
 from mark.app.reporting_archive import open_archive
 from mark.app.reporting_replays import replay_days
@@ -31,6 +31,7 @@ from mark.report.mail_view import mail_view
 from mark.report.page import check_file, write_whole
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 ROLE = "report"
 """Who asks AWS, as in the table of its calls."""
@@ -131,7 +132,9 @@ def _opened(settings: Settings, archive: Path | None) -> tuple[KeptService, Sett
         kept = open_archive(settings, archive)
         return kept, settings, kept.until
     running, own = _found(settings)
-    return ServiceStore(connect(running.store), running.name), own, time.time()
+    store = ServiceStore(connect(running.store), running.name)
+    adopt_wall(store)
+    return store, own, steady_time()
 
 
 def _found(settings: Settings) -> tuple[Running, Settings]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mark.domain.clock import ClockAnchor
+from mark.telemetry.steady_time import steady_time
 
 TOLERANCE_S = 1e-6
 """Epoch seconds as floats are no finer."""
@@ -29,7 +29,7 @@ class _Timer:
 class ServiceClock:
     """The service's clock, and what is due on it. All calls are made on the event loop's thread."""
 
-    def __init__(self, anchor: ClockAnchor, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, anchor: ClockAnchor, wall: Callable[[], float] = steady_time) -> None:
         self.anchor = anchor
         self._wall = wall
         self._timers: list[_Timer] = []

@@ -23,6 +23,7 @@ from mark.ports import GatewayLink
 from mark.serving.defects import Defects
 from mark.serving.gateway_agents import AgentConnections
 from mark.serving.gateway_peers import PEERS_S, PROBE_S, Peers
+from mark.telemetry.steady_time import steady_time
 
 if TYPE_CHECKING:
     from mark.serving.gateway_lane import Lane
@@ -55,18 +56,18 @@ class StoreSync:
 
     def service_now(self) -> float:
         """What the service's clock shows."""
-        return self._anchor.service_time(time.time())
+        return self._anchor.service_time(steady_time())
 
     def speed(self) -> float:
         """How fast it goes: on the bill, each request stands for as many. Standing still, it is as the wall."""
-        return self._anchor.speed_at(time.time()) or 1.0
+        return self._anchor.speed_at(steady_time()) or 1.0
 
     def roll_window(self) -> None:
         """Close the window of arrivals and open the one that runs now. `window_ends_at`: the loop's clock."""
         if self._window is not None:
             for lane in self.lanes.values():
                 lane.tally.close_window(self._window)
-        wall = time.time()
+        wall = steady_time()
         self._window = int(self._anchor.service_time(wall) // WINDOW_S)
         ends_at = self._anchor.wall_time((self._window + 1) * WINDOW_S)
         now = time.monotonic()

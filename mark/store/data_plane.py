@@ -11,6 +11,7 @@ from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.store.codec import MEMBER, PEER, WARMED
 from mark.store.connect import AsyncLink
+from mark.store.hosts import share_wall_async
 from mark.store.keys import Keys
 from mark.store.scripts import ANNOUNCE, LEAVE, LEAVE_PEERS, MEMBERS, PEERS, REPORT, VERSION
 from mark.store.service import MEMBER_TTL_S, clock_of, members_of, spec_of, ttl_ms
@@ -24,6 +25,10 @@ class GatewayStore:
         self._link = link
         self._keys = Keys(service)
         self._ttl_ms = ttl_ms(member_ttl_s)
+
+    async def share_wall(self, offset_s: float) -> float:
+        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        return await share_wall_async(self._link, self._keys, offset_s)
 
     async def spec(self) -> ServiceSpec:
         """What the service is; Misconfigured where nobody said."""
@@ -72,6 +77,10 @@ class AgentStore:
         self._link = link
         self._keys = Keys(service)
         self._ttl_ms = ttl_ms(member_ttl_s)
+
+    async def share_wall(self, offset_s: float) -> float:
+        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        return await share_wall_async(self._link, self._keys, offset_s)
 
     async def spec(self) -> ServiceSpec:
         """What the service is; Misconfigured where nobody said."""

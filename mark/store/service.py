@@ -16,6 +16,7 @@ from mark.domain.member import Member
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.store.codec import CLOCK, MEMBER, SPEC, WARMED
 from mark.store.connect import Link
+from mark.store.hosts import forget_wall, share_wall
 from mark.store.journal import StoreJournal, journal_lines, journal_segments
 from mark.store.keys import Keys
 from mark.store.lease import Lease, Leases
@@ -114,6 +115,14 @@ class ServiceStore:
     def clocks(self) -> tuple[ClockAnchor, ...]:
         """The anchors that the clock had, the last KEEP_CLOCKS of them, oldest first."""
         return tuple(map(CLOCK.decode, self._link.call("LRANGE", self._keys.of("clocks"), 0, -1)))
+
+    def share_wall(self, offset_s: float) -> float:
+        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        return share_wall(self._link, self._keys, offset_s)
+
+    def forget_wall(self) -> None:
+        """Have it read from this host's system clock anew: the service begins here."""
+        forget_wall(self._link, self._keys)
 
     def members(self) -> tuple[Member, ...]:
         """All agents that announced themselves lately, by instance id."""

@@ -8,8 +8,14 @@ from contextlib import suppress
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import WALL, steady_time
 
 REFRESH_S = 0.05
+
+
+def adopt_wall(store: ServiceStore) -> None:
+    """Have this process count the wall's time as the service's other processes on this host do."""
+    WALL.adopt(store.share_wall(WALL.offset_s))
 
 
 class ServiceClock:
@@ -19,7 +25,7 @@ class ServiceClock:
         self._store = store
         self._anchor = store.clock()
         self._read_at = time.monotonic()
-        self._latest = self._anchor.service_time(time.time())
+        self._latest = self._anchor.service_time(steady_time())
 
     @property
     def anchor(self) -> ClockAnchor:
@@ -32,9 +38,9 @@ class ServiceClock:
 
     def now(self) -> float:
         """Service time; never goes back."""
-        self._latest = max(self._latest, self.anchor.service_time(time.time()))
+        self._latest = max(self._latest, self.anchor.service_time(steady_time()))
         return self._latest
 
     def wall_until(self, service: float) -> float:
         """Real seconds until it shows `service`; infinite while it stands still."""
-        return self.anchor.wall_time(service) - time.time()
+        return self.anchor.wall_time(service) - steady_time()

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 import signal
 import ssl
-import time
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ import numpy as np
 import uvloop
 from numpy.typing import NDArray
 
+from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import Running, find_running
 from mark.app.live.pace import run_clock
 from mark.app.terminal import note, progress, show, show_json
@@ -25,6 +25,9 @@ from mark.serving.load import Load, LoadResult, Target
 from mark.simulator.bursts import with_bursts
 from mark.simulator.generators import constant
 from mark.simulator.workload import Workload
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 LEAD_S = 0.3
 """Between reading the clock and the first request: connections are made in it."""
@@ -105,7 +108,8 @@ def send(
 ) -> LoadResult:
     """Send the requests of a load; the service's clock runs `speed` times as fast meanwhile."""
     length_s = float(due_s[-1]) if due_s.size else 0.0
-    began_wall = time.time() + LEAD_S
+    adopt_wall(ServiceStore(connect(running.store), running.name))
+    began_wall = steady_time() + LEAD_S
     with run_clock(running, speed=speed, from_wall=began_wall, for_s=length_s):
         return uvloop.run(_send(running, model, due_s, began_wall, report))
 
@@ -117,7 +121,7 @@ async def _send(
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
     load = Load(_target(running, model), objective_s=model["latency_ms"] / 1000, run_id=secrets.token_hex(4))
     await load.connect()
-    ahead_s = began_wall - time.time()
+    ahead_s = began_wall - steady_time()
     return await load.run((due_s + ahead_s).tolist(), stop=stop, progress=lambda _result, share: report(share))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,20 +13,23 @@ from mark.domain.demand import WINDOW_S
 from mark.domain.errors import Misconfigured
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 MARGIN_S = 2.0
 """The clock keeps its speed a little longer than the load lasts: answers are still to come."""
 
 
-def first_anchor(before: ClockAnchor | None, wall: float) -> ClockAnchor:
+def first_anchor(before: ClockAnchor | None, wall: float, seen_until: float = 0.0) -> ClockAnchor:
     """Where the clock of a service that starts stands still, at a window's start.
 
-    It shows the wall's time. But where a store that outlives its service knows a clock, `before`, that a rehearsal
-    took ahead, it goes on there: what is stored would else lie in the future, and nothing be planned till then.
+    It shows the wall's time. But where a store that outlives its service knows a clock, `before`, that a
+    rehearsal took ahead, or was told of a tick at `seen_until` (the system's clock was set back since), it goes
+    on there: what is stored would else lie in the future, and nothing be planned till then.
     """
     shows = math.floor(wall / WINDOW_S) * WINDOW_S
     if before is not None:
         shows = max(shows, math.ceil(before.service_time(wall) / WINDOW_S) * WINDOW_S)
+    shows = max(shows, math.ceil(seen_until / WINDOW_S) * WINDOW_S)
     return ClockAnchor(wall_at=wall, service_at=shows, speed=0.0)
 
 
@@ -48,7 +50,7 @@ def run_clock(running: Running, *, speed: float, from_wall: float, for_s: float)
     store = ServiceStore(connect(running.store), running.name)
     controls = EmulatedControls(running.aws_endpoint)
     before = store.clock()
-    if speed == 1.0 and before.speed_at(time.time()) == 1.0:
+    if speed == 1.0 and before.speed_at(steady_time()) == 1.0:
         yield
         return
     anchor = ClockAnchor(
@@ -61,5 +63,5 @@ def run_clock(running: Running, *, speed: float, from_wall: float, for_s: float)
     try:
         yield
     finally:
-        wall = time.time()
+        wall = steady_time()
         set_clock(store, controls, ClockAnchor(wall_at=wall, service_at=anchor.service_time(wall)))

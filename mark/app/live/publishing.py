@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 MINUTES = 60
 DECISIONS = 12
@@ -76,7 +76,7 @@ class Publisher:
         return {
             "at": self._clock.now(),
             "tick": state.tick,
-            "speed": self._clock.anchor.speed_at(time.time()),
+            "speed": self._clock.anchor.speed_at(steady_time()),
             "policy": self._bundle.name,
             "market": controller.policy.offerings[0].market.value if controller.policy.offerings else "none",
             "planned": dict(state.wanted[-1].counts) if state.wanted else {},

@@ -7,7 +7,6 @@ load draws the same arrivals as the replay does. What differs afterwards is the 
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from mark.report.documents import run_document
 from mark.simulator.results import RunResult
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 BIN_MIN = 10.0
 """Orders are compared by ten minutes of the trace."""
@@ -188,7 +188,7 @@ def _interrupt(running: Running, settings: Settings, speed: float, over: threadi
     began = store.clock().service_at
     for planned in sorted(settings.faults.interrupts, key=lambda item: item.at_min):
         due_at = began + planned.at_min * 60
-        while store.clock().service_time(time.time()) < due_at:
+        while store.clock().service_time(steady_time()) < due_at:
             if over.wait(min(0.5, 1 / speed)):
                 return
         controls.interrupt(planned.share, planned.offering)

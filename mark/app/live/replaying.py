@@ -31,6 +31,7 @@ from mark.domain.errors import RetryLater
 from mark.report.cost_report_reading import Period, report_period
 from mark.report.cost_report_replays import KEEP_DAYS
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class NightlyReplays:
 
     def _next_day(self) -> tuple[str, Period] | None:
         """The latest day that is over and was not replayed under all the policies; what failed last comes last."""
-        period = report_period(self._store, period_s=KEEP_DAYS * DAY_S, wall_at=time.time())
+        period = report_period(self._store, period_s=KEEP_DAYS * DAY_S, wall_at=steady_time())
         midnight = math.floor((period.until - SETTLE_S) / DAY_S) * DAY_S
         told, asked = self._told(), set(self._settings.service.report.policies)
         missing = [
@@ -150,7 +151,7 @@ class NightlyReplays:
         self._store.put_status(REPLAYING, document)
 
     def _now(self) -> float:
-        return self._store.clock().service_time(time.time())
+        return self._store.clock().service_time(steady_time())
 
 
 def replay_apart(task: Task, over: threading.Event, *, limit_s: float = LIMIT_S) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from mark.domain.errors import RetryLater, failure_words
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Troubles:
             if why is None:
                 self._failing.pop(work, None)
             else:
-                since = self._failing.get(work, {"since": time.time()})["since"]
+                since = self._failing.get(work, {"since": steady_time()})["since"]
                 self._failing[work] = {"since": since, "why": why}
             if self._failing != self._told:
                 self._tell()

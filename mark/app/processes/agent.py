@@ -26,6 +26,7 @@ from mark.serving.agent import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
 from mark.store.connect import connect_async
 from mark.store.data_plane import AgentStore
+from mark.telemetry.steady_time import WALL, steady_time
 from mark.telemetry.structured_logs import log_json
 
 BOOTED_AT = "meta-data/mark/ready-at"
@@ -56,6 +57,7 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
     link = connect_async(environment.get("MARK_STORE_URL") or told["store_url"])
     store = AgentStore(link, identity.tags["mark:service"])
     tags, alone = identity.tags, is_alone(identity.tags)
+    WALL.adopt(await store.share_wall(WALL.offset_s))
     served = (await store.spec()).served(tags[PROFILE_OF if alone else MODEL])
     served = lone_model(served) if alone else served
     offering = lone_offering(served, tags) if alone else served.offering(tags[OFFERING])
@@ -109,15 +111,15 @@ class _Clock:
 
     def now(self) -> float:
         """Service time."""
-        return self._anchor.service_time(time.time())
+        return self._anchor.service_time(steady_time())
 
     def speed(self) -> float:
         """How fast it goes."""
-        return self._anchor.speed_at(time.time())
+        return self._anchor.speed_at(steady_time())
 
     def wall_until(self, service: float) -> float:
         """Real seconds until it shows `service`."""
-        return self._anchor.wall_time(service) - time.time()
+        return self._anchor.wall_time(service) - steady_time()
 
 
 class _Booting:

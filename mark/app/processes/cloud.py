@@ -23,6 +23,7 @@ from functools import partial
 import uvloop
 
 from mark.app.live.account import RESOURCES
+from mark.app.live.clock import adopt_wall
 from mark.app.live.cloud_metrics import watch_metrics
 from mark.app.live.folder import Running
 from mark.app.live.leading import Leader
@@ -127,6 +128,7 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     provisioned = int(environment.get("MARK_PROVISIONED", "0"))
     models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned)
     store = ServiceStore(connect(running.store), running.name)
+    adopt_wall(store)
     spec, parts = service_spec(settings, models), resources(environment, told(environment, "MARK_MACHINE"))
 
     def tell() -> None:

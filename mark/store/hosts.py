@@ -1,0 +1,53 @@
+"""One wall clock for all processes of a host: which instant they count from (`mark.telemetry.steady_time`).
+
+It lies in the store under the host's boot, because a monotonic clock means nothing beyond it. A host that no
+process of the service has begun on for KEEP_S is forgotten.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from mark.store.connect import AsyncLink, Link
+from mark.store.keys import Keys
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+KEEP_S = 30 * 24 * 3600
+
+
+def share_wall(link: Link, keys: Keys, offset_s: float) -> float:
+    """What the host's first process counts with: `offset_s` where this is it."""
+    key = _key(keys)
+    link.call("SET", key, repr(offset_s), "NX")
+    link.call("EXPIRE", key, KEEP_S)
+    return _read(link.call("GET", key), offset_s)
+
+
+async def share_wall_async(link: AsyncLink, keys: Keys, offset_s: float) -> float:
+    """The same on an event loop."""
+    key = _key(keys)
+    await link.call("SET", key, repr(offset_s), "NX")
+    await link.call("EXPIRE", key, KEEP_S)
+    return _read(await link.call("GET", key), offset_s)
+
+
+def forget_wall(link: Link, keys: Keys) -> None:
+    """Have the next process of this host be its first."""
+    link.call("DEL", _key(keys))
+
+
+def _key(keys: Keys) -> str:
+    return keys.of("host", _boot())
+
+
+def _boot() -> str:
+    """This boot of this host."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:  # elsewhere than on Linux
+        return socket.gethostname()
+
+
+def _read(told: bytes | None, offset_s: float) -> float:
+    return offset_s if told is None else float(told)
