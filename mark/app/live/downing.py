@@ -17,14 +17,24 @@ DOWN_S = 40.0
 
 def bring_down(service: str) -> None:
     """End the service; Misconfigured where none runs."""
-    running = RunFolder.of(service).running()
+    folder = RunFolder.of(service)
+    running = folder.running()
     if running is None:
-        raise Misconfigured(f"no service {service} is up on this machine")
+        _end_start(service, folder.starting())
+        return
     end(running.pid)
     left = {name: pid for name, pid in running.processes.items() if is_alive(pid)}
     if left:
         raise Misconfigured(f"still running: {', '.join(f'{name} ({pid})' for name, pid in left.items())}")
     show(f"the service {service} is down; nothing of it runs any more")
+
+
+def _end_start(service: str, pid: int | None) -> None:
+    """End a `mark up` that has started nothing yet. Misconfigured where there is none."""
+    if not pid:
+        raise Misconfigured(f"no service {service} is up on this machine")
+    end(pid)
+    show(f"the start of the service {service} (process {pid}) is ended; nothing of it runs")
 
 
 def end(pid: int) -> None:

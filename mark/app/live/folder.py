@@ -7,25 +7,35 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mark.app.live.service_lock import ServiceLock, lock_holder
 from mark.app.settings import Settings, state_dir
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 
 DOCUMENT = "service.json"
+FAILURE = "failure.txt"
+"""Why the service could not start: a line, and those that explain it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Where a service's parts listen, and the processes that are it."""
+    """Where a service's parts listen, and the processes that are it.
+
+    `step`: what it is doing while it starts, since `began_at` (epoch seconds).
+    """
 
     name: str
     pid: int
     started: str = ""
     ready: bool = False
+    step: str = ""
+    began_at: float = 0.0
     gateway: str = ""
     status_page: str = ""
     aws_endpoint: str = ""
@@ -52,7 +62,7 @@ class RunFolder:
         return self.path / "logs"
 
     def create(self, settings: Settings) -> None:
-        """Make it, private to the user. Misconfigured where that service is up, or the folder cannot be made."""
+        """Write what its processes start from. Misconfigured where it is up, or cannot be written."""
         running = self.running()
         if running is not None:
             raise Misconfigured(
@@ -60,12 +70,38 @@ class RunFolder:
                 f"{running.name}` ends it, service.name in the settings names another"
             )
         try:
+            self._write("settings.json", settings.model_dump_json())
+            for name in (DOCUMENT, FAILURE):
+                (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def lock(self, service: str) -> ServiceLock:
+        """Make the folder, private to the user, and lock it. Misconfigured where another process has it."""
+        try:
             self.logs.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)
-            self._write("settings.json", settings.model_dump_json())
-            (self.path / DOCUMENT).unlink(missing_ok=True)
+            return ServiceLock(self.path, service)
         except OSError as error:
-            raise Misconfigured(f"cannot write {self.path}: {error.strerror}; MARK_STATE names another") from error
+            raise self._refused(error) from error
+
+    def starting(self) -> int | None:
+        """The process that holds the folder though nothing runs yet: a `mark up` that makes ready."""
+        return lock_holder(self.path)
+
+    def fail(self, reason: str, details: Sequence[str]) -> None:
+        """Say why the service could not start: one line, and those that explain it. OSError on a full disk."""
+        self._write(FAILURE, "\n".join((reason, *details)))
+
+    def failure(self) -> tuple[str, ...]:
+        """Those lines; none where it said nothing."""
+        try:
+            return tuple((self.path / FAILURE).read_text(encoding="utf-8").splitlines())
+        except OSError:
+            return ()
+
+    def _refused(self, error: OSError) -> Misconfigured:
+        return Misconfigured(f"cannot write {self.path}: {error.strerror}; MARK_STATE names another")
 
     def settings(self) -> Settings:
         """The settings that the service was started with."""
@@ -97,19 +133,39 @@ class RunFolder:
 
     def _write(self, name: str, text: str) -> None:
         draft = self.path / f".{name}.{os.getpid()}"
-        draft.touch(mode=0o600)
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(self.path / name)
+        try:
+            draft.touch(mode=0o600)
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self.path / name)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
 
 
 def find_running(service: str) -> Running:
     """The service of that name, ready. Misconfigured where none runs or it is not ready yet."""
-    running = RunFolder.of(service).running()
-    if running is None:
-        raise Misconfigured(f"no service {service} is up on this machine; `mark up --detach` starts one")
+    running = find_known(service)
     if not running.ready:
-        raise Misconfigured(f"the service {service} is still starting; wait until `mark up` says that it is ready")
+        raise Misconfigured(
+            f"the service {service} is still starting ({running.step}); wait until `mark up` says that it is ready"
+        )
     return running
+
+
+def find_known(service: str) -> Running:
+    """The service of that name, ready or starting. Misconfigured where none runs, or nothing of it yet."""
+    folder = RunFolder.of(service)
+    running = folder.running()
+    if running is not None:
+        return running
+    pid = folder.starting()
+    if pid is not None:
+        raise Misconfigured(
+            f"the service {service} is still starting (process {pid} checks its settings and models); wait until "
+            "`mark up` says that it is ready"
+        )
+    raise Misconfigured(f"no service {service} is up on this machine; `mark up --detach` starts one")
 
 
 def holder_of(process: str) -> str:

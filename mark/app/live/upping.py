@@ -16,7 +16,8 @@ from mark.app.live.folder import RunFolder, Running
 from mark.app.live.models import make_live_models
 from mark.app.live.ports import is_loopback
 from mark.app.live.safety import bearer_token, exposed_secrets, server_tls
-from mark.app.live.supervisor import FAILURE, FLEET_S, START_S
+from mark.app.live.service_lock import ServiceLock
+from mark.app.live.supervisor import FLEET_S, START_S
 from mark.app.live.watching import watch_service
 from mark.app.plugins import build_forecaster, make_model
 from mark.app.setting_service import Mode, ServiceSettings
@@ -65,9 +66,11 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     bearer_token(asked)
     server_tls(asked)
     folder = RunFolder.of(asked.name)
-    folder.create(settings)
-    _prepare(settings)
-    supervisor = _spawn(folder, hold=hold)
+    with folder.lock(asked.name) as lock:  # the supervisor keeps it to its end
+        folder.create(settings)
+        _prepare(settings)
+        supervisor = _spawn(folder, lock, hold=hold)
+        lock.tell(supervisor.pid)
     try:
         return _wait_ready(folder, supervisor)
     except KeyboardInterrupt:
@@ -90,7 +93,7 @@ def _prepare(settings: Settings) -> None:
             build_forecaster(model.bundle.forecaster, model.setup)
 
 
-def _spawn(folder: RunFolder, *, hold: bool) -> subprocess.Popen[bytes]:
+def _spawn(folder: RunFolder, lock: ServiceLock, *, hold: bool) -> subprocess.Popen[bytes]:
     arguments = [str(folder.path), *(("--hold",) if hold else ())]
     with (folder.logs / "supervisor.log").open("ab") as log_file:
         return subprocess.Popen(  # noqa: S603 - our own module
@@ -98,6 +101,7 @@ def _spawn(folder: RunFolder, *, hold: bool) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=log_file,
+            pass_fds=(lock.fd,),
             start_new_session=True,  # Ctrl-C in this terminal is ours to pass on
         )
 
@@ -105,19 +109,35 @@ def _spawn(folder: RunFolder, *, hold: bool) -> subprocess.Popen[bytes]:
 def _wait_ready(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> Running:
     until = time.monotonic() + FLEET_S + 2 * START_S
     with progress() as report:
-        report("starting: store, emulated AWS, controllers, gateways", 0.0)
         while True:
             running = folder.running()
+            report(running.step if running is not None and running.step else "starting the supervisor", 0.0)
             if running is not None and running.ready:
                 return running
             if supervisor.poll() is not None:
-                why = folder.path / FAILURE
-                said = why.read_text(encoding="utf-8") if why.is_file() else f"its logs are in {folder.logs}"
-                raise Misconfigured(f"the service could not start: {said}")
+                raise _failed(folder)
             if time.monotonic() > until:
                 end(supervisor.pid)
                 raise Misconfigured(f"the service did not become ready; its logs are in {folder.logs}")
             time.sleep(POLL_S)
+
+
+def _failed(folder: RunFolder) -> Misconfigured:
+    """The reason that the supervisor left, after the lines that explain it were printed."""
+    said = folder.failure()
+    if not said:
+        return Misconfigured(f"the service could not start: its logs are in {folder.logs}")
+    reason, *details = said
+    for line in details:
+        note(line)
+    if details:
+        note(f"the logs are in {folder.logs}; `mark explain{_name_flag(folder.path.name)}` tells what was decided")
+    return Misconfigured(f"the service could not start: {reason}")
+
+
+def _name_flag(service: str) -> str:
+    """The flag that names the service, where it is not the usual one."""
+    return "" if service == ServiceSettings().name else f" --name {service}"
 
 
 def up_document(running: Running) -> dict[str, Any]:
@@ -147,7 +167,7 @@ def _say(running: Running, *, as_json: bool) -> None:
 def what_next(running: Running, *, observes: bool) -> str:
     """Commands to begin with, which reach this service and no other."""
     first = running.models[0]["name"]
-    name = "" if running.name == ServiceSettings().name else f" --name {running.name}"
+    name = _name_flag(running.name)
     if observes:
         return f"tail -n 0 -F access.log | mark feed --model {first}{name}; mark report{name}; mark down{name}"
     return f"mark load --model {first} --rate 20 --duration 30{name}; mark status{name}; mark down{name}"

@@ -1,0 +1,63 @@
+"""One service a folder: who holds it is named, and a lock is never stale."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mark.app.live.downing import bring_down
+from mark.app.live.folder import RunFolder, find_known
+from mark.app.live.service_lock import ServiceLock, lock_holder
+from mark.domain.errors import Misconfigured
+from tests.app.waiting import until
+
+WAIT = "import sys; sys.stdin.read()"
+
+
+def test_the_second_is_told_which_process_holds_which_folder(tmp_path: Path) -> None:
+    with ServiceLock(tmp_path, "mine"), pytest.raises(Misconfigured) as refused:
+        ServiceLock(tmp_path, "mine")
+    assert str(tmp_path) in str(refused.value)
+    assert f"process {os.getpid()}" in str(refused.value)
+    assert "`mark down --name mine`" in str(refused.value)
+
+
+def test_it_is_held_on_by_the_process_that_it_was_handed_to(tmp_path: Path) -> None:
+    with ServiceLock(tmp_path, "mine") as lock:
+        child = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", WAIT], stdin=subprocess.PIPE, pass_fds=(lock.fd,)
+        )
+        lock.tell(child.pid)
+    try:
+        assert lock_holder(tmp_path) == child.pid
+        with pytest.raises(Misconfigured, match=f"process {child.pid} holds"):
+            ServiceLock(tmp_path, "mine")
+    finally:
+        child.kill()
+        child.communicate()
+    assert lock_holder(tmp_path) is None
+    ServiceLock(tmp_path, "mine").close()
+
+
+def test_what_starts_is_found_by_status_and_ended_by_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path))
+    folder = RunFolder.of("mine")
+    with folder.lock("mine") as lock:
+        child = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", WAIT], stdin=subprocess.PIPE, pass_fds=(lock.fd,)
+        )
+        lock.tell(child.pid)
+    try:
+        with pytest.raises(Misconfigured, match=f"still starting .process {child.pid} "):
+            find_known("mine")
+        bring_down("mine")
+        until(lambda: child.poll() is not None)
+    finally:
+        child.kill()
+        child.communicate()
+    with pytest.raises(Misconfigured, match="no service mine is up"):
+        bring_down("mine")
