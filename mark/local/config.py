@@ -54,7 +54,8 @@ class EmulatedAwsConfig:
     mapping of environment variables in each instance's process; what it returns is the exit code. `folder` takes
     one log file an instance and function. `environment` is given to every child process, `python_path` is appended
     to its module path. `stress` multiplies the spot hazard. `port` 0 takes a free one. `quotas`: vCPU quotas by
-    Service Quotas' codes, where they are not the usual ones (`account_limits.py`).
+    Service Quotas' codes, where they are not the usual ones (`account_limits.py`). `closed`: until it
+    is told to open it answers nobody but who sets the account up, so that nobody meets one that is still empty.
     """
 
     types: Mapping[str, InstanceType]
@@ -70,5 +71,6 @@ class EmulatedAwsConfig:
     port: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     python_path: tuple[str, ...] = ()
+    closed: bool = False
     kill_after_s: float = 2.0
     restart_after_s: float = 1.0

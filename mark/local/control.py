@@ -17,6 +17,7 @@ from mark.local.hypervisor import Hypervisor
 from mark.local.lambda_pool import LambdaPools
 from mark.local.machines import Machines
 from mark.local.ses import Ses
+from mark.telemetry.steady_time import WALL
 
 Asked = dict[str, Any]
 
@@ -24,7 +25,7 @@ Asked = dict[str, Any]
 class Control:
     """Answers with JSON documents."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 it has a knob for every part
         self,
         *,
         clock: ServiceClock,
@@ -35,6 +36,7 @@ class Control:
         calls: Counter[tuple[str, str]],
         alarms: Alarms,
         ses: Ses,
+        open_gate: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._machines = machines
@@ -43,9 +45,11 @@ class Control:
         self._faults = faults
         self._calls = calls
         self._alarms = alarms
+        self._open_gate = open_gate
         self._actions: dict[tuple[str, str], Callable[[Asked], Any]] = {
             ("GET", "state"): self._state,
             ("POST", "clock"): self._set_clock,
+            ("POST", "open"): self._open,
             ("POST", "prewarm"): self._set_prewarm,
             ("POST", "interrupt"): self._interrupt,
             ("POST", "faults"): self._add_fault,
@@ -79,8 +83,14 @@ class Control:
             speed=float(asked["speed"]),
             until_wall=math.inf if until is None else float(until),
         )
+        if (offset_s := asked.get("wall_offset_s")) is not None:
+            WALL.adopt(float(offset_s))
         self._clock.replace(anchor)
         return {"service_time": self._clock.now()}
+
+    def _open(self, _asked: Asked) -> dict[str, bool]:
+        self._open_gate()
+        return {"open": True}
 
     def _set_prewarm(self, asked: Asked) -> dict[str, bool]:
         self._machines.prewarm = bool(asked["on"])
@@ -98,14 +108,14 @@ class Control:
 
     def _interrupt(self, asked: Asked) -> dict[str, Any]:
         if "instances" in asked:
-            chosen = self._machines.named(list(asked["instances"]))
-        else:
-            chosen = self._machines.victims(float(asked["share"]), str(asked.get("offering", "")))
-        warned = self._machines.interrupt(chosen)
-        return {"instances": [machine.id for machine in warned]}
+            warned = self._machines.interrupt(self._machines.named(list(asked["instances"])))
+            return {"instances": [machine.id for machine in warned]}
+        pool = self._machines.ready_spot(str(asked.get("offering", "")))
+        warned = self._machines.interrupt(self._machines.victims(float(asked["share"]), pool))
+        return {"instances": [machine.id for machine in warned], "ready": len(pool)}
 
     def _state(self, _asked: Asked) -> dict[str, Any]:
-        pids = self._hypervisor.pids()
+        pids, starts = self._hypervisor.pids(), self._hypervisor.starts()
         return {
             "service_time": self._clock.now(),
             "speed": self._clock.anchor.speed,
@@ -118,6 +128,7 @@ class Control:
                     "address": machine.address,
                     "tags": machine.tags,
                     "pid": pids.get(machine.id, 0),
+                    "starts": starts.get(machine.id, 0),
                     "launched_at": machine.launched_at,
                     "running_at": machine.running_at,
                     "ready_at": machine.ready_at,

@@ -20,7 +20,7 @@ from mark.local.ec2_api import Ec2Api
 from mark.local.event_sources import EventSources
 from mark.local.events import Events
 from mark.local.faults import Faults
-from mark.local.front import Front, Services
+from mark.local.front import Front, Gate, Services
 from mark.local.hypervisor import Hypervisor
 from mark.local.imds import Imds
 from mark.local.lambda_api import LambdaApi
@@ -124,6 +124,7 @@ class EmulatedAws:
         for endless in (sources.run(), _sweep(machines)):
             self._tasks.append(asyncio.create_task(endless))
             self._tasks[-1].add_done_callback(_say_failure)
+        gate = Gate(closed=config.closed)
         control = Control(
             clock=clock,
             machines=machines,
@@ -133,17 +134,15 @@ class EmulatedAws:
             calls=calls,
             alarms=alarms,
             ses=ses,
+            open_gate=gate.open,
         )
+        ec2, pricing = Ec2Api(machines, config.types, faults, clock), Pricing(config.types)
+        limits = AccountLimits(config.quotas, config.lambdas.concurrency)
         services = Services(
-            ec2=Ec2Api(machines, config.types, faults, clock),
-            lambdas=functions,
-            pricing=Pricing(config.types),
-            limits=AccountLimits(config.quotas, config.lambdas.concurrency),
-            ses=ses,
-            scheduler=scheduler,
-            moto=moto,
+            ec2=ec2, lambdas=functions, pricing=pricing, limits=limits, ses=ses, scheduler=scheduler, moto=moto
         )
-        return Front(services, imds=Imds(machines.find, clock), control=control, faults=faults, calls=calls)
+        imds = Imds(machines.find, clock)
+        return Front(services, imds=imds, control=control, faults=faults, calls=calls, gate=gate)
 
     def _end_with(self, *ends: Callable[[], Awaitable[None] | None]) -> None:
         """Call these when it ends, the last one first."""

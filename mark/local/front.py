@@ -41,6 +41,8 @@ OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
 PARTS = frozenset(("acl", "encryption", "lifecycle", "policy", "tagging", "uploads", "versioning", "versions"))
 """What of a bucket or an object a call of S3 may be about."""
 MOST_BYTES = 16 * 1024 * 1024
+SETS_UP = "setup"
+"""The role that an account is set up by, as `mark.aws.session` says it."""
 
 
 @dataclass(slots=True)
@@ -87,17 +89,41 @@ class Services:
     moto: StrictMoto
 
 
+@dataclass(slots=True)
+class Gate:
+    """Whether the account answers everybody, or for now only who sets it up."""
+
+    closed: bool = False
+
+    def open(self) -> None:
+        """Answer everybody from now on."""
+        self.closed = False
+
+    def check(self, role: str) -> None:
+        """ApiError while it is closed for that role."""
+        if self.closed and role != SETS_UP:
+            raise ApiError("ServiceUnavailable", "The account is being set up; try again.", 503)
+
+
 class Front:
     """An ASGI application: our own services first, everything else is moto's."""
 
     def __init__(
-        self, services: Services, *, imds: Imds, control: Control, faults: Faults, calls: Counter[tuple[str, str]]
+        self,
+        services: Services,
+        *,
+        imds: Imds,
+        control: Control,
+        faults: Faults,
+        calls: Counter[tuple[str, str]],
+        gate: Gate,
     ) -> None:
         self._services = services
         self._imds = imds
         self._control = control
         self._faults = faults
         self._calls = calls
+        self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -122,6 +148,7 @@ class Front:
         _name(call)
         self._calls[call.role, f"{call.service}:{call.action}"] += 1
         try:
+            self._gate.check(call.role)
             strict.check(call.service, call.action, call.path, call.body)
             if call.service == "scheduler":
                 self._services.scheduler.check(call.scope["method"], call.path, call.body)

@@ -105,6 +105,10 @@ class Hypervisor:
         """Processes by instance."""
         return {name: process.pid for name, process in self._processes.items() if process.pid}
 
+    def starts(self) -> dict[str, int]:
+        """How often the process of each instance was started since its power came on."""
+        return {name: process.starts for name, process in self._processes.items()}
+
     def runs(self, name: str) -> bool:
         """Whether the instance has a process, or is about to."""
         return name in self._processes

@@ -11,7 +11,7 @@ boot and the life; per start the wake.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -163,10 +163,10 @@ class Machines:
         now = self._clock.now()
         return [machine for machine in machines if self._warn(machine, now)]
 
-    def victims(self, share: float, offering: str = "") -> list[Machine]:
-        """A share of the ready spot instances, of one pool where it is named; drawn as the simulator draws."""
+    def ready_spot(self, offering: str = "") -> list[Machine]:
+        """The ready spot instances that have no notice yet, of one pool where it is named."""
         now = self._clock.now()
-        pool = [
+        return [
             machine
             for machine in self
             if machine.is_spot
@@ -176,6 +176,9 @@ class Machines:
             and machine.gone_at is None
             and offering in ("", machine.pool)
         ]
+
+    def victims(self, share: float, pool: Sequence[Machine]) -> list[Machine]:
+        """A share of these, drawn as the simulator draws."""
         count = round(share * len(pool))
         chosen: Iterable[int] = self._draws.victims.choice(len(pool), size=count, replace=False) if count else []
         return [pool[place] for place in sorted(chosen)]

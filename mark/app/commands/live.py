@@ -23,6 +23,7 @@ STATUS_EXAMPLES = ("mark status", "mark status --watch", "mark status --json", "
 INTERRUPT_EXAMPLES = ("mark interrupt --share 0.4",)
 CHAOS_EXAMPLES = (
     "mark chaos kill agent",
+    "mark chaos kill aws",
     "mark chaos throttle --seconds 30",
     "mark chaos refuse --offering c5.large:spot --seconds 60",
     "mark chaos clear",
@@ -147,7 +148,7 @@ def chaos(
     *,
     what: Annotated[str, typer.Argument(metavar="WHAT", help="kill, throttle, refuse, partial, slow or clear.")],
     target: Annotated[
-        str | None, typer.Argument(metavar="[TARGET]", help="For kill: agent, gateway, controller or store.")
+        str | None, typer.Argument(metavar="[TARGET]", help="For kill: agent, gateway, controller, store or aws.")
     ] = None,
     seconds: Annotated[float, typer.Option(metavar="SECONDS", help="How long a fault of AWS lasts.")] = 30.0,
     offering: Annotated[str, typer.Option(metavar="OFFERING", help="Only for this offering.")] = "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 from mark.app.live.emulated import EmulatedControls
@@ -14,7 +15,7 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
-KILLABLE = ("agent", "gateway", "controller", "store")
+KILLABLE = ("agent", "gateway", "controller", "store", "aws")
 NO_CAPACITY = "InsufficientInstanceCapacity"
 SLOW_S = 3.0
 """What a slow call of EC2 takes."""
@@ -26,13 +27,21 @@ def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) 
         raise Misconfigured(f"--share must be above 0 and at most 1, not {share:g}")
     running = find_running(service)
     _check_offering(running, offering)
-    taken = EmulatedControls(running.aws_endpoint).interrupt(share, offering)
+    taken, ready = EmulatedControls(running.aws_endpoint).interrupt(share, offering)
     if as_json:
-        show_json({"instances": taken})
-    elif taken:
-        show(f"{len(taken)} spot instances have their notice: {', '.join(taken)}")
+        show_json({"instances": taken, "ready": ready})
     else:
-        show("no spot instance was ready to be taken away")
+        show(interrupted_words(taken, share=share, ready=ready))
+
+
+def interrupted_words(taken: Sequence[str], *, share: float, ready: int) -> str:
+    """What came of asking for a share of the `ready` spot instances."""
+    if taken:
+        what = "1 spot instance has its" if len(taken) == 1 else f"{len(taken)} spot instances have their"
+        return f"{what} notice: {', '.join(taken)}"
+    if not ready:
+        return "no spot instance is ready, so none was taken away"
+    return f"{share:g} of {ready} rounds to none; --share 1 takes {'it' if ready == 1 else 'all of them'}"
 
 
 def break_something(
@@ -74,11 +83,13 @@ def _kill(running: Running, target: str | None) -> dict[str, Any]:
 
 
 def _victim(running: Running, target: str) -> int:
-    """The process to kill: any agent or gateway, the acting controller, the store."""
+    """The process to kill: any agent or gateway, the acting controller, the store, the emulated AWS."""
     if target == "store":
         if "store" not in running.processes:
             raise Misconfigured("the store is not ours: a URL in the settings names it")
         return running.processes["store"]
+    if target == "aws":
+        return running.processes["aws"]
     if target == "agent":
         state = EmulatedControls(running.aws_endpoint).state()
         pids = [row["pid"] for row in state["instances"] if row.get("pid")]

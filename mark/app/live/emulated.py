@@ -11,6 +11,7 @@ from typing import Any
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
+from mark.telemetry.steady_time import WALL
 
 TIMEOUT_S = 10.0
 
@@ -24,19 +25,24 @@ class EmulatedControls:
     def set_clock(self, anchor: ClockAnchor) -> None:
         """Let its clock stand at `anchor`."""
         fields = {key: value for key, value in asdict(anchor).items() if value != float("inf")}
-        self._send("clock", fields)
+        self._send("clock", {**fields, "wall_offset_s": WALL.offset_s})  # it is a process of this host
 
     def prewarm(self, *, on: bool) -> None:
         """While on, what is launched is up at once."""
         self._send("prewarm", {"on": on})
 
+    def open(self) -> None:
+        """Have it answer everybody: the account is set up."""
+        self._send("open", {})
+
     def verify(self, *identities: str) -> None:
         """Let SES know addresses or domains as verified, as if their owners had followed its link."""
         self._send("mail", {"verify": list(identities)})
 
-    def interrupt(self, share: float, offering: str = "") -> list[str]:
-        """Send spot notices to a share of the ready spot instances; who got one."""
-        return list(self._send("interrupt", {"share": share, "offering": offering})["instances"])
+    def interrupt(self, share: float, offering: str = "") -> tuple[list[str], int]:
+        """Send spot notices to a share of the ready spot instances; who got one, and of how many."""
+        said = self._send("interrupt", {"share": share, "offering": offering})
+        return list(said["instances"]), int(said["ready"])
 
     def fault(self, fault: dict[str, Any]) -> None:
         """Inject a fault (docs/emulated-aws.md)."""

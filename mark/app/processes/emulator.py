@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mark.app.live.folder import RunFolder
+from mark.app.processes.heartbeat import keep_beating
 from mark.app.processes.lifeline import begin
 from mark.app.settings import cache_dir
 from mark.catalog.load import load_prices
@@ -42,13 +43,16 @@ async def main(folder: RunFolder, port: int) -> None:
         anchor=ClockAnchor(speed=0.0),
         stress=settings.service.stress,
         port=port,
+        closed=True,
         environment={"MARK_CACHE": str(cache_dir()), "OMP_NUM_THREADS": "1"},
         python_path=tuple(path for path in sys.path if path),  # where a user's own model may lie
     )
     serving = asyncio.ensure_future(EmulatedAws(config).serve(lambda url: log.info("answers", extra={"url": url})))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    beating = asyncio.ensure_future(keep_beating())
     with suppress(asyncio.CancelledError):
         await serving
+    beating.cancel()
 
 
 if __name__ == "__main__":
