@@ -84,6 +84,15 @@ class EmbeddedRedis:
         """Whether it has not ended."""
         return self._process.poll() is None
 
+    @property
+    def exit_status(self) -> int | None:
+        """How it ended, a signal as its negative number; None while it runs."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """End it at once, also where it was stopped; nothing is lost."""
+        self._process.kill()
+
     def stop(self) -> None:
         """End it and wait until it has; nothing is lost. Once more does nothing."""
         if self.running:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mark.app.live.supervisor import is_ready, told_since
+from mark.app.live.starting import is_ready, told_since
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState

@@ -7,10 +7,12 @@ import sys
 import threading
 from pathlib import Path
 
+from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import RunFolder, holder_of
 from mark.app.live.leading import Leader
 from mark.app.live.models import make_live_models
 from mark.app.live.troubles import Troubles
+from mark.app.processes.heartbeat import beat_on_thread
 from mark.app.processes.lifeline import begin
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
@@ -20,8 +22,10 @@ def main(folder: RunFolder, name: str) -> None:
     """Act whenever the lease can be had, until SIGTERM."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    beat_on_thread()
     settings, running = folder.settings(), folder.expected()
     store = ServiceStore(connect(running.store), running.name)
+    adopt_wall(store)
     holder = holder_of(name)
     troubles = Troubles(store, holder)
     Leader(settings, running, make_live_models(settings), store=store, holder=holder, troubles=troubles).run(stop)

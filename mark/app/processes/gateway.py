@@ -13,12 +13,14 @@ import uvloop
 from mark.app.live.account import aws_of
 from mark.app.live.folder import RunFolder, Running
 from mark.app.live.safety import server_tls
+from mark.app.processes.heartbeat import keep_beating
 from mark.app.processes.lifeline import begin
 from mark.app.settings import Settings
 from mark.aws.overflow import LambdaOverflow
 from mark.serving.gateway import GatewayConfig, serve_gateway
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
+from mark.telemetry.steady_time import WALL
 
 MOST_THREADS = 500
 """A call of Lambda takes a thread; half of an account's usual thousand."""
@@ -26,7 +28,11 @@ MOST_THREADS = 500
 
 async def main(folder: RunFolder, name: str, port: int) -> None:
     """Serve until SIGTERM."""
-    await serve(folder.settings(), folder.expected(), name, port)
+    beating = asyncio.ensure_future(keep_beating())
+    try:
+        await serve(folder.settings(), folder.expected(), name, port)
+    finally:
+        beating.cancel()
 
 
 async def serve(
@@ -49,6 +55,7 @@ async def serve(
         tls=server_tls(settings.service),
     )
     try:
+        WALL.adopt(await store.share_wall(WALL.offset_s))
         spec = await store.spec()
         await serve_gateway(config, spec=spec, link=store, overflow=overflow, stop=stop)
     finally:

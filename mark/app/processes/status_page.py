@@ -8,12 +8,14 @@ from pathlib import Path
 
 from mark.app.live.folder import RunFolder
 from mark.app.live.watching import view_of
+from mark.app.processes.heartbeat import beat_on_thread
 from mark.app.processes.lifeline import begin
 from mark.report.live_server import serve_status
 
 
 def main(folder: RunFolder, port: int) -> None:
     """Serve until SIGTERM."""
+    beat_on_thread()
     service, running = folder.settings().service, folder.expected()
     family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
     with socket.create_server((service.host, port), family=family) as listening:
