@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from mark.report import live_words as words
 from mark.report.live_chart import load_chart
+from mark.report.live_processes import process_banners, restart_words
 from mark.report.wording import usd
 
 WIDE, NARROW = (1112, 300), (360, 240)
@@ -65,7 +66,7 @@ class LivePage:
         macros = cast("Any", self._parts.module)
         html = {
             "top": str(macros.top(_top(document))),
-            "banners": str(macros.banners(words.banners(document))),
+            "banners": str(macros.banners((*words.banners(document), *process_banners(document)))),
         }
         for number, model in enumerate(document["models"]):
             cells = _cells(model, now=float(document["now"]), prefix=f"m{number}")
@@ -128,6 +129,7 @@ def _top(document: Mapping[str, Any]) -> dict[str, str]:
         "time": words.time_words(document.get("now")),
         "speed": words.speed_words(document),
         "controller": words.controller_words(document),
+        "restarted": restart_words(document),
     }
 
 
@@ -154,6 +156,7 @@ def _cells(model: Mapping[str, Any], *, now: float, prefix: str) -> dict[str, An
         "rows": rows,
         "top_rps": max((row.rps for row in rows), default=0.0),
         "capacity_rps": sum(row.rps for row in rows),
+        "expected": words.expected_words(model),
         "ready": sum(row.states.get("ready", 0) for row in rows),
         "observed": observed[:INSTANCES_SHOWN],
         "unshown": max(0, len(observed) - INSTANCES_SHOWN),

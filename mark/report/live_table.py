@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.report import live_words as words
+from mark.report.live_processes import process_banners, restart_words
 from mark.report.wording import MISSING, count_words, usd
 
 WIDTH = 100
@@ -21,7 +22,7 @@ DECISIONS = 4
 def status_table(document: Mapping[str, Any]) -> list[RenderableType]:
     """The service's line, what is wrong, and for each model its figures, fleet, decisions and notes."""
     parts: list[RenderableType] = [_service_line(document)]
-    parts += [_banner(banner) for banner in words.banners(document)]
+    parts += [_banner(banner) for banner in (*words.banners(document), *process_banners(document))]
     for model in document["models"]:
         parts += [Text(""), _model_line(model), _figures(model), _fleet(model)]
         parts += [_decision(row) for row in model["decisions"][:DECISIONS]]
@@ -40,7 +41,10 @@ def _service_line(document: Mapping[str, Any]) -> Text:
         line.append(f"  {speed}", style="bold")
     line.append(f"  controller {words.controller_words(document)}")
     spent = words.spent_words(document)
-    return line.append(f"\nspent {spent}") if spent else line
+    if spent:
+        line.append(f"\nspent {spent}")
+    restarted = restart_words(document)
+    return line.append(f"\nrestarted {restarted}") if restarted else line
 
 
 def _model_line(model: Mapping[str, Any]) -> Text:
@@ -56,8 +60,6 @@ def _figures(model: Mapping[str, Any]) -> Table:
     """A grid of names and figures, two by two."""
     rates, latency, by, cost = model["rates"], model["latency_ms"], model["by"], model["cost_usd"]
     budget = words.budget_of(model)
-    ready = sum(float(row["rps"]) for row in model["capacity"])
-    planned = words.rps_words(model["plan"]["required_rps"]) if model.get("plan") else MISSING
     answered = ", ".join(f"{label} {count_words(int(by.get(key) or 0))}" for key, label in words.ANSWERERS)
     for name in ("failed", "rejected"):
         if model.get(name):
@@ -70,7 +72,7 @@ def _figures(model: Mapping[str, Any]) -> Table:
     now, minute, top = (words.rps_words(rates.get(key)) for key in ("now_rps", "last_minute_rps", "max_rps"))
     load = [f"{now} requests/s; last minute {minute}, maximum {top}", words.assumed_words(model)]
     grid.add_row("load", Text("; ".join(filter(None, load))))
-    grid.add_row("ready", Text(f"{words.rps_words(ready)} requests/s; planned for {planned}"))
+    grid.add_row("ready", Text(words.capacity_words(model)))
     attained = words.share_words(model["objective"].get("attained"))
     if trained := words.trained_words(model):
         grid.add_row("forecast", Text(trained))

@@ -251,12 +251,28 @@ def speed_words(document: Mapping[str, Any]) -> str:
 
 
 def controller_words(document: Mapping[str, Any]) -> str:
-    """Who acts, and how long ago it last said something (service time)."""
+    """Who acts, and how long ago its last tick was (service time)."""
     controller = document.get("controller") or {}
     holder, silent_s = controller.get("holder"), finite(controller.get("silent_s"))
     if holder is None:
         return "nobody"
-    return str(holder) if silent_s is None else f"{holder}, {span_words(silent_s)} ago"
+    return str(holder) if silent_s is None else f"{holder}, last tick {span_words(silent_s)} ago"
+
+
+def expected_words(model: Mapping[str, Any]) -> str:
+    """The load that the plan is for, and whether instances are to carry it: `planned for 41.2`."""
+    if not model.get("plan"):
+        return ""
+    required = rps_words(model["plan"]["required_rps"])
+    if any(model["fleet"]["planned"].values()):
+        return f"planned for {required}"
+    return f"{required} expected, no instance planned for it"
+
+
+def capacity_words(model: Mapping[str, Any]) -> str:
+    """What instances are ready for, and what the plan expects of them."""
+    ready = f"{rps_words(sum(float(row['rps']) for row in model['capacity']))} requests/s"
+    return "; ".join(filter(None, (ready, expected_words(model))))
 
 
 def banners(document: Mapping[str, Any]) -> tuple[Banner, ...]:

@@ -1,15 +1,21 @@
-"""`mark explain` of a service that runs: the journal of one of its models, as far as it has come."""
+"""`mark explain` of a service: the journal of one of its models, as far as it has come.
+
+Of a service that is up, or starts, it is read from the store; of one that has ended, or could not start, from the
+copy that its supervisor left in its folder.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
-from mark.app.explaining import explain_journal
-from mark.app.live.folder import find_running
+from mark.app.explaining import explain_journal, explain_run
+from mark.app.live.folder import RunFolder, find_known
 from mark.app.live.loading import chosen
+from mark.app.out_folder import JOURNAL_NAME
 from mark.app.terminal import note
 from mark.controller.journal import read_journal
-from mark.domain.errors import Misconfigured
+from mark.domain.errors import Misconfigured, unknown
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 
@@ -32,9 +38,42 @@ def _note_before(store: ServiceStore, model: str) -> None:
 
 def explain_live(service: str, *, model: str | None, minute: float | None, as_json: bool) -> None:
     """Print the ticks around a minute since the journal opened, or all of it in short."""
-    running = find_running(service)
+    folder = RunFolder.of(service)
+    if folder.running() is None and (kept := _kept(folder)):
+        name = _chosen_of(service, model, kept)
+        reason = (folder.failure() or ("",))[0]
+        note(
+            f"the service {service} is not up; this is its last life"
+            + (f", which failed: {reason}" if reason else "")
+        )
+        explain_run(folder.path / name, minute=minute, policy=None, as_json=as_json)
+        return
+    running = find_known(service)
+    if not running.store or not running.models:
+        raise Misconfigured(
+            f"the service {service} is still starting ({running.step}) and has decided nothing yet"
+        )
     name = chosen(running, model)["name"]
     store = ServiceStore(connect(running.store), service)
+    if not store.journal_segments(name):
+        raise Misconfigured(
+            f"the service {service} is still starting ({running.step}) and has decided nothing yet"
+        )
     lines = list(store.journal_lines(name))  # both readings see the same ticks, though more come meanwhile
     _note_before(store, name)
     explain_journal(lambda: lines, minute=minute, as_json=as_json)
+
+
+def _kept(folder: RunFolder) -> list[str]:
+    """The models whose journals lie in the folder."""
+    return sorted(path.parent.name for path in folder.path.glob(f"*/{JOURNAL_NAME}"))
+
+
+def _chosen_of(service: str, model: str | None, kept: Iterable[str]) -> str:
+    """The model that is meant. Misconfigured where it has left no journal."""
+    names = list(kept)
+    if model is None:
+        return names[0]
+    if model not in names:
+        raise unknown(f"model of the last life of {service}", model, names)
+    return model

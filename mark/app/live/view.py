@@ -15,7 +15,9 @@ import numpy as np
 
 from mark.app.live.alerting import ALERTS
 from mark.app.live.archiving import ARCHIVE
+from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import process_of
+from mark.app.live.process_watch import PROCESSES
 from mark.app.live.replaying import REPLAYING
 from mark.app.live.troubles import trouble_lines, troubles_name
 from mark.controller.compaction import rolled_up
@@ -36,6 +38,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import Member, MemberState
 from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
 
 RATE_WINDOWS = 12
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p98", 0.98), ("p99", 0.99))
@@ -50,7 +53,7 @@ class LiveView:
         self._service = service
         self._spec: ServiceSpec | None = None
         self._books: dict[str, UsageBook] = {}
-        self._last: dict[str, Any] = {"service": service, "now": time.time(), "speed": 1.0, "models": []}
+        self._last: dict[str, Any] = {"service": service, "now": steady_time(), "speed": 1.0, "models": []}
 
     def document(self) -> dict[str, Any]:
         """The service as it is now (the fields: docs/json.md)."""
@@ -62,8 +65,10 @@ class LiveView:
 
     def _made(self) -> dict[str, Any]:
         store = self._store
-        self._spec = self._spec or store.spec()
-        anchor, wall = store.clock(), time.time()
+        if self._spec is None:
+            adopt_wall(store)
+            self._spec = store.spec()
+        anchor, wall = store.clock(), steady_time()
         now = anchor.service_time(wall)
         holder = store.leases.held_by()
         failing = trouble_lines(store.status(troubles_name(holder)) if holder else None, wall)
@@ -72,9 +77,10 @@ class LiveView:
             "now": now,
             "speed": anchor.speed_at(wall),
             "clock_stands": anchor.speed_at(wall) == 0.0,
-            "behind_wall_s": wall - now,
+            "behind_wall_s": time.time() - now,
             "controller": {"holder": process_of(holder), "silent_s": self._silent_s(now)},
             "store": {"reachable": True},
+            **_processes(store.status(PROCESSES)),
             "budget": store.status("budget"),
             "replays": _replays(store.status(REPLAYING)),
             "alerts": store.status(ALERTS),
@@ -159,6 +165,17 @@ _NO_SERIES: Mapping[str, Any] = {
     "forecast_max_rps": [],
     "forecaster": "",
 }
+
+
+def _processes(told: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the supervisor told of the service's processes; nothing where there is none, as in an account."""
+    told = told or {}
+    return {
+        "restarts": told.get("restarts", {}),
+        "down": told.get("down", []),
+        "account": told.get("account"),
+        "clock_set_by_s": told.get("clock_set_by_s", 0.0),
+    }
 
 
 def _replays(told: Mapping[str, Any] | None) -> dict[str, Any] | None:

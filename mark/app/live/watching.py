@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from rich.console import Console, Group
 from rich.live import Live
 
-from mark.app.live.folder import Running, find_running, is_alive
+from mark.app.live.emulated import EmulatedControls
+from mark.app.live.folder import Running, find_known, is_alive
+from mark.app.live.starting import look_at_start, start_lines
 from mark.app.live.view import LiveView
 from mark.app.terminal import note, show, show_json
+from mark.domain.errors import MarkError
 from mark.report.live_table import status_table
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
@@ -33,7 +36,10 @@ def live_table(running: Running) -> Iterator[Callable[[], None]]:
 
 def show_status(service: str, *, watch: bool, as_json: bool) -> None:
     """Print the service's state; with `watch` each second until Ctrl-C."""
-    running = find_running(service)
+    running = find_known(service)
+    if not running.ready:
+        show_start(running, as_json=as_json)
+        return
     if watch and not as_json:
         watch_service(running)
         return
@@ -42,6 +48,37 @@ def show_status(service: str, *, watch: bool, as_json: bool) -> None:
         show_json(document)
     else:
         show(*status_table(document))
+
+
+def show_start(running: Running, *, as_json: bool) -> None:
+    """Print how far a service has come that starts."""
+    for_s = max(0.0, time.time() - running.began_at)
+    lines = start_progress(running)
+    if as_json:
+        show_json(
+            {
+                "service": running.name,
+                "starting": {"step": running.step, "for_s": for_s, "said": lines},
+                "models": [],
+            }
+        )
+        return
+    show(f"The service {running.name} has been starting for {for_s:.0f} s: {running.step}.", *lines)
+
+
+def start_progress(running: Running) -> list[str]:
+    """A line or two for each model, as far as store and emulated AWS can be asked."""
+    if not (running.store and running.aws_endpoint):
+        return []
+    store = ServiceStore(connect(running.store), running.name)
+    try:
+        spec = store.spec()
+        overflows = {served.name: served.overflow is not None for served in spec.models}
+        controls = EmulatedControls(running.aws_endpoint)
+        models = look_at_start(store, controls, overflows, store.clock().service_at)
+    except MarkError:  # so early that there is nothing to ask yet
+        return []
+    return [line for model in models for line in start_lines(model)]
 
 
 def view_of(running: Running) -> LiveView:
