@@ -27,6 +27,7 @@ from mark.serving.agent_core import AgentCore
 from mark.serving.agent_frames import GatewayConnection
 from mark.serving.agent_http import AgentHttp
 from mark.serving.http_server import HttpServer
+from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger("mark.agent")
 
@@ -45,6 +46,9 @@ SAY_WITHIN_S = 2.0
 """An agent that is broken ends soon, whether the store hears of it or not."""
 GRACE_S = 0.1
 """Requests that were on their way when gateways were told of a drain bounce within it."""
+
+STORE, METADATA = "the store", "the metadata service"
+"""Whom an agent asks, as its log names them."""
 
 Interruption = Callable[[], Awaitable[float | None]]
 """When a spot notice says that this instance goes away (service time); None without a notice."""
@@ -83,12 +87,12 @@ class Agent:
         self.draining = asyncio.Event()
         self.frame_port = config.frame_port
         self.credits: Callable[[], float | None] = lambda: None
-        self._away = False
+        self._away: set[str] = set()
 
     @property
     def period_s(self) -> float:
         """A second of service time, in real ones."""
-        speed = self.anchor.speed_at(time.time())
+        speed = self.anchor.speed_at(steady_time())
         return max(FASTEST_S, min(ANNOUNCE_S, ANNOUNCE_S / speed if speed > 0 else ANNOUNCE_S))
 
     def is_ready(self) -> bool:
@@ -141,37 +145,41 @@ class Agent:
             log.warning("a spot notice", extra={"instance": self.config.instance, "gone_at": gone_at})
             self.set_gone_at(gone_at)
             self.core.settle()
-            await self.announce()
+            await self.asked(self.announce)
 
     def set_gone_at(self, gone_at: float | None) -> None:
         """gone_at: service time."""
         self.gone_at = gone_at
         wall_at = math.inf if gone_at is None else self.anchor.wall_time(gone_at)
-        now = time.monotonic() - time.time()
+        now = time.monotonic() - steady_time()
         moved = wall_at + now
         if abs(moved - self.core.gone_at) > NOTICEABLE_S or math.isinf(moved):
             self.core.gone_at = moved
 
-    async def asked(self, ask: Callable[[], Awaitable[None]]) -> None:
-        """Ask something of the store or the metadata service; that they are away, or back, is said once."""
+    async def asked(self, ask: Callable[[], Awaitable[None]], *, of: str = STORE) -> None:
+        """Ask something of the store or the metadata service; that one is away, or back, is said once of each."""
         try:
             await ask()
         except RetryLater as error:
-            if not self._away:
-                log.warning("the store is away; going on", extra={"reason": str(error)})
-            self._away = True
+            if of not in self._away:
+                log.warning("%s does not answer; serving on", of, extra={"reason": str(error)})
+            self._away.add(of)
             return
         except MarkError:
             raise
         except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it serves on
             self.core.defects.note(error, instance=self.config.instance)
             return
-        self._away = False
+        if of in self._away:
+            log.info("%s answers again", of)
+            self._away.remove(of)
 
-    async def repeat(self, ask: Callable[[], Awaitable[None]], period_s: Callable[[], float]) -> None:
+    async def repeat(
+        self, ask: Callable[[], Awaitable[None]], period_s: Callable[[], float], *, of: str = STORE
+    ) -> None:
         """Ask again and again."""
         while True:
-            await self.asked(ask)
+            await self.asked(ask, of=of)
             await asyncio.sleep(period_s())
 
 
@@ -208,7 +216,9 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     tasks = [
         loop.create_task(agent.repeat(agent.follow_clock, lambda: CLOCK_S)),
         loop.create_task(agent.repeat(agent.announce, lambda: agent.period_s)),
-        loop.create_task(agent.repeat(partial(agent.watch, interruption), lambda: agent.look_period_s)),
+        loop.create_task(
+            agent.repeat(partial(agent.watch, interruption), lambda: agent.look_period_s, of=METADATA)
+        ),
         loop.create_task(_heartbeat(agent.core, connections)),
     ]
     try:
