@@ -7,8 +7,10 @@ process of the service has begun on for KEEP_S is forgotten.
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from pathlib import Path
 
+from mark.domain.errors import RetryLater
 from mark.store.connect import AsyncLink, Link
 from mark.store.keys import Keys
 
@@ -17,19 +19,32 @@ KEEP_S = 30 * 24 * 3600
 
 
 def share_wall(link: Link, keys: Keys, offset_s: float) -> float:
-    """What the host's first process counts with: `offset_s` where this is it."""
+    """What the host's first process counts with: `offset_s` where this is it.
+
+    Read first: a store whose disk is full answers reads, and a process that begins then shall begin.
+    """
     key = _key(keys)
-    link.call("SET", key, repr(offset_s), "NX")
-    link.call("EXPIRE", key, KEEP_S)
-    return _read(link.call("GET", key), offset_s)
+    told = link.call("GET", key)
+    if told is None:
+        link.call("SET", key, repr(offset_s), "NX", "EX", KEEP_S)
+        told = link.call("GET", key)
+    else:
+        with suppress(RetryLater):
+            link.call("EXPIRE", key, KEEP_S)
+    return _read(told, offset_s)
 
 
 async def share_wall_async(link: AsyncLink, keys: Keys, offset_s: float) -> float:
     """The same on an event loop."""
     key = _key(keys)
-    await link.call("SET", key, repr(offset_s), "NX")
-    await link.call("EXPIRE", key, KEEP_S)
-    return _read(await link.call("GET", key), offset_s)
+    told = await link.call("GET", key)
+    if told is None:
+        await link.call("SET", key, repr(offset_s), "NX", "EX", KEEP_S)
+        told = await link.call("GET", key)
+    else:
+        with suppress(RetryLater):
+            await link.call("EXPIRE", key, KEEP_S)
+    return _read(told, offset_s)
 
 
 def forget_wall(link: Link, keys: Keys) -> None:

@@ -1,4 +1,4 @@
-"""A disk that is full: the supervisor's notes fail, are said once and made later; what crashes is started again."""
+"""A disk that is full: the supervisor's notes fail, are said once and made later; it goes on watching."""
 
 from __future__ import annotations
 

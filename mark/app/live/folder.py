@@ -165,7 +165,9 @@ def find_known(service: str) -> Running:
             f"the service {service} is still starting (process {pid} checks its settings and models); wait until "
             "`mark up` says that it is ready"
         )
-    raise Misconfigured(f"no service {service} is up on this machine; `mark up --detach` starts one")
+    reason = next(iter(folder.failure()), "")
+    failed = f" (the last start failed: {reason})" if reason else ""
+    raise Misconfigured(f"no service {service} is up on this machine{failed}; `mark up --detach` starts one")
 
 
 def holder_of(process: str) -> str:
