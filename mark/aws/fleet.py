@@ -10,7 +10,7 @@ that AWS throttles is replaced by the last one for a while.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
@@ -93,7 +93,9 @@ class Ec2Cloud:
             setup.model,
             usd_per_hour={name: offering.usd_per_hour for name, offering in setup.offerings.items()},
         )
-        self._overdue = Overdue(drain_limit_s=setup.drain_limit_s, silent_limit_s=setup.silent_limit_s)
+        self._overdue = Overdue(
+            drain_limit_s=setup.drain_limit_s, silent_limit_s=setup.silent_limit_s, lost_limit_s=setup.lost_limit_s
+        )
         self._rows: dict[str, Ec2Row] = {}
         self._listed_at: float | None = None
         self._draining: set[str] = set()
@@ -115,7 +117,7 @@ class Ec2Cloud:
         self._draining = {name for name in self._draining if self._still_drains(name)}
         self._warned = {name: at for name, at in self._warned.items() if self._transitions.knows(name)}
         view = fleet_view(rows, members, draining=self._draining, warned=self._warned)
-        self._end_overdue(view, now)
+        self._end_overdue(view, now, {member.instance for member in members})
         return view
 
     def facts(self) -> Sequence[Fact]:
@@ -186,9 +188,9 @@ class Ec2Cloud:
     def _still_drains(self, name: str) -> bool:
         return name in self._rows and self._rows[name].state != "stopped"
 
-    def _end_overdue(self, view: FleetView, now: float) -> None:
+    def _end_overdue(self, view: FleetView, now: float, heard: Collection[str]) -> None:
         """End what drains or keeps silent for too long: its agent will not end it."""
-        late = [self._rows[name] for name in self._overdue.names(view, self._rows, now)]
+        late = [self._rows[name] for name in self._overdue.names(view, self._rows, now, heard)]
         serving = [row.id for row in late if row.role is Role.SERVING]
         standby = [row.id for row in late if row.role is Role.STANDBY]
         for names, act in ((serving, self._terminate), (standby, self._stop)):

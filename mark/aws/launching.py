@@ -41,8 +41,9 @@ class FleetSetup:
     `templates`: the launch template of each role, `machines`: those of kinds of machines beside it.
     `owner` answers for what is rented, as its tag says. `subnets`: (zone, subnet), none for the default network.
     Ended are instances that drain for `drain_limit_s` or have been running without a ready agent for
-    `silent_limit_s`. An order that could not be sent is sent again for `resend_limit_s`, less than a controller
-    waits for its launches. A listing that cannot be renewed is believed for `stale_limit_s`.
+    `silent_limit_s`, or whose agent was heard and then not for `lost_limit_s`. An order that could not be sent is
+    sent again for `resend_limit_s`, less than a controller waits for its launches. A listing that cannot be renewed
+    is believed for `stale_limit_s`.
     """
 
     service: str
@@ -55,6 +56,7 @@ class FleetSetup:
     subnets: tuple[tuple[str, str], ...] = ()
     drain_limit_s: float = 600.0
     silent_limit_s: float = 1800.0
+    lost_limit_s: float = 300.0
     resend_limit_s: float = 600.0
     stale_limit_s: float = 120.0
 

@@ -1,26 +1,44 @@
-"""The safety net: which instances have drained, or kept silent, for too long."""
+"""The safety net: which instances have drained, never spoken, or fallen silent for too long."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from mark.controller.observed import Ec2Row
-from mark.domain.fleet import FleetView, InstanceState
+from mark.domain.fleet import FleetView, Instance, InstanceState
+
+DRAINS, NOT_READY, LOST = "drains", "not ready", "lost"
 
 
 class Overdue:
-    """Remembers since when each instance drains or runs without a ready agent. Instants are service time."""
+    """Remembers since when each instance drains or runs without an agent. Instants are service time.
 
-    def __init__(self, *, drain_limit_s: float, silent_limit_s: float) -> None:
-        self._limits = {InstanceState.DRAINING: drain_limit_s, InstanceState.PENDING: silent_limit_s}
-        self._since: dict[str, tuple[InstanceState, float]] = {}
+    An agent that was never heard may still load its model (`silent_limit_s`); one that was heard and announces
+    itself no more was stopped, hangs, or cannot be started again (`lost_limit_s`).
+    """
 
-    def names(self, view: FleetView, rows: Mapping[str, Ec2Row], now: float) -> list[str]:
-        """Running instances that have been so for longer than their limit, by id."""
-        watched = {i.id: i.state for i in view if i.state in self._limits and rows[i.id].state == "running"}
-        since: dict[str, tuple[InstanceState, float]] = {}
-        for name, state in watched.items():
-            before = self._since.get(name)
-            since[name] = before if before is not None and before[0] is state else (state, now)
+    def __init__(self, *, drain_limit_s: float, silent_limit_s: float, lost_limit_s: float) -> None:
+        self._limits = {DRAINS: drain_limit_s, NOT_READY: silent_limit_s, LOST: lost_limit_s}
+        self._since: dict[str, tuple[str, float]] = {}
+        self._known: set[str] = set()
+
+    def names(self, view: FleetView, rows: Mapping[str, Ec2Row], now: float, heard: Collection[str]) -> list[str]:
+        """Running instances that were so for longer than their limit, by id. `heard`: whose agents announce."""
+        running = {instance.id for instance in view if rows[instance.id].state == "running"}
+        self._known = running & (self._known | set(heard))
+        since: dict[str, tuple[str, float]] = {}
+        for instance in view:
+            kind = self._kind(instance, heard) if instance.id in running else None
+            if kind is not None:
+                before = self._since.get(instance.id)
+                since[instance.id] = before if before is not None and before[0] == kind else (kind, now)
         self._since = since
-        return sorted(name for name, (state, at) in since.items() if now - at > self._limits[state])
+        return sorted(name for name, (kind, at) in since.items() if now - at > self._limits[kind])
+
+    def _kind(self, instance: Instance, heard: Collection[str]) -> str | None:
+        """What is wrong with a running instance, if anything is."""
+        if instance.state is InstanceState.DRAINING:
+            return DRAINS
+        if instance.state is not InstanceState.PENDING:
+            return None
+        return LOST if instance.id in self._known and instance.id not in heard else NOT_READY

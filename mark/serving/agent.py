@@ -44,6 +44,7 @@ NOTICEABLE_S = 0.1
 CLOCK_S = 1.0
 SAY_WITHIN_S = 2.0
 """An agent that is broken ends soon, whether the store hears of it or not."""
+CANCEL_AGAIN_S = 0.25
 GRACE_S = 0.1
 """Requests that were on their way when gateways were told of a drain bounce within it."""
 
@@ -224,9 +225,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     try:
         return await _live(agent, connections, tasks, stop)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
         await agent.core.close()
         await backend.close()
         for server in (frames, web):
@@ -236,6 +235,16 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
             connection.abort()
         while connections:  # the loop lets go of them in its next turns
             await asyncio.sleep(0)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel these until they have ended: one that just connects to the store may miss it the first time."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _live(

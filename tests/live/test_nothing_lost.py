@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,6 +135,32 @@ def test_when_the_acting_controller_is_killed_the_other_goes_on(live: Rig) -> No
     assert told["reproduces"] is True
     assert told["deviations"] == []
     assert_heals(live)
+
+
+@SLOW
+def test_an_emulated_aws_that_ends_comes_back_with_what_the_service_needs(live: Rig) -> None:
+    before = live.ask("status")["restarts"]["aws"]["count"]
+    with loaded(live, wall_s=2 * FAULT_S, speed=SPEED):
+        assert live.ask("chaos", "kill", "aws")["killed"] == "aws"
+        eventually(lambda: live.ask("status")["restarts"]["aws"]["count"] > before)
+        eventually(lambda: live.ask("status")["account"] is None)
+        eventually(lambda: sum(observed(live).values()))
+    eventually(lambda: observed(live) >= planned(live))
+    assert_heals(live)
+    told = live.ask("status")
+    assert told["restarts"]["aws"]["status"] == -signal.SIGKILL
+    assert told["down"] == []
+    url = f"{live.running['gateway']}/v2/models/{MODEL}/infer"
+    assert fetch(url, live.running["models"][0]["example"])[0] == 200
+
+
+@SLOW
+def test_a_stopped_gateway_is_replaced(live: Rig) -> None:
+    stopped = live.running["processes"]["gateway-0"]
+    os.kill(stopped, signal.SIGSTOP)
+    eventually(lambda: live.running["processes"]["gateway-0"] != stopped, within_s=60)
+    eventually(lambda: "silent" in live.ask("status")["restarts"]["gateway-0"]["why"])
+    assert "gateway-0" in live.mark("status", "--name", live.name).out
 
 
 @SLOW

@@ -99,6 +99,56 @@ def test_what_init_writes_comes_up_and_ctrl_c_ends_it(empty: Rig) -> None:
     empty.assert_gone()
 
 
+BROKEN = """
+import os
+
+from mark.domain.tensor import TensorSpec
+
+
+class Broken:
+    inputs = outputs = (TensorSpec(name="x", datatype="FP32", shape=(-1, 2)),)
+
+    def __init__(self):
+        if "AWS_EC2_METADATA_SERVICE_ENDPOINT" in os.environ:
+            raise RuntimeError("libfoo.so.1 is missing on the instance")
+
+    def predict(self, inputs):
+        return inputs
+"""
+"""A model that loads where `mark up` tries it and nowhere else."""
+STARTING = """
+service:
+  name: {name}
+  port: 0
+  status_port: 0
+  serve:
+    - model: inception-v3
+      backend: {{kind: python, target: broken.py:Broken}}
+      offerings: {{types: [c5.large], overflow: false}}
+      policy_name: mark
+      expected_rps: 4
+"""
+
+
+def test_a_start_that_fails_says_what_was_planned_and_what_the_agent_said(empty: Rig) -> None:
+    (empty.home / "broken.py").write_text(BROKEN)
+    started = empty.start("up", "--config", str(empty.config(STARTING.format(name=empty.name))), "--detach")
+    try:
+        eventually(lambda: "planned" in empty.mark("status", "--name", empty.name).out, within_s=ENDED_S)
+        out, err = started.communicate(timeout=ENDED_S)
+    finally:
+        started.kill()
+        started.communicate()
+    assert (started.returncode, out) == (2, ""), err
+    assert "the agent of instance i-" in err.splitlines()[-1], err
+    assert "RuntimeError: libfoo.so.1 is missing on the instance" in err
+    assert "the plan's reason: " in err
+    explained = empty.ask("explain")
+    assert explained["reproduces"] is True
+    assert "the last start failed: inception-v3: the agent" in empty.mark("status", "--name", empty.name).err
+    empty.assert_gone()
+
+
 REHEARSING = """
 import sys
 from pathlib import Path
@@ -167,6 +217,10 @@ def test_a_token_guards_what_others_reach_and_a_dead_supervisor_leaves_nothing(e
 
 def refusals_of_a_service_that_runs(live: Rig) -> None:
     name = ("--name", live.name)
+    config = str(live.home / f"{live.name}.yaml")
+    says = f"process {live.running['pid']} holds {live.folder}"
+    assert_refused(live, "up", "--config", config, "--detach", says=says)
+    assert live.mark("interrupt", "--share", "0.01", *name).out.startswith("0.01 of ")
     assert_refused(live, "chaos", "nonsense", *name, says="throttle")
     assert_refused(live, "chaos", "kill", "nobody", *name, says="agent")
     assert_refused(live, "chaos", "refuse", "--offering", "c5.lrge:spot", *name, says="c5.large:spot")

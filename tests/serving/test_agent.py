@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from functools import partial
 
 import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy
-from mark.domain.member import MemberState
+from mark.domain.errors import Misconfigured, RetryLater
+from mark.domain.fleet import Role
+from mark.domain.member import Member, MemberState
 from mark.protocols.frames import (
     VERSION,
     Cancel,
@@ -23,9 +27,9 @@ from mark.protocols.frames import (
 from mark.protocols.frames import (
     Bounced as BouncedFrame,
 )
-from mark.serving.agent import EXIT_BROKEN, EXIT_DRAINED, EXIT_STOPPED
-from tests.serving.fakes import FakeLambda
-from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, run, served, until
+from mark.serving.agent import EXIT_BROKEN, EXIT_DRAINED, EXIT_STOPPED, METADATA, Agent, AgentConfig, serve_agent
+from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
+from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, until
 
 
 class Frames:
@@ -254,6 +258,67 @@ def test_it_serves_on_when_the_store_is_away() -> None:
             running.store.away = False
 
     run(test())
+
+
+class DeafStore(FakeStore):
+    """A store whose client loses the first cancellation, as one that is just connecting may."""
+
+    async def announce(self, member: Member) -> bool:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await super().announce(member)
+        return False
+
+
+def test_an_agent_whose_model_does_not_load_ends_though_a_task_misses_its_cancellation() -> None:
+    class Broken(EchoBackend):
+        async def start(self) -> None:
+            await asyncio.sleep(0.01)  # the tasks have begun
+            raise Misconfigured("no such library")
+
+    async def test() -> None:
+        config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1", frame_port=0, http_port=0)
+        await serve_agent(
+            config,
+            served=served(),
+            offering=offering(),
+            link=DeafStore(),
+            backend=Broken(),
+            interruption=no_notice,
+            stop=asyncio.Event(),
+        )
+
+    with pytest.raises(Misconfigured, match="no such library"):
+        run(asyncio.wait_for(test(), 30))
+
+
+async def no_notice() -> float | None:
+    return None
+
+
+def test_a_metadata_service_that_is_away_is_named_once_while_the_store_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def away() -> float | None:
+        raise RetryLater("the metadata service does not answer")
+
+    async def there() -> float | None:
+        return None
+
+    async def test() -> None:
+        config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1")
+        agent = Agent(config, served=served(), offering=offering(), link=FakeStore(), backend=EchoBackend())
+        for interruption in (away, away, away, there, there):
+            await agent.asked(partial(agent.watch, interruption), of=METADATA)
+            await agent.asked(agent.announce)
+
+    with caplog.at_level(logging.INFO):
+        run(test())
+    assert [record.getMessage() for record in caplog.records] == [
+        "the metadata service does not answer; serving on",
+        "the metadata service answers again",
+    ]
 
 
 def test_its_own_port_serves_the_model_health_and_metrics() -> None:
