@@ -42,8 +42,8 @@ class FleetSetup:
     `owner` answers for what is rented, as its tag says. `subnets`: (zone, subnet), none for the default network.
     Ended are instances that drain for `drain_limit_s` or have been running without a ready agent for
     `silent_limit_s`, or whose agent was heard and then not for `lost_limit_s`. An order that could not be sent is
-    sent again for `resend_limit_s`, less than a controller waits for its launches. A listing that cannot be renewed
-    is believed for `stale_limit_s`.
+    sent again for `resend_limit_s`, less than a controller waits for its launches. A listing that cannot be
+    renewed is believed for `stale_limit_s`.
     """
 
     service: str

@@ -21,8 +21,8 @@ class Tally:
     """
 
     __slots__ = (
-        "_opened", "_since", "arrivals", "billed", "by", "cold", "failed", "forwarded", "gib_s", "invocations", "late",
-        "latencies", "latency_sum_s", "redispatched", "rejected", "repeated", "shed", "window_count",
+        "_opened", "_since", "arrivals", "billed", "by", "cold", "failed", "forwarded", "gib_s", "invocations",
+        "late", "latencies", "latency_sum_s", "redispatched", "rejected", "repeated", "shed", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:

@@ -38,8 +38,8 @@ class Ticket(HttpExchange):
     """
 
     __slots__ = (
-        "accept", "arrived_at", "content_type", "deadline_at", "header_length", "losses", "path", "repeat", "request_id",
-        "shape", "traceparent", "variant",
+        "accept", "arrived_at", "content_type", "deadline_at", "header_length", "losses", "path", "repeat",
+        "request_id", "shape", "traceparent", "variant",
     )  # fmt: skip
 
     arrived_at: float
