@@ -12,6 +12,7 @@ import numpy as np
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
+from mark.protocols.model_contract import output_mistakes
 from mark.protocols.oip import (
     DTYPES,
     BadRequest,
@@ -19,7 +20,6 @@ from mark.protocols.oip import (
     Tensors,
     check_inputs,
     error_reply,
-    fits,
     overflowing,
     read_infer,
 )
@@ -156,22 +156,12 @@ def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[Infer
 
 
 def check_outputs(outputs: Tensors, specs: Sequence[TensorSpec]) -> None:
-    """Hold a model's outputs to what it declares: names, types, sizes. Errors: ValueError, which names the output.
+    """Hold a model's outputs to what it declares: names, types, sizes. Errors: ValueError, which names them.
 
     Without specs nothing is declared. The first dimension is left to `write_replies`, which knows the rows.
     """
-    for spec in specs:
-        array = outputs.get(spec.name)
-        if array is None:
-            given = ", ".join(map(repr, outputs)) or "none"
-            raise ValueError(f"output {spec.name!r} is declared, but given is {given}")
-        if array.dtype != DTYPES.get(spec.datatype) and (spec.datatype != "BYTES" or array.dtype.kind not in "SU"):
-            raise ValueError(f"output {spec.name!r} is of {array.dtype}, declared is {spec.datatype}")
-        if array.ndim and not fits(array.shape[1:], spec.shape[1:]):
-            raise ValueError(f"output {spec.name!r} has shape {list(array.shape)}, declared is {list(spec.shape)}")
-    if specs and len(outputs) > len(specs):
-        surplus = sorted(set(outputs) - {spec.name for spec in specs})
-        raise ValueError(f"output {surplus[0]!r} is not declared")
+    if specs and (mistakes := output_mistakes(outputs, specs, None)):
+        raise ValueError("; ".join(mistakes))
 
 
 def row_count(tensors: Tensors) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mark.domain.errors import unknown
 from mark.domain.tensor import TensorSpec
-from mark.protocols.oip import DTYPES, BadRequest, datatype_of
+from mark.protocols.oip import DTYPES, BadRequest, datatype_of, fits
 
 
 def class_mistakes(model: object) -> tuple[str, ...]:
@@ -27,10 +27,10 @@ def class_mistakes(model: object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def output_mistakes(outputs: object, specs: Sequence[TensorSpec], rows: int) -> tuple[str, ...]:
+def output_mistakes(outputs: object, specs: Sequence[TensorSpec], rows: int | None) -> tuple[str, ...]:
     """In what outputs for `rows` items differ from the declared ones; empty where they do not.
 
-    outputs: what `predict` returned, arrays by name.
+    outputs: what `predict` returned, arrays by name; rows: None leaves the first dimension unchecked.
     """
     if not isinstance(outputs, Mapping):
         return (f"predict returns a {type(outputs).__name__}, not a mapping of names to arrays",)
@@ -78,7 +78,7 @@ def _field_mistakes(spec: TensorSpec) -> list[str]:
     return found
 
 
-def _array_mistakes(spec: TensorSpec, array: np.ndarray[Any, Any], rows: int) -> list[str]:
+def _array_mistakes(spec: TensorSpec, array: np.ndarray[Any, Any], rows: int | None) -> list[str]:
     found = []
     try:
         told = datatype_of(array)
@@ -86,11 +86,7 @@ def _array_mistakes(spec: TensorSpec, array: np.ndarray[Any, Any], rows: int) ->
         told = str(array.dtype)
     if told != spec.datatype:
         found.append(f"output {spec.name!r} is {told}, declared as {spec.datatype}")
-    wanted = (rows, *spec.shape[1:])
-    fits = len(array.shape) == len(wanted) and all(
-        size in (-1, there) for size, there in zip(wanted, array.shape, strict=True)
-    )
-    if not fits:
-        told = f"has shape {list(array.shape)} for a batch of {rows}, declared as {list(spec.shape)}"
-        found.append(f"output {spec.name!r} {told}")
+    if not fits(array.shape, (-1 if rows is None else rows, *spec.shape[1:])):
+        batch = "" if rows is None else f" for a batch of {rows}"
+        found.append(f"output {spec.name!r} has shape {list(array.shape)}{batch}, declared as {list(spec.shape)}")
     return found

@@ -157,7 +157,7 @@ class Agent:
         if abs(moved - self.core.gone_at) > NOTICEABLE_S or math.isinf(moved):
             self.core.gone_at = moved
 
-    async def asked(self, ask: Callable[[], Awaitable[None]], *, of: str = STORE) -> None:
+    async def asked(self, ask: Callable[[], Awaitable[object]], *, of: str = STORE) -> None:
         """Ask something of the store or the metadata service; that one is away, or back, is said once of each."""
         try:
             await ask()

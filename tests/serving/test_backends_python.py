@@ -208,10 +208,13 @@ def test_an_answer_that_json_has_no_words_for_harms_nobody_else():
 @pytest.mark.parametrize(
     ("wrong_outputs", "said"),
     [
-        ({"labl": tensor([0])}, "output 'y' is declared, but given is 'labl'"),
-        ({"y": np.zeros((1, 1))}, "output 'y' is of float64, declared is FP32"),
-        ({"y": np.zeros((1, 3), np.float32)}, "output 'y' has shape [1, 3], declared is [-1, 1]"),
-        ({"y": tensor([1]), "z": tensor([1])}, "output 'z' is not declared"),
+        (
+            {"labl": tensor([0])},
+            "output 'y' is declared and not returned; output 'labl' is returned and not declared",
+        ),
+        ({"y": np.zeros((1, 1))}, "output 'y' is FP64, declared as FP32"),
+        ({"y": np.zeros((1, 3), np.float32)}, "output 'y' has shape [1, 3], declared as [-1, 1]"),
+        ({"y": tensor([1]), "z": tensor([1])}, "output 'z' is returned and not declared"),
     ],
 )
 def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkeypatch):
@@ -226,6 +229,7 @@ def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkey
     asked = ProfileAsked(
         model="m",
         target="m:Other",
+        folder=None,
         kind="python",
         instance_type="c5.large",
         batches=(1,),
@@ -233,7 +237,7 @@ def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkey
         body=None,
         to=None,
     )
-    monkeypatch.setattr(profiling, "load_model", lambda _: Other)
+    monkeypatch.setattr(profiling, "load_model", lambda *_: Other)
     with pytest.raises(Misconfigured, match=re.escape(said)) as refused:
         profiling.profile_backend(asked, as_json=False)
     assert "\n" not in str(refused.value)

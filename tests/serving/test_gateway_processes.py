@@ -143,7 +143,12 @@ def test_an_id_runs_once_though_two_gateways_share_a_port(redis: EmbeddedRedis) 
             async def shared() -> bool:
                 return all([await metric(port, "mark_gateway_peers") == 1 for _ in range(20)])
 
+            async def serve() -> bool:
+                return all([(await ask(port)).status == 200 for _ in range(20)])
+
             await until(shared, within_s=30)
+            await until(serve, within_s=30)  # a gateway may know the others before it knows the agents
+            seen.clear()
             for number in range(20):
                 replies = [await ask(port, x_mark_request_id=f"id-{number}") for _ in range(6)]
                 assert [reply.status for reply in replies] == [200] * 6

@@ -28,7 +28,7 @@ from mark.ports import InferRequest, PythonModel
 from mark.protocols.exchange import read_exchange, row_count, zeros
 from mark.protocols.model_contract import class_mistakes, output_mistakes
 from mark.protocols.oip import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
-from mark.protocols.sagemaker import CSV_TYPE
+from mark.protocols.sagemaker_media import CSV_TYPE
 
 DIFFERS = 1
 """Exit status where the outputs differ from what the model declares."""
