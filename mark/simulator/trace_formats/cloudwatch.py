@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mark.domain.errors import Misconfigured
 from mark.simulator.trace_formats.content import EmptyFile, Text
 from mark.simulator.trace_formats.rows import Asked, Kind, Rows
-from mark.simulator.trace_formats.times import is_instant, seconds_of
+from mark.simulator.trace_formats.times import MAX_TIME_S, is_instant, seconds_of
 
 Floats = NDArray[np.float64]
 
@@ -154,6 +154,8 @@ def _column(text: Text, named: Mapping[str, Sequence[str]], count: int, asked: A
     """Index of the field to read: the only one, or the one whose label the filters take."""
     labels = list(named.get("label") or named.get("full label") or ())[:count]
     labels += [""] * (count - len(labels))
+    if not count:
+        raise Misconfigured(f"{text.name} holds times without a number; download it again")
     takes = asked.where.on({"label": lambda at: labels[at]})
     taken = [at for at in range(count) if takes(at)]
     if len(taken) != 1:
@@ -179,7 +181,10 @@ def _period_s(said: str) -> float | None:
 def _times(text: Text, stamps: Sequence[Any]) -> Floats:
     """Epoch seconds of timestamps, which are ISO 8601 or, with the CLI's other format, numbers."""
     if all(isinstance(stamp, int | float) and not isinstance(stamp, bool) for stamp in stamps):
-        return np.array(stamps, dtype=np.float64)
+        times = np.array(stamps, dtype=np.float64)
+        if len(times) and np.abs(times).max() > MAX_TIME_S:
+            raise Misconfigured(f"{text.name}: {times.max():.15g} is no epoch second; export it again")
+        return times
     try:
         return seconds_of([str(stamp) for stamp in stamps])
     except ValueError as error:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mark.domain.errors import Misconfigured
 from mark.simulator.trace_formats.content import EmptyFile, Text
 from mark.simulator.trace_formats.rows import Asked, Kind, Rows
+from mark.simulator.trace_formats.times import MAX_TIME_S
 
 Floats = NDArray[np.float64]
 
@@ -103,6 +104,8 @@ def _samples(text: Text, values: Sequence[Any]) -> tuple[NDArray[np.int64], Floa
         raise Misconfigured(
             f"{text.name}: the value at {at:.15g} is {value}; ask for a query without NaN, such as sum(rate(...))"
         )
+    if np.abs(found[:, 0]).max() > MAX_TIME_S:
+        raise Misconfigured(f"{text.name}: a sample's time is no epoch second; ask Prometheus again")
     order = np.argsort(found[:, 0], kind="stable")
     return np.rint(found[order, 0] * MS).astype(np.int64), found[order, 1]
 
