@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mark.app.live.loading import LoadAsked, due_times
+from mark.app.settings import Settings
+from mark.app.trace_source import TraceReading
+from mark.app.wiring import chosen_workload
 from mark.simulator.traces import read_trace
 from tests.simulator.test_trace_formats import alb, console, metric_csv, rate_query, statistics
 
@@ -87,6 +91,17 @@ def test_a_settings_file_says_how_its_trace_is_read(mark):
     Path("mark.yaml").write_text("model: inception-v3\ntrace: {file: logs, where: [path=/v2/*], start_s: 60}\n")
     (run,) = document(mark("simulate", "--policy", "reactive", "--config", "mark.yaml", "--json"))["runs"]
     assert run["requests"] == 30
+
+
+def test_a_load_sends_what_a_replay_of_the_same_export_draws(mark):
+    Path("export.json").write_text(statistics(COUNTS, 300))
+    asked = LoadAsked(
+        service="mark", model=None, trace="export.json", rate_rps=None, mean_rps=10.0, start_s=300.0, duration_s=600.0,
+        speed=1.0, seed=3, reading=TraceReading(bursts="strong"),
+    )  # fmt: skip
+    trace = {"file": "export.json", "mean_rps": 10, "start_s": 300, "duration_s": 600, "bursts": "strong"}
+    workload = chosen_workload(Settings.model_validate({"seed": 3, "trace": trace}))
+    assert (due_times(asked) + 300.0).tolist() == pytest.approx(workload.arrivals(300.0, 900.0).tolist())
 
 
 def test_a_sweep_reads_a_trace_by_each_filter(mark):
