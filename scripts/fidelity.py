@@ -50,7 +50,7 @@ def settings(seed: int, folder: Path, duration_s: float, policy: str) -> Setting
         market=Market.SPOT,
         policies=(policy,),
         offerings=OfferingSettings(types=("c5.large", "c5.xlarge", "c5.2xlarge")),
-        trace=TraceSettings(file=file, start_s=WARM_UP_S, duration_s=duration_s, speed=SPEED),
+        trace=TraceSettings(file=str(file), start_s=WARM_UP_S, duration_s=duration_s, speed=SPEED),
         faults=FaultSettings(stress=1.0),
         service=ServiceSettings(name=f"fidelity-{seed}", port=0, status_port=0),
         seed=seed,

@@ -96,8 +96,8 @@ def test_a_settings_file_says_how_its_trace_is_read(mark):
 def test_a_load_sends_what_a_replay_of_the_same_export_draws(mark):
     Path("export.json").write_text(statistics(COUNTS, 300))
     asked = LoadAsked(
-        service="mark", model=None, trace="export.json", rate_rps=None, mean_rps=10.0, start_s=300.0, duration_s=600.0,
-        speed=1.0, seed=3, reading=TraceReading(bursts="strong"),
+        service="mark", model=None, trace="export.json", rate_rps=None, mean_rps=10.0, start_s=300.0,
+        duration_s=600.0, speed=1.0, seed=3, reading=TraceReading(bursts="strong"),
     )  # fmt: skip
     trace = {"file": "export.json", "mean_rps": 10, "start_s": 300, "duration_s": 600, "bursts": "strong"}
     workload = chosen_workload(Settings.model_validate({"seed": 3, "trace": trace}))
