@@ -101,7 +101,7 @@ def demo_settings(settings: Settings, out: Path) -> Settings:
             "policies": settings.policies,
             "forecaster": settings.forecaster or FORECASTER,
             "trace": TraceSettings(
-                file=file, start_s=surge_start_s(trace), duration_s=MINUTES * UNIT_S, speed=SPEED
+                file=str(file), start_s=surge_start_s(trace), duration_s=MINUTES * UNIT_S, speed=SPEED
             ),
             "faults": FaultSettings(stress=0.0, interrupts=(INTERRUPT,)),
             "service": settings.service.model_copy(update={"name": "demo", "stress": 0.0, "serve": ()}),

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from mark.app import demonstrating
 from mark.app.live.loading import LoadAsked, due_times
 from mark.app.settings import Settings
 from mark.app.trace_source import TraceReading
 from mark.app.wiring import chosen_workload
+from mark.simulator.generators import constant
 from mark.simulator.traces import read_trace
+from mark.simulator.workload import Workload
 from tests.simulator.test_trace_formats import alb, console, metric_csv, rate_query, statistics
 
 COUNTS = [6000, 6600, 7200, 6600]
@@ -102,6 +105,15 @@ def test_a_load_sends_what_a_replay_of_the_same_export_draws(mark):
     trace = {"file": "export.json", "mean_rps": 10, "start_s": 300, "duration_s": 600, "bursts": "strong"}
     workload = chosen_workload(Settings.model_validate({"seed": 3, "trace": trace}))
     assert (due_times(asked) + 300.0).tolist() == pytest.approx(workload.arrivals(300.0, 900.0).tolist())
+
+
+def test_the_demo_s_slice_names_the_trace_that_it_writes(mark, monkeypatch):
+    workload = Workload(trace=constant(20, duration_s=900), seed=0)
+    monkeypatch.setattr(demonstrating.generators, "demo_workload", lambda _seed: workload)
+    monkeypatch.setattr(demonstrating, "surge_start_s", lambda _trace: 300.0)
+    made = demonstrating.demo_settings(Settings(), Path("demo"))
+    assert made.trace.file == "demo/trace.csv.gz"
+    assert read_trace(made.trace.file).rates_rps.tolist() == workload.trace.rates_rps.tolist()
 
 
 def test_a_sweep_reads_a_trace_by_each_filter(mark):
