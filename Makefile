@@ -54,8 +54,9 @@ rehearse-rollout: setup
 golden: setup
 	$(BIN)/python -m scripts.golden
 
+# Generated pages, and the output that README shows: its commands run for a minute or two.
 docs: setup
-	$(BIN)/python -m scripts.docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.docs --printed
 
 # Rewrites the shipped prices and profiles from their sources (MARK_DATA names the folder that holds them).
 catalog: setup

@@ -1,7 +1,12 @@
-"""Writes docs/settings.md and docs/cli.md from the settings tree and the commands: `make docs`."""
+"""Writes docs/settings.md and docs/cli.md from the settings tree and the commands: `make docs`.
+
+With `--printed` it also runs the commands whose output README shows, a minute or two, and writes what they print.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -12,8 +17,10 @@ from pydantic_core import PydanticUndefined
 
 from mark.app.cli import app
 from mark.app.settings import Settings, types_of
+from scripts.printed import rewrite
 
 FOLDER = Path(__file__).parents[1] / "docs"
+README = FOLDER.parent / "README.md"
 NOTICE = "<!-- Written by `make docs`; edit the sources, not this page. -->\n"
 
 SETTINGS_INTRO = """
@@ -52,7 +59,7 @@ Tables and documents go to stdout, progress, notes and errors to stderr. `--json
 else on stdout; docs/json.md has its fields.
 
 Exit status: 0 done; 1 done with a finding (replays of a sweep failed, `mark doctor` found what must be mended,
-`mark diff` found a difference); 2 something is wrong with the input (one line says what); 130 after Ctrl-C (what
+`mark diff` found a difference, a model answered `mark predict` other than it declares); 2 something is wrong with the input (one line says what); 130 after Ctrl-C (what
 is finished is printed).
 """
 
@@ -148,11 +155,13 @@ def _default_words(value: Any) -> str:
     return f"`{value}`"
 
 
-def main() -> None:
-    """Write both pages."""
+def main(arguments: Sequence[str]) -> None:
+    """Write both pages, and with --printed README's printed output."""
     (FOLDER / "settings.md").write_text(settings_page(), encoding="utf-8")
     (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
+    if "--printed" in arguments:
+        rewrite(README)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

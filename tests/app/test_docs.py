@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
@@ -12,6 +14,7 @@ from mark.simulator.generators import constant
 from mark.simulator.workload import Workload
 from mark.studies import registry
 from scripts.docs import FOLDER, cli_page, commands, example_lines, settings_page
+from tests.app.test_profile_here import MODEL
 
 COMMANDS = dict(commands())
 LIVE = {
@@ -95,6 +98,8 @@ def quick(monkeypatch):
 
 def test_every_example_of_a_replay_runs(mark, quick):
     """Those of the live service are run against one in tests/live."""
+    Path("my.py").write_text(MODEL.replace("Doubler", "Model"))
+    np.save("example.npy", np.ones((1, 4), np.float32))
     replays = set(COMMANDS) - LIVE - ROLLOUT
     ordered = sorted(replays, key=lambda name: (MAKERS.index(name) if name in MAKERS else len(MAKERS), name))
     assert set(ordered) == replays

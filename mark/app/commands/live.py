@@ -31,7 +31,7 @@ CHAOS_EXAMPLES = (
 DOWN_EXAMPLES = ("mark down", "mark down --name other")
 PROFILE_EXAMPLES = (
     "mark profile --target my.py:Model --model mine --as c5.large --out profile.json",
-    "mark profile --config mark.yaml --out profile.json",
+    "mark profile --config mine/mark.yaml --out mine/profile.json",
     "mark profile --on c5.large,g4dn.xlarge,lambda --max-usd 3 --out profile.json",
     "mark profile --kind oip --target http://127.0.0.1:8000 --model mine --as g4dn.xlarge --body request.json",
 )

@@ -13,12 +13,12 @@ from mark.app.commands import options as given
 INIT_EXAMPLES = (
     "mark init",
     "mark init --out service/mark.yaml",
-    "mark init --target my.py:Model --slo-ms 200 --slo-target 0.99",
+    "mark init --target my.py:Model --slo-ms 200 --slo-target 0.99 --out mine",
 )
 PREDICT_EXAMPLES = (
     "mark predict --model digits",
     "mark predict --target my.py:Model --data '[[1, 2, 3, 4]]'",
-    "mark predict --config mark.yaml --input example.npy --json",
+    "mark predict --config mine/mark.yaml --input example.npy --json",
 )
 
 

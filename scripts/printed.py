@@ -1,0 +1,75 @@
+"""What README shows as printed is what its commands print: `python -m scripts.docs --printed` runs them.
+
+A block that is printed follows the commands that print it, behind a comment with a digest of both. The digest
+tells whether somebody changed a command, or the text, by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+PATTERN = re.compile(
+    r"```console\n(?P<commands>(?:\$ [^\n]*\n)+)```\n\n"
+    r"<!-- Printed by the commands above: `make docs`\. (?P<digest>[0-9a-f]{16}|none) -->\n"
+    r"```text\n(?P<text>.*?)```",
+    re.DOTALL,
+)
+SHOWN = "simulate"
+"""Of the commands above a block it is this one's output; those before it make what it reads."""
+RUN = "import sys; from mark.app.cli import main; main(sys.argv[1:])"
+
+
+def commands_of(block: str) -> list[list[str]]:
+    """The commands of a console block, without their comments, up to the one whose output is shown."""
+    lines = [shlex.split(line.removeprefix("$ "), comments=True) for line in block.splitlines()]
+    last = next(number for number, line in enumerate(lines) if line[:2] == ["mark", SHOWN])
+    return lines[: last + 1]
+
+
+def printed_by(commands: Sequence[Sequence[str]]) -> str:
+    """What the last of these commands prints, run one after another in an empty folder."""
+    said = ""
+    with tempfile.TemporaryDirectory(prefix="mark-printed-") as folder:
+        for command in commands:
+            assert command[0] == "mark", command
+            done = subprocess.run(  # noqa: S603 - our own command
+                [sys.executable, "-P", "-c", RUN, *command[1:]],
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+            said = done.stdout
+    return "".join(f"{line.rstrip()}\n" for line in said.rstrip().splitlines())
+
+
+def digest_of(commands: Sequence[Sequence[str]], text: str) -> str:
+    """Of commands and of what they printed."""
+    return hashlib.sha256(f"{[list(command) for command in commands]}\n{text}".encode()).hexdigest()[:16]
+
+
+def with_printed(page: str) -> str:
+    """The page, each of its printed blocks made anew."""
+
+    def anew(found: re.Match[str]) -> str:
+        commands = commands_of(found["commands"])
+        text = printed_by(commands)
+        return (
+            f"```console\n{found['commands']}```\n\n"
+            f"<!-- Printed by the commands above: `make docs`. {digest_of(commands, text)} -->\n"
+            f"```text\n{text}```"
+        )
+
+    return PATTERN.sub(anew, page)
+
+
+def rewrite(path: Path) -> None:
+    """Rewrite a page's printed blocks."""
+    path.write_text(with_printed(path.read_text(encoding="utf-8")), encoding="utf-8")
