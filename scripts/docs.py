@@ -59,8 +59,8 @@ Tables and documents go to stdout, progress, notes and errors to stderr. `--json
 else on stdout; docs/json.md has its fields.
 
 Exit status: 0 done; 1 done with a finding (replays of a sweep failed, `mark doctor` found what must be mended,
-`mark diff` found a difference, a model answered `mark predict` other than it declares); 2 something is wrong with the input (one line says what); 130 after Ctrl-C (what
-is finished is printed).
+`mark diff` found a difference, a model answered `mark predict` other than it declares); 2 something is wrong with
+the input (one line says what); 130 after Ctrl-C (what is finished is printed).
 """
 
 

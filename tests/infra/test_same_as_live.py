@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
 
+from mark.app.live.models import make_live_models
+from mark.app.rollout.synthesising import _blueprint
+from mark.app.settings import load_settings
 from mark.aws.archiving import Keeping, lifecycle_rules
 from mark.aws.launching import FleetSetup, fleet_request, machine_of
 from mark.aws.names import template_name
@@ -231,3 +235,19 @@ def _resolved(value: Any, exports: dict[str, str]) -> Any:
 
 def test_plain_reads_functions() -> None:
     assert plain({"Fn::Join": ["", ["a", {"Ref": "AWS::Region"}]]}) == "aus-east-1"
+
+
+def test_no_folder_of_the_deploying_machine_is_in_a_template(tmp_path: Path) -> None:
+    """The same settings give the same templates wherever they are deployed from."""
+    path = tmp_path / "mark.yaml"
+    path.write_text(
+        'service: {serve: [{model: digits, backend: {kind: python, target: "models.digits:Digits"}}]}\n'
+    )
+    read = load_settings(path, {})
+    models = make_live_models(read)
+    assert models[0].folder == tmp_path
+
+    blueprint = _blueprint(read, models, ())
+
+    assert blueprint["infer"]
+    assert str(tmp_path) not in json.dumps(blueprint)
