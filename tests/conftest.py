@@ -10,7 +10,6 @@ from hypothesis import settings
 
 from mark.simulator.compiled import Kernel, compiled_kernel
 
-
 settings.register_profile("any machine", deadline=None)  # one that is busy is no failure
 settings.load_profile("any machine")
 
