@@ -108,13 +108,18 @@ def begun_anew(first_at: float, units: tuple[DemandUnit, ...] = ()) -> Recovered
 
 
 def goes_on(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
-    """Where another policy goes on: it plans at once, and launches of what it does not know are not sent again."""
+    """Where another policy goes on: it plans at once, and launches that it does not know are not sent or awaited.
+
+    Those that come all the same are seen, and drained.
+    """
     unseen = tuple(
         order
         for order in recovered.unseen
         if not isinstance(order, Launch) or policy.offering(order.offering) is not None
     )
-    return replace(recovered, planned_at=-math.inf, unseen=unseen)
+    requested = tuple(item for item in recovered.state.requested if policy.offering(item.offering) is not None)
+    state = replace(recovered.state, requested=requested)
+    return replace(recovered, state=state, planned_at=-math.inf, unseen=unseen)
 
 
 def checkpoint_of(recovered: Recovered) -> Checkpoint:

@@ -183,6 +183,20 @@ def test_a_store_with_history_serves_other_settings_and_the_old_ones_again(
     assert len(tokens) == len(set(tokens))  # one run: none is used twice
 
 
+def test_what_was_on_its_way_when_its_type_was_taken_away_is_not_awaited(store: ServiceStore) -> None:
+    """Each life ends before its launch is seen, and its instances with it."""
+    changes: dict[str, Any]
+    for number, changes in enumerate(({}, {"offerings": {"types": ["c5.xlarge"]}}, {})):
+        life = begin(store, NOON + 300.0 * number, **changes)
+        life.run(1)
+        kind = "c5.xlarge:spot" if changes else "c5.large:spot"
+        awaited = [item for item in life.controller.state.requested if item.offering.endswith(":spot")]
+        assert [item.offering for item in awaited] == [kind]
+        orders = [order for order in ticks(store, number + 1)[0].orders if isinstance(order, Launch)]
+        assert kind in {order.offering for order in orders}
+        store.put_status("shadow:inception-v3", {"fleet": []})
+
+
 def test_the_same_settings_go_on_in_the_same_segment(store: ServiceStore) -> None:
     begin(store, NOON).run(10)
     again = begin(store, NOON + 3600.0)
