@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -41,6 +41,7 @@ OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
 PARTS = frozenset(("acl", "encryption", "lifecycle", "policy", "tagging", "uploads", "versioning", "versions"))
 """What of a bucket or an object a call of S3 may be about."""
 MOST_BYTES = 16 * 1024 * 1024
+LOCAL = frozenset(("127.0.0.1", "localhost", "[::1]"))
 SETS_UP = "setup"
 """The role that an account is set up by, as `mark.aws.session` says it."""
 
@@ -117,6 +118,7 @@ class Front:
         faults: Faults,
         calls: Counter[tuple[str, str]],
         gate: Gate,
+        host: str = "127.0.0.1",
     ) -> None:
         self._services = services
         self._imds = imds
@@ -124,6 +126,7 @@ class Front:
         self._faults = faults
         self._calls = calls
         self._gate = gate
+        self._host = host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -134,7 +137,9 @@ class Front:
             await _reply(send, Answer(413, b""))
             return
         call = Call(scope, body)
-        if call.path.startswith("/_imds/"):
+        if _is_from_a_page(call.headers(), self._host):
+            await _reply(send, Answer(403, b'{"error": "web pages may not call the emulated AWS"}'))
+        elif call.path.startswith("/_imds/"):
             headers = call.headers()
             status, text = self._imds.answer(scope["method"], call.path.removeprefix("/_imds/"), headers)
             await _reply(send, Answer(status, text, "text/plain"))
@@ -212,6 +217,14 @@ class Front:
         if call.service == "ses":
             return services.ses.answer(call.scope["method"], call.path, call.body)
         return None
+
+
+def _is_from_a_page(headers: Mapping[str, str], host: str) -> bool:
+    """Whether a browser sends this for a web page: it names the page, or a host that was made to resolve to us."""
+    if "origin" in headers:
+        return True
+    name = headers.get("host", host).rpartition(":")[0] or headers.get("host", host)
+    return name not in {host, *LOCAL} and not name.endswith(".localhost")
 
 
 def _name(call: Call) -> None:
