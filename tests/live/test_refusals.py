@@ -217,9 +217,7 @@ def test_a_token_guards_what_others_reach_and_a_dead_supervisor_leaves_nothing(e
 
 def refusals_of_a_service_that_runs(live: Rig) -> None:
     name = ("--name", live.name)
-    config = str(live.home / f"{live.name}.yaml")
-    says = f"process {live.running['pid']} holds {live.folder}"
-    assert_refused(live, "up", "--config", config, "--detach", says=says)
+    assert_refused(live, "up", "--detach", *name, says=f"process {live.running['pid']} holds {live.folder}")
     assert live.mark("interrupt", "--share", "0.01", *name).out.startswith("0.01 of ")
     assert_refused(live, "chaos", "nonsense", *name, says="throttle")
     assert_refused(live, "chaos", "kill", "nobody", *name, says="agent")
