@@ -15,7 +15,7 @@ SILENT_AFTER_S = 180.0
 """Three ticks of service time: the fleet is then no longer steered."""
 WORTH_TELLING_S = 20.0
 """A clock that is off the wall's by less was only rounded, or waited for the service to begin."""
-STATES = ("ready", "pending", "draining", "broken", "stopped")
+STATES = ("ready", "pending", "draining", "stopped")
 ANSWERERS = (("instance", "instance"), ("standby", "standby"), ("lambda", "Lambda"), ("shed", "shed"))
 """Keys of `by` and the words of the replay's report for them."""
 COMPONENTS = (

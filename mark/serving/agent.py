@@ -287,7 +287,7 @@ async def _say_broken(agent: Agent, connections: set[GatewayConnection]) -> None
         connection.leave()
     with suppress(TimeoutError):
         async with asyncio.timeout(SAY_WITHIN_S):
-            await agent.asked(partial(agent.link.announce, agent.member()))
+            await agent.asked(agent.announce)
 
 
 async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asyncio.Event) -> int:

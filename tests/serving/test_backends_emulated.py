@@ -10,6 +10,7 @@ import pytest
 from mark.catalog.load import load_models
 from mark.controller.service import BackendSpec, ServedModel
 from mark.dispatch.policy import DispatchPolicy
+from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.factory import make_backend
@@ -147,3 +148,18 @@ def test_the_loop_goes_on_while_a_large_body_is_read():
 
     assert "no table of numbers" in error(reply)  # known after the last row; then nothing is waited for
     assert turns > 10
+
+
+def test_more_rows_than_it_can_answer_are_refused():
+    wide = EmulatedBackend(
+        inception(),
+        name="m",
+        inputs=INPUTS,
+        outputs=(TensorSpec(name="y", datatype="FP32", shape=(-1, 1_000_000)),),
+        now=lambda: 0.0,
+        speed=lambda: 1.0,
+    )
+    (replies,) = run(wide, [ask(*[[1, 2]] * 100)])
+
+    assert replies[0].status == 413
+    assert "send fewer" in error(replies[0])

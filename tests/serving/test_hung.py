@@ -112,36 +112,45 @@ async def _true(value: bool) -> bool:
     return value
 
 
-HUNG = """
+HANGS = """
 import asyncio, sys, threading
-from mark.serving.backends.python import PythonBackend
+from mark.serving.backends import answering, python
 from tests.serving.backend_asks import INPUTS, OUTPUTS, ask
 hangs = threading.Event()
+
+def hang(*_):
+    hangs.set()
+    threading.Event().wait()
 
 class Hangs:
     inputs, outputs = INPUTS, OUTPUTS
     def predict(self, inputs):
-        if inputs["x"].any():
-            hangs.set()
-            threading.Event().wait()
-        return {"y": inputs["x"][:, :1]}
+        return hang() if inputs["x"].any() else {"y": inputs["x"][:, :1]}
 
-async def main():
-    backend = PythonBackend(Hangs, name="m")
+async def python_model():
+    backend = python.PythonBackend(Hangs, name="m")
     await backend.start()
-    asking = asyncio.ensure_future(backend.infer([ask([1, 2])]))
-    await asyncio.to_thread(hangs.wait)
-    asking.cancel()
+    await left(backend.infer([ask([1, 2])]))
     await backend.close()
 
-from mark.serving.backends import python
+async def large_body():
+    answering.ASIDE_BYTES, answering.read_exchanges = 0, hang
+    await left(answering.answer_async([ask([1, 2])], "m", INPUTS, None))
+
+async def left(asking):
+    task = asyncio.ensure_future(asking)
+    await asyncio.to_thread(hangs.wait)
+    task.cancel()
+
 python.CLOSE_WITHIN_S = 0.1
-asyncio.run(main())
+asyncio.run(globals()[sys.argv[1]]())
 sys.exit(7)
 """
 
 
-def test_a_python_model_that_hangs_keeps_no_process_alive() -> None:
-    done = subprocess.run([sys.executable, "-c", HUNG], timeout=60, check=False)  # noqa: S603 - our own text
+@pytest.mark.parametrize("hanging", ["python_model", "large_body"])
+def test_work_that_hangs_keeps_no_process_alive(hanging: str) -> None:
+    command = [sys.executable, "-c", HANGS, hanging]
+    done = subprocess.run(command, timeout=60, check=False)  # noqa: S603 - our own text
 
     assert done.returncode == 7

@@ -8,7 +8,6 @@ an error. `answering` yields the tensors of each call and is sent its outputs, o
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import Exchange, check_outputs, read_exchanges, too_large, write_replies
 from mark.protocols.oip import BadRequest, Tensors, error_reply
 from mark.serving.backends.merging import groups, merge
+from mark.serving.backends.model_thread import ModelThread
 
 ASIDE_BYTES = 64 * 1024
 """A batch with larger bodies is read on a thread: smaller ones take less time than going there and back."""
@@ -101,18 +101,23 @@ async def answer_async(
     Large bodies are read, and their answers written, on a thread: the loop has other requests to look after.
     """
     steps = answering(requests, model, inputs)
-    aside = sum(len(request.body) for request in requests) > ASIDE_BYTES
+    large = sum(len(request.body) for request in requests) > ASIDE_BYTES
+    thread = ModelThread(f"large-{model}") if large else None
     turn: Callable[[], _Turn] = functools.partial(_turn, next, steps)
-    while True:
-        tensors, replies = await asyncio.to_thread(turn) if aside else turn()
-        if tensors is None:
-            return replies
-        try:
-            found = await call(tensors)
-        except ModelFailed as error:
-            turn = functools.partial(_turn, steps.throw, error)
-        else:
-            turn = functools.partial(_turn, steps.send, found)
+    try:
+        while True:
+            tensors, replies = await thread.run(turn) if thread is not None else turn()
+            if tensors is None:
+                return replies
+            try:
+                found = await call(tensors)
+            except ModelFailed as error:
+                turn = functools.partial(_turn, steps.throw, error)
+            else:
+                turn = functools.partial(_turn, steps.send, found)
+    finally:
+        if thread is not None:
+            thread.end()
 
 
 def _turn(step: Callable[[Any], Tensors], sent: object) -> _Turn:

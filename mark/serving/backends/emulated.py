@@ -8,6 +8,7 @@ batch is real.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 
 from mark.domain.offering import Offering
@@ -15,9 +16,11 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip import Tensors
-from mark.serving.backends.answering import answer_async
+from mark.serving.backends.answering import ModelFailed, answer_async
 from mark.serving.backends.cpu_credits import CpuCredits
 
+MOST_ANSWER_BYTES = 2**28
+"""Zeros of a larger answer are not made: no frame takes it."""
 SAME_TURN_S = 0.002
 """A batch that begins so soon after the last one ended follows it without a gap: timers are a millisecond off."""
 
@@ -90,7 +93,11 @@ class EmulatedBackend:
         """Nothing to end."""
 
     async def _zeros(self, tensors: Tensors) -> Tensors:
-        return zeros(self.outputs, row_count(tensors))
+        rows = row_count(tensors)
+        answer_bytes = rows * sum(8 * math.prod(abs(size) for size in spec.shape[1:]) for spec in self.outputs)
+        if answer_bytes > MOST_ANSWER_BYTES:
+            raise ModelFailed(f"{rows} rows are answered with {answer_bytes} bytes; send fewer", status=413)
+        return zeros(self.outputs, rows)
 
     def _work(self, requests: int) -> float:
         work_s = self._profile.latency_s(requests)

@@ -41,8 +41,12 @@ class ModelThread:
     async def close(self, within_s: float) -> None:
         """Let it end after its last call, and wait for that, `within_s` at most."""
         if self._thread.is_alive():
-            self._calls.put(None)
+            self.end()
             await asyncio.to_thread(self._thread.join, within_s)
+
+    def end(self) -> None:
+        """Let it end after its last call."""
+        self._calls.put(None)
 
     def _work(self) -> None:
         while (make := self._calls.get()) is not None:
