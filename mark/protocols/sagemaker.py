@@ -30,6 +30,8 @@ from mark.protocols.sagemaker_media import (
 )
 
 LONGEST_ERROR_BYTES = 16 * 1024
+MAX_CELLS = 2**22
+"""Cells of CSV that are taken in one request: they are read in about a second, while others wait."""
 SLICE_BYTES = 256 * 1024
 """CSV is read in slices of so many bytes: read on a thread, it holds up others no longer than one slice takes."""
 _ERRORS = {
@@ -168,6 +170,8 @@ def _as_texts(values: list[Any]) -> NDArray[Any]:
 
 def _from_csv(body: bytes, spec: TensorSpec) -> dict[str, NDArray[Any]]:
     """The rows as numbers, read slice by slice so that a first row that does not fit ends it."""
+    if body.count(b",") + body.count(b"\n") > MAX_CELLS:
+        raise oip.BadRequest(f"the body holds more than {MAX_CELLS} cells; send binary data", 413)
     if b"\r" in body:
         body = body.replace(b"\r", b"\n")
     tables: list[NDArray[Any]] = []
