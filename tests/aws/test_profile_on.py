@@ -241,7 +241,7 @@ def test_the_limit_stops_a_type_that_takes_too_long(
         (("--on", "c5.large", "--model", "tinny"), "did you mean 'tiny'"),
         (("--on", ","), "name types to rent"),
         (("--on", "c5.large", "--batches", "0"), "--batches"),
-        ((), "--target"),
+        (("--target", "nope.py:Model"), "model file nope.py does not exist"),
     ],
 )
 def test_bad_asks_rent_nothing(

@@ -62,12 +62,23 @@ def test_a_bundle_without_the_model_is_refused(tmp_path: Path) -> None:
         synthesise(Settings.model_validate(asked))
 
 
+MINE = """
+from mark.domain.tensor import TensorSpec
+
+class Mine:
+    inputs = outputs = (TensorSpec(name="x", datatype="FP32", shape=(-1, 4)),)
+
+    def predict(self, tensors):
+        return tensors
+"""
+
+
 def test_a_model_that_is_a_file_is_looked_for_in_the_zip_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "model.py").write_text("class Mine:\n    inputs = outputs = ()\n")
+    (tmp_path / "mine" / "model.py").write_text(MINE)
     asked = settings(tmp_path).model_dump(mode="json")
     backend = {"kind": "python", "target": "mine/model.py:Mine"}
     asked["service"]["serve"] = [{"model": "inception-v3", "backend": backend}]
