@@ -62,13 +62,7 @@ class RunFolder:
         return self.path / "logs"
 
     def create(self, settings: Settings) -> None:
-        """Write what its processes start from. Misconfigured where it is up, or cannot be written."""
-        running = self.running()
-        if running is not None:
-            raise Misconfigured(
-                f"the service {running.name} is up already (process {running.pid}); `mark down --name "
-                f"{running.name}` ends it, service.name in the settings names another"
-            )
+        """Write what its processes start from. Misconfigured where it cannot be written."""
         try:
             self._write("settings.json", settings.model_dump_json())
             for name in (DOCUMENT, FAILURE):
@@ -78,6 +72,12 @@ class RunFolder:
 
     def lock(self, service: str) -> ServiceLock:
         """Make the folder, private to the user, and lock it. Misconfigured where another process has it."""
+        running = self.running()
+        if running is not None and running.ready:
+            raise Misconfigured(
+                f"the service {service} is up already: process {running.pid} holds {self.path}; `mark down --name "
+                f"{service}` ends it, service.name in the settings names another"
+            )
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)

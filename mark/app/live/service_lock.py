@@ -33,7 +33,7 @@ class ServiceLock:
                 pid = _told(self.fd)
                 self.close()
                 raise Misconfigured(
-                    f"the service {service} is starting or up already: process {pid or 'unknown'} holds {folder}; "
+                    f"the service {service} is being started already: process {pid or 'unknown'} holds {folder}; "
                     f"`mark down --name {service}` ends it, service.name in the settings names another"
                 )
             time.sleep(POLL_S)
