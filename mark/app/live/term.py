@@ -19,7 +19,7 @@ from mark.app.live.archiving import may_drop
 from mark.app.live.clock import ServiceClock
 from mark.app.live.driver import ModelDriver
 from mark.app.live.folder import Running
-from mark.app.live.journal_opening import known_quotas, open_journal
+from mark.app.live.journal_opening import OpenedJournal, known_quotas, open_journal
 from mark.app.live.models import LiveModel
 from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
@@ -169,15 +169,7 @@ class Term:
     ) -> tuple[ModelDriver, Callable[[], None]]:
         store, clock = self._store, ServiceClock(self._store)
         retraining, fallback = forecasters
-        written = open_journal(
-            model,
-            self._settings,
-            store=store,
-            lease=self._lease,
-            now=clock.now(),
-            read=retraining.read,
-            quotas=lambda: known_quotas(self._aws),
-        )
+        written = self._open(model, clock.now(), retraining)
         policy = replace(model.bundle.controller, quotas=written.header.policy.quotas)
         retraining.begin(store, written.began_at)
         recovered = written.recovered
@@ -214,6 +206,17 @@ class Term:
             may_drop=lambda segment: may_drop(store, model.name, segment),
         )
         return driver, lambda: driver.run(self._over, recovered.unseen if recovered else ())
+
+    def _open(self, model: LiveModel, now: float, retraining: Retraining) -> OpenedJournal:
+        return open_journal(
+            model,
+            self._settings,
+            store=self._store,
+            lease=self._lease,
+            now=now,
+            read=retraining.read,
+            quotas=lambda: known_quotas(self._aws),
+        )
 
     def _warmer(self, model: LiveModel, clock: ServiceClock) -> Warmer:
         return Warmer(
