@@ -7,18 +7,24 @@ and `struct` is four times faster than numpy at it.
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.protocols.bad_request import BadRequest
+
 MAX_DIMENSIONS = 32
 LARGE_BYTES = 2**20
 """Lists in smaller bodies are not counted: they cannot take much memory."""
 MAX_LISTS = 2**20
 """An empty list takes 64 bytes of memory and three of a body: so many take 64 MiB."""
+MAX_TEXTS = 2**20
+"""Elements of type BYTES that are taken as text in one request."""
 FEW = 32
 """So many values numpy reads sooner than `struct` does."""
 
@@ -45,6 +51,48 @@ def unnest(data: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
             raise ValueError(f"lists are nested deeper than {MAX_DIMENSIONS}")
         level = level[0] if len(level) == 1 else list(chain.from_iterable(level))
     return level, tuple(shape)
+
+
+def from_json(data: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array of that shape from flat or nested lists, whose elements are looked at before it is made.
+
+    Values are never bent into the type: 1.5 is no INT32, 300 no INT8. Errors: BadRequest.
+    """
+    if not isinstance(data, list):
+        raise BadRequest("data must be a list")
+    values = data
+    if data and type(data[0]) is list:
+        try:
+            values, _ = unnest(data)
+        except ValueError as error:
+            raise BadRequest(f"data is ragged: {error}") from None
+    if len(values) != math.prod(shape):
+        raise missized(len(values), shape)
+    if not values:
+        return np.empty(shape, dtype=dtype)
+    try:
+        return _FROM_JSON[dtype.kind](values, dtype).reshape(shape)
+    except ValueError as error:
+        raise BadRequest(f"data does not hold values of its datatype: {error}") from None
+    except OverflowError as error:
+        raise BadRequest(str(error)) from None
+
+
+def texts_of(values: list[Any], _: object = None) -> NDArray[Any]:
+    """Texts as an array of objects of type bytes. Errors: BadRequest, ValueError where one is no text."""
+    check_texts(len(values))
+    return texts(values)
+
+
+def check_texts(number: int) -> None:
+    """Refuse more texts than memory is spent on: each takes some 100 bytes. Errors: BadRequest."""
+    if number > MAX_TEXTS:
+        raise BadRequest(f"the body holds {number} texts, more than {MAX_TEXTS}; send binary data", 413)
+
+
+def missized(size: int, shape: tuple[int, ...]) -> BadRequest:
+    """The error of a tensor that does not hold what its shape asks for."""
+    return BadRequest(f"it has {size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
 
 
 def floats(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -123,3 +171,9 @@ def _packed(values: list[Any], kind: str) -> NDArray[Any]:
     except (struct.error, OverflowError) as error:
         raise ValueError(str(error)) from None
     return np.frombuffer(packed, dtype=kind)
+
+
+_FROM_JSON: Mapping[str, Callable[[list[Any], np.dtype[Any]], NDArray[Any]]] = {
+    "b": truths, "i": integers, "u": integers, "f": floats, "O": texts_of
+}  # fmt: skip
+"""What may fill an array of that kind: whole numbers do for floats, not the other way round."""

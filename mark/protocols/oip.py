@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,20 +20,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from mark.domain.errors import MarkError
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
+from mark.protocols.bad_request import BadRequest as BadRequest  # noqa: PLC0414 - protocols raise it as their own
 from mark.protocols.byte_tensors import pack_bytes, unpack_bytes
-from mark.protocols.json_values import (
-    MAX_DIMENSIONS,
-    MAX_LISTS,
-    floats,
-    has_too_many_lists,
-    integers,
-    texts,
-    truths,
-    unnest,
-)
+from mark.protocols.json_values import MAX_DIMENSIONS, MAX_LISTS, from_json, has_too_many_lists, missized
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/octet-stream"
@@ -49,23 +40,11 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 """OIP's names of the element types. BF16 has no numpy type and is refused."""
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_TENSORS = 256
-MAX_TEXTS = 2**20
-"""Elements of type BYTES that are taken as text in one request."""
-LONGEST_SAID = 500
-"""What is wrong with a request is said in so many characters; part of it may be the request's own words."""
 
 Tensors = Mapping[str, NDArray[Any]]
 
 overflowing = partial(np.errstate, over="ignore")
 """A number that is too large for a float becomes infinite, as in the JSON of others, and numpy need not say so."""
-
-
-class BadRequest(MarkError):
-    """The client's request is wrong; repeating it as it is will not help. `status` is HTTP's."""
-
-    def __init__(self, text: str, status: int = 400) -> None:
-        super().__init__(text if len(text) <= LONGEST_SAID else f"{text[:LONGEST_SAID]}...")
-        self.status = status
 
 
 class InferCall(NamedTuple):
@@ -307,7 +286,7 @@ def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
     else:
         raise BadRequest("it has neither data nor a binary_data_size")
     if found.size != math.prod(shape):
-        raise _missized(found.size, shape)
+        raise missized(found.size, shape)
     return found.reshape(shape)
 
 
@@ -328,53 +307,6 @@ def _from_binary(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
     if len(data) % dtype.itemsize:
         raise BadRequest(f"{len(data)} bytes are no whole number of elements of {dtype.itemsize} bytes")
     return np.frombuffer(bytearray(data), dtype=dtype)  # of its own: torch warns of what cannot be written to
-
-
-def from_json(data: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """An array of that shape from flat or nested lists, whose elements are looked at before it is made.
-
-    Values are never bent into the type: 1.5 is no INT32, 300 no INT8. Errors: BadRequest.
-    """
-    if not isinstance(data, list):
-        raise BadRequest("data must be a list")
-    values = data
-    if data and type(data[0]) is list:
-        try:
-            values, _ = unnest(data)
-        except ValueError as error:
-            raise BadRequest(f"data is ragged: {error}") from None
-    if len(values) != math.prod(shape):
-        raise _missized(len(values), shape)
-    if not values:
-        return np.empty(shape, dtype=dtype)
-    try:
-        return _FROM_JSON[dtype.kind](values, dtype).reshape(shape)
-    except ValueError as error:
-        raise BadRequest(f"data does not hold values of its datatype: {error}") from None
-    except OverflowError as error:
-        raise BadRequest(str(error)) from None
-
-
-def texts_of(values: list[Any], _: object = None) -> NDArray[Any]:
-    """Texts as an array of objects of type bytes. Errors: BadRequest, ValueError where one is no text."""
-    check_texts(len(values))
-    return texts(values)
-
-
-def check_texts(number: int) -> None:
-    """Refuse more texts than memory is spent on: each takes some 100 bytes. Errors: BadRequest."""
-    if number > MAX_TEXTS:
-        raise BadRequest(f"the body holds {number} texts, more than {MAX_TEXTS}; send binary data", 413)
-
-
-_FROM_JSON: Mapping[str, Callable[[list[Any], np.dtype[Any]], NDArray[Any]]] = {
-    "b": truths, "i": integers, "u": integers, "f": floats, "O": texts_of
-}  # fmt: skip
-"""What may fill an array of that kind: whole numbers do for floats, not the other way round."""
-
-
-def _missized(size: int, shape: tuple[int, ...]) -> BadRequest:
-    return BadRequest(f"it has {size} elements, its shape {list(shape)} asks for {math.prod(shape)}")
 
 
 def _requested(document: dict[str, Any], binary: bool) -> dict[str, bool]:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from mark.protocols.oip import BadRequest, InferCall, from_json
+from mark.protocols.json_values import from_json
+from mark.protocols.oip import BadRequest, InferCall
 
 MAX_BODY_BYTES = 4096
 """The values of larger bodies cost so much that the rest does not count."""

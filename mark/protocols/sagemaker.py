@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
-from mark.protocols.json_values import floats, integers, truths, unnest
+from mark.protocols.json_values import check_texts, floats, integers, texts_of, truths, unnest
 from mark.protocols.oip_replies import compose_infer_reply
 from mark.protocols.sagemaker_media import (
     CSV_TYPE,
@@ -165,7 +165,7 @@ def _as_texts(values: list[Any]) -> NDArray[Any]:
     """Elements of type bytes: what each text, number or truth value reads. Errors: BadRequest."""
     if set(map(type, values)) - {str, int, float, bool}:
         raise oip.BadRequest("instances must hold numbers, truth values or texts")
-    return oip.texts_of([str(value) for value in values])
+    return texts_of([str(value) for value in values])
 
 
 def _from_csv(body: bytes, spec: TensorSpec) -> dict[str, NDArray[Any]]:
@@ -190,7 +190,7 @@ def _from_csv(body: bytes, spec: TensorSpec) -> dict[str, NDArray[Any]]:
         raise oip.BadRequest(f"the body is no table of numbers: {error}") from None
     tables.clear()
     if spec.datatype == "BYTES":
-        return _shaped(oip.texts_of(list(map(str, array.reshape(-1).tolist()))).reshape(array.shape), spec)
+        return _shaped(texts_of(list(map(str, array.reshape(-1).tolist()))).reshape(array.shape), spec)
     return _shaped(array, spec)
 
 
@@ -232,7 +232,7 @@ def _check_rows(rows: int, cells: int, spec: TensorSpec) -> None:
     if most not in (-1, 0) and rows > most:
         raise oip.BadRequest(f"the body holds more than {most} rows, the model takes {most}")
     if spec.datatype == "BYTES":
-        oip.check_texts(rows * cells)
+        check_texts(rows * cells)
 
 
 def _misshaped(found: Sequence[int], wanted: Sequence[int]) -> oip.BadRequest:
