@@ -16,6 +16,12 @@ from tests.app.waiting import until
 CHILD = "tests.app.supervised"
 
 
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children take no module from the folder that they are started in; these are the tests' own."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
 @pytest.fixture
 def children(tmp_path: Path) -> Iterator[Children]:
     made = Children(tmp_path)

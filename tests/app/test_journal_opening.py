@@ -274,7 +274,8 @@ def test_explain_says_that_lines_are_missing(
     store: ServiceStore, redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(store, NOON).run(10)
-    monkeypatch.setattr(live_explaining, "find_running", lambda _: SimpleNamespace(store=redis.url))
+    running = SimpleNamespace(store=redis.url, models=[{"name": "inception-v3"}], step="")
+    monkeypatch.setattr(live_explaining, "find_known", lambda _: running)
     monkeypatch.setattr(live_explaining, "chosen", lambda *_: {"name": "inception-v3"})
 
     def explain(*, as_json: bool = False) -> str:

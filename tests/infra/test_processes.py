@@ -74,7 +74,9 @@ def test_a_controller_that_starts_leaves_what_another_said(
     """A release that fails before it acts is rolled back: the store must still be the older one's."""
     told: list[str] = []
     store = SimpleNamespace(
-        put_spec=lambda spec: told.append(spec.name), put_status=lambda name, _: told.append(name)
+        share_wall=lambda offset_s: offset_s,
+        put_spec=lambda spec: told.append(spec.name),
+        put_status=lambda name, _: told.append(name),
     )
 
     def leader(*_: object, tell: Callable[[], None], **__: object) -> object:

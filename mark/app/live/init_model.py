@@ -6,7 +6,6 @@ the objective and the load, is asked on a terminal and taken from flags and defa
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -26,6 +25,7 @@ from mark.app.plugins import make_model
 from mark.app.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.app.terminal import show
 from mark.catalog.schema import ModelFile, parse_file
+from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import Evidence, Profile
 from mark.protocols.exchange import zeros
@@ -187,7 +187,7 @@ def _model_text(needs: _Needs) -> str:
         "cpu": True,
         "redispatch": True,
     }
-    return json.dumps({"format": "mark-models/1", "models": [entry]}, indent=2) + "\n"
+    return json_text({"format": "mark-models/1", "models": [entry]}, indent=2) + "\n"
 
 
 def _config_text(target: str, folder: Path, needs: _Needs) -> str:
@@ -197,10 +197,10 @@ def _config_text(target: str, folder: Path, needs: _Needs) -> str:
     shown = f"{os.path.relpath(Path(where).expanduser(), folder)}:{attribute}" if is_file else target
     service = re.sub(r"[^a-z0-9-]", "-", needs.name.lower()).strip("-")[:31]
     return CONFIG.format(
-        name=json.dumps(needs.name),
+        name=json_text(needs.name),
         service=service if service[:1].isalpha() else "mark",
-        target=json.dumps(shown),
-        folder="" if here == "." else f", folder: {json.dumps(here)}",
+        target=json_text(shown),
+        folder="" if here == "." else f", folder: {json_text(here)}",
         rps=f"{needs.rps:g}",
         models=MODEL_FILE,
         profiles=PROFILE_FILE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import time
 import traceback
 from collections.abc import Mapping
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import typer
 from numpy.typing import NDArray
 from rich import box
@@ -22,6 +22,7 @@ from mark.app.live.targets import TriedModel, existing_source, tried_model
 from mark.app.plugins import make_model
 from mark.app.settings import Settings
 from mark.app.terminal import note, show, show_json
+from mark.domain.documents import plain_number
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest, PythonModel
@@ -237,17 +238,17 @@ def _document(chosen: TriedModel, tried: Tried) -> dict[str, Any]:
 def _tensors(tensors: Tensors) -> dict[str, Any]:
     """Names to type, shape and values; what JSON has no number for is null."""
     return {
-        name: {"dtype": str(array.dtype), "shape": list(array.shape), "data": json.loads(_dumped(array))}
+        name: {"dtype": str(array.dtype), "shape": list(array.shape), "data": _listed(array.tolist())}
         for name, array in tensors.items()
     }
 
 
-def _dumped(array: NDArray[Any]) -> bytes:
-    return orjson.dumps(array.tolist(), default=_worded)
-
-
-def _worded(value: object) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+def _listed(value: object) -> object:
+    if isinstance(value, list):
+        return [_listed(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value.decode(errors="replace") if isinstance(value, bytes) else plain_number(value)
 
 
 def _show(chosen: TriedModel, tried: Tried) -> None:

@@ -65,6 +65,8 @@ def find_layout(text: Text, asked: Asked) -> Layout | None:
     first = text.lines()[0]
     delimiter = next((mark for mark in DELIMITERS if mark in first), ",")
     fields = _split(first, delimiter)
+    if not fields:
+        return None
     if is_instant(fields[0]) or is_number(fields[0]):
         return _without_header(fields, delimiter, asked)
     names = tuple(field.lower() for field in fields)
