@@ -61,10 +61,10 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     asked = settings.service  # what can be known to be wrong is said before anything starts
     if not is_loopback(asked.host) and asked.tls_certificate is None:
         note(f"the gateway on {asked.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
-    for line in exposed_secrets(asked):
-        note(line)
     bearer_token(asked)
     server_tls(asked)
+    for line in exposed_secrets(asked):
+        note(line)
     folder = RunFolder.of(asked.name)
     with folder.lock(asked.name) as lock:  # the supervisor keeps it to its end
         folder.create(settings)
