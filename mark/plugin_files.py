@@ -16,6 +16,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
@@ -57,15 +58,18 @@ class _InForce:
 
 
 _in_force: list[_InForce] = []
+_lock = threading.RLock()
+"""Held while code is loaded or left: what it changes is the process's, and forecasters are loaded by threads."""
 
 
 def leave() -> None:
     """Forget the code that is in force, and what it imported from its folders; ours come back."""
-    while _in_force:
-        code = _in_force.pop()
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in code.finders]
-        _take_out(code.found)
-        sys.modules.update(code.aside)
+    with _lock:
+        while _in_force:
+            code = _in_force.pop()
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in code.finders]
+            _take_out(code.found)
+            sys.modules.update(code.aside)
 
 
 def load_module(where: str, folder: Path | None = None, *, own_first: bool = True) -> ModuleType:
@@ -75,20 +79,21 @@ def load_module(where: str, folder: Path | None = None, *, own_first: bool = Tru
     folder. own_first: whether packages there come before ours of the same names. Errors: ImportError where there
     is no such module or the file is no Python file; whatever the code raises.
     """
-    leave()
-    if where.endswith(".py"):
-        path = Path(where).expanduser()
-        folders = dict.fromkeys((path.resolve().parent, *(() if folder is None else (folder.resolve(),))))
-        _enter(tuple(folders), OURS if own_first else ())
-        return _load_file(path)
-    if folder is not None and module_file(where, folder) is not None:
-        top = where.partition(".")[0]
-        if top in sys.stdlib_module_names:
-            raise ImportError(
-                f"{top} is a module of Python's own; name the file, {where.replace('.', '/')}.py:Name"
-            )
-        _enter((folder.resolve(),), (*OURS, top))
-    return importlib.import_module(where)
+    with _lock:
+        leave()
+        if where.endswith(".py"):
+            path = Path(where).expanduser()
+            folders = dict.fromkeys((path.resolve().parent, *(() if folder is None else (folder.resolve(),))))
+            _enter(tuple(folders), OURS if own_first else ())
+            return _load_file(path)
+        if folder is not None and module_file(where, folder) is not None:
+            top = where.partition(".")[0]
+            if top in sys.stdlib_module_names:
+                raise ImportError(
+                    f"{top} is a module of Python's own; name the file, {where.replace('.', '/')}.py:Name"
+                )
+            _enter((folder.resolve(),), (*OURS, top))
+        return importlib.import_module(where)
 
 
 def module_file(name: str, folder: Path) -> Path | None:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from typing import TextIO
 
-from mark.app.live.clock import ServiceClock
+from mark.app.live.clock import ServiceClock, adopt_wall
 from mark.app.live.folder import find_running
 from mark.app.live.loading import chosen
 from mark.app.terminal import note
@@ -28,6 +28,7 @@ class Feed:
 
     def __init__(self, store: ServiceStore, model: str) -> None:
         self._store, self._model = store, model
+        adopt_wall(store)
         self._clock = ServiceClock(store)
         self._name = f"feed-{model}-{os.getpid()}-{time.time_ns()}"
         self._counts: Counter[int] = Counter()

@@ -29,6 +29,8 @@ WARM_QUANTILE = 0.9
 """Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""
 COLD_SHARE = 0.1
 """Of the requests that may miss the objective: so many may start an environment cold."""
+LEAST_COLD_SHARE = 1e-4
+"""Where none may miss: fewer would ask for environments without end."""
 EXACT = 1e-9
 """What rounding may take off a whole number of instances."""
 READY_UNITS = 15
@@ -249,7 +251,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     if policy.warm_share > 0 and state.last_unit is not None:  # what is taken away is missed before the next plan
         expected = max(expected, state.last_unit.max_rps - ready)
     gap = max(expected, short_rps(state, seen.fleet, policy) if state.bridging else 0.0)
-    cold_share = COLD_SHARE * (1.0 - policy.slo.target)
+    cold_share = max(LEAST_COLD_SHARE, COLD_SHARE * (1.0 - policy.slo.target))
     wanted = environments_for(gap, policy.overflow.latency_s, cold_share, policy.overflow.concurrency)
     if wanted <= seen.lambda_warm:
         return []

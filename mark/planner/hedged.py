@@ -152,7 +152,10 @@ def _capacity_of(terms: Terms, laid: Laid) -> float:
 
 
 def _offerings_of(terms: Terms, laid: Laid) -> list[Offering]:
-    return [item for item, count in zip(terms.offerings, laid[1] + laid[2], strict=True) if count]
+    """The offerings of the fleet; all where it is empty, since one of them will be its first instance."""
+    return [item for item, count in zip(terms.offerings, laid[1] + laid[2], strict=True) if count] or [
+        *terms.offerings
+    ]
 
 
 def _spread(request: PlanRequest, terms: Terms, laid: dict[str, int]) -> tuple[PlannedCount, ...]:

@@ -34,6 +34,8 @@ WARY_SHARE = 0.03
 """The same with little history, and where nothing takes late requests away: each makes those behind it late."""
 LEAST_MISSED = 1e-3
 """The last request in a thousand is not bought: its price has no end."""
+LEAST_SHARE = 1e-6
+"""What an objective of 100 % is planned for: no fleet carries a random load without any chance of a miss."""
 STEPS = 40
 TOLD_S = 86_400.0
 """With less history a forecast knows little of what may come: the last hour is counted beside it."""
@@ -84,7 +86,7 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Bridge, Mis
     left = unplanned(request, to_come)
     rent = rent_usd * table.levels[1] * table.unit_s
     is_sure = request.bridge.relieves and untold(request) is None
-    share = (PLANNED_SHARE if is_sure else WARY_SHARE) * (1.0 - request.slo.target)
+    share = max(LEAST_SHARE, (PLANNED_SHARE if is_sure else WARY_SHARE) * (1.0 - request.slo.target))
     budget = share * float(left.served.sum())
     low, high = math.log(rent_usd), math.log(rent_usd / LEAST_MISSED)
     for _ in range(STEPS):

@@ -150,9 +150,12 @@ class Gateway:
         self._count += 1
         return b"%b%x" % (self._ids, self._count)
 
-    def _admits(self, target: bytes, headers: dict[str, bytes]) -> bool:
-        """Whether a request's body is worth reading: asked when its head is complete."""
-        return self._token is None or self._is_allowed(headers, self._routes.find(target))
+    def _admits(self, _target: bytes, headers: dict[str, bytes]) -> bool:
+        """Whether a request's body is worth reading: asked when its head is complete.
+
+        What anyone may ask for, such as health, has no body worth reading.
+        """
+        return self._is_allowed(headers, None)
 
     def _is_allowed(self, headers: dict[str, bytes], route: Route | None) -> bool:
         if self._token is None:
@@ -271,7 +274,8 @@ class Gateway:
                 lane.expire(ticket)
                 return
             self.peers.lost(owner)
-            if lane.served.model.redispatch:
+            never_sent = isinstance(error.__cause__, ConnectionRefusedError)
+            if never_sent or lane.served.model.redispatch:
                 self._offer_once(ticket, lane, time.monotonic())
             else:
                 lane.fail(ticket, 502, "the gateway that had it was lost, and the model forbids to run it again")

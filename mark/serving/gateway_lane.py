@@ -59,6 +59,10 @@ def _answers_all_the_same(decide: WithTicket[Rest]) -> WithTicket[Rest]:
     return decided
 
 
+TIMED_OUT = 504
+"""The answer of a batch that hung: whoever repeats its id is executed, and may be in time."""
+
+
 class Lane:
     """A model's agents, its calls to Lambda, and its counts."""
 
@@ -212,7 +216,9 @@ class Lane:
             self.tally.answered(by, now - ticket.arrived_at, self.objective_s)
         else:
             self.tally.refused(response.status, ticket.arrived_at)
-        if ticket.repeat is not None:
+        if ticket.repeat is not None and response.status == TIMED_OUT:
+            self._repeats.failed(ticket.repeat, TIMED_OUT, "not answered in time; send it again")
+        elif ticket.repeat is not None:
             answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])
             self._repeats.answered(ticket.repeat, answer)
 

@@ -26,7 +26,7 @@ import httptools
 from mark.serving.defects import DEFECT
 from mark.serving.http_budget import SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
 from mark.serving.http_exchange import HttpExchange
-from mark.serving.http_headers import SPELT
+from mark.serving.http_headers import LIST_HEADERS, SPELT
 from mark.serving.http_heads import MAX_VALUE_BYTES, VARYING, Head
 
 if TYPE_CHECKING:
@@ -266,9 +266,12 @@ class HttpConnection(asyncio.Protocol):
             known = SPELT.get(name.lower())
             if known is None:
                 return
+        value = value.rstrip(b" \t")
         if known in self._known:
-            self._refuse(400, f"header {known} twice")
-        self._known[known] = value.rstrip(b" \t")
+            if known not in LIST_HEADERS:
+                self._refuse(400, f"header {known} twice")
+            value = self._known[known] + b", " + value
+        self._known[known] = value
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""

@@ -21,6 +21,8 @@ KNOWN_HEADERS = (
     "x-amzn-sagemaker-target-variant",
 )
 """What anyone here asks for; other headers are counted and forgotten."""
+LIST_HEADERS = ("accept", "accept-encoding")
+"""What may come in several lines, which are one list (RFC 9110 5.3)."""
 SPELT = {
     spelling.encode(): name
     for name in KNOWN_HEADERS

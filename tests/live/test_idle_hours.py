@@ -23,7 +23,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.orders import Launch
 from tests.live.rig import Rig, eventually, fetch, rig
 
-SPEED = 600.0
+SPEED = 300.0
 HOUR_S = 3600.0
 EACH_S = HOUR_S / 2
 """Two requests an hour, to one model and the other in turn."""

@@ -99,7 +99,7 @@ NOWHERE_ELSE = st.sampled_from([Bridge(), LATE_LAMBDA])
 @given(
     load=st.floats(0.05, 300.0),
     over=st.floats(1.0, 1e5),
-    target=st.floats(0.9, 0.999),
+    target=st.one_of(st.floats(0.9, 0.999), st.just(1.0)),
     history_units=st.sampled_from([60, 1440]),
     bridge=NOWHERE_ELSE,
 )
@@ -130,9 +130,9 @@ def test_where_nothing_else_answers_one_instance_stays_though_no_request_is_expe
 def test_two_instances_are_kept_where_losing_the_only_one_would_miss_the_objective() -> None:
     """The planned hour holds 3,600 s; 150 s of it pass until a lost instance is replaced: 4 %."""
 
-    def counts(target: float, bridge: Bridge) -> dict[str, int]:
+    def counts(target: float, bridge: Bridge, load: float = 0.01) -> dict[str, int]:
         request = replace(
-            asked(spread(0.01, 0.01, 0.01), SMALL, bridge=bridge), slo=Slo(latency_s=0.6, target=target)
+            asked(spread(load, load, load), SMALL, bridge=bridge), slo=Slo(latency_s=0.6, target=target)
         )
         return {item.offering: item.count for item in plan_hedged(request).counts}
 
@@ -141,6 +141,7 @@ def test_two_instances_are_kept_where_losing_the_only_one_would_miss_the_objecti
     soon = replace(LATE_LAMBDA, standby=SMALL, wake_s=30.0, standbys=1)
     assert counts(0.97, soon) == {"small:on-demand": 1}
     assert counts(0.97, LAMBDA) == {}
+    assert counts(0.97, LATE_LAMBDA, load=0.0) == counts(0.97, LATE_LAMBDA)  # idle or not: no launch in between
 
 
 def test_what_is_there_is_kept_before_anything_is_launched_for_the_floor() -> None:

@@ -11,6 +11,7 @@ import math
 from mark.controller.compaction import folding_end
 from mark.ports import Clock
 from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import WALL
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Housekeeper:
         now = self._clock.now()
         if now < self._due_at:
             return
+        self._store.share_wall(WALL.offset_s)  # kept for as long as anything runs here
         for model in self._store.spec().models:
             folded = self._store.compact_ledger(model.name, folding_end(now), least=LEAST)
             if folded:

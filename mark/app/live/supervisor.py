@@ -133,6 +133,7 @@ class Supervisor:
         store.put_clock(started)
         store.forget_members()  # a store that outlived its service remembers who served in its last life
         controls = self._start_aws()
+        self._upkeep.begin()
         self._start_gateways()
         controls.prewarm(on=True)
         for number in range(self._settings.service.controllers):
@@ -142,7 +143,6 @@ class Supervisor:
         controls.prewarm(on=False)
         if not self._hold:
             set_clock(store, controls, ClockAnchor(wall_at=steady_time(), service_at=started.service_at))
-        self._upkeep.begin()
         self._note(ready=True, step="")
         log.info("ready", extra={"gateway": self._running.gateway})
 

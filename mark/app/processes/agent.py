@@ -70,14 +70,15 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         host=identity.host,
         epoch=time.time_ns(),
     )
-    watching = asyncio.get_running_loop().create_task(_watch_loop())
+    booting = _Booting(backend, clock, booted_at)
+    watching = asyncio.get_running_loop().create_task(_watch_loop(booting.loaded))
     try:
         return await serve_agent(
             config,
             served=served,
             offering=offering,
             link=LoneLink(store, tags) if alone else store,
-            backend=_Booting(backend, clock, booted_at),
+            backend=booting,
             interruption=lambda: asyncio.to_thread(imds.taken_at),
             stop=stop,
             credits_left=lambda: getattr(backend, "credits", None),
@@ -88,11 +89,12 @@ async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: 
         await link.aclose()
 
 
-async def _watch_loop() -> None:
+async def _watch_loop(loaded: asyncio.Event) -> None:
     """End the process where its event loop stands for long, as when a model computes and lets no thread run.
 
-    The log then has what each thread was doing.
+    The log then has what each thread was doing. Loading a model may take as long as it takes.
     """
+    await loaded.wait()
     while True:
         faulthandler.dump_traceback_later(STANDS_S, exit=True)
         await asyncio.sleep(LOOK_S)
@@ -128,10 +130,12 @@ class _Booting:
     def __init__(self, backend: Backend, clock: _Clock, booted_at: float) -> None:
         self._backend, self._clock, self._booted_at = backend, clock, booted_at
         self.infer, self.close = backend.infer, backend.close
+        self.loaded = asyncio.Event()
 
     async def start(self) -> None:
         """Load, then wait for the boot's end."""
         await self._backend.start()
+        self.loaded.set()
         while (left_s := self._clock.wall_until(self._booted_at)) > 0:
             await asyncio.sleep(min(left_s, LONGEST_WAIT_S))
             with suppress(RetryLater):

@@ -51,3 +51,4 @@ class ModelThread:
     def _work(self) -> None:
         while (make := self._calls.get()) is not None:
             make()
+            make = None  # its batch and answers are not kept until the next call
