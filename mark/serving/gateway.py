@@ -39,6 +39,7 @@ from mark.serving.gateway_repeats import Repeats
 from mark.serving.gateway_routes import Asks, Route, Routes, not_supported, shape_of, versions_of
 from mark.serving.gateway_store import StoreSync
 from mark.serving.gateway_ticket import Ticket
+from mark.serving.http_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http_server import HttpLimits, HttpServer
 from mark.serving.metrics import CONTENT_TYPE
 
@@ -191,14 +192,20 @@ class Gateway:
             return
         if body is None:
             self._in_background(ticket, self._decode_large(ticket, route, coding))
-        else:
-            self._decoded(ticket, route, body)
+            return
+        if len(body) > UNCOUNTED_BYTES:
+            lease = self.http.budget.take(len(body), is_here=True)
+            if lease is None:
+                ticket.fail(503, HELD)
+                return
+            ticket.lease = lease
+        self._decoded(ticket, route, body)
 
     async def _decode_large(self, ticket: Ticket, route: Route, coding: bytes) -> None:
         limit = self.config.limits.body_bytes
         lease = self.http.budget.take(limit, is_here=True)
         if lease is None:
-            ticket.fail(503, "too many bytes of other requests are held; retry after 1 s")
+            ticket.fail(503, HELD)
             return
         try:
             body = await asyncio.get_running_loop().run_in_executor(None, decode, coding, ticket.body, limit)

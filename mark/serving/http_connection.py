@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import httptools
 
 from mark.serving.defects import DEFECT
-from mark.serving.http_budget import SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
+from mark.serving.http_budget import HELD, SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
 from mark.serving.http_exchange import HttpExchange
 from mark.serving.http_headers import LIST_HEADERS, SPELT
 from mark.serving.http_heads import MAX_VALUE_BYTES, VARYING, Head
@@ -321,7 +321,7 @@ class HttpConnection(asyncio.Protocol):
         if length > SMALL_BYTES and budget.queue(self, length):
             self._awaits, self._awaited_s = length, 0.0
         else:
-            self._refuse(503, "too many bytes of other requests are held; retry after 1 s")
+            self._refuse(503, HELD)
 
     def let_in(self, lease: BodyLease) -> None:
         """Called by the budget: the body may come."""
@@ -341,7 +341,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(413, f"the body exceeds {self._server.limits.body_bytes} bytes")
             return
         if self._chunked and not self._counts(len(body)):
-            self._refuse(503, "too many bytes of other requests are held; retry after 1 s")
+            self._refuse(503, HELD)
             return
         if not self._body:
             self._body = body
@@ -369,7 +369,7 @@ class HttpConnection(asyncio.Protocol):
             self._lease = self._server.budget.take(self._awaits, is_here=True)
             self._awaits = 0
             if self._lease is None:
-                self._refuse(503, "too many bytes of other requests are held; retry after 1 s")
+                self._refuse(503, HELD)
                 return
         parser = self._parser
         body = bytes(self._body)
@@ -416,7 +416,7 @@ class HttpConnection(asyncio.Protocol):
         if self._awaits:
             self._awaited_s += passed_s
             if self._awaited_s > limits.slow_s:
-                self._refuse(503, "too many bytes of other requests are held; retry after 1 s")
+                self._refuse(503, HELD)
                 self._next()
             return
         if self._halted and not self._paused and not self._closing:

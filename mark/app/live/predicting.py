@@ -184,9 +184,14 @@ def _array(value: object, spec: TensorSpec | None) -> NDArray[Any]:
                 text: Any = texts[place]
                 texts[place] = text.encode() if isinstance(text, str) else text
             return texts
-        return np.array(value, dtype=None if spec is None else DTYPES[spec.datatype])
+        found = np.array(value)
+        wanted = found.dtype if spec is None else DTYPES[spec.datatype]
+        made = found.astype(wanted)
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"values of {spec.name if spec else 'an input'} make no array: {error}") from error
+    if wanted.kind in "iu" and found.dtype.kind == "f" and not np.array_equal(made, found):
+        raise BadRequest(f"values of {spec.name if spec else 'an input'} are not whole: the service refuses them")
+    return made
 
 
 def _from_numpy(body: bytes, specs: tuple[TensorSpec, ...]) -> Tensors:
