@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -127,3 +129,10 @@ def _progress_lines() -> Iterator[Report]:
     finally:
         over.set()
         teller.join()
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """What a model prints, it prints at each of many calls: once was enough."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        yield

@@ -11,6 +11,7 @@ kernel kills this process when its parent is gone, and its children when it is.
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
 import select
@@ -101,6 +102,8 @@ class Zygote:
         os.dup2(out, 1)
         os.dup2(out, 2)
         os.close(out)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)  # what a model printed before it crashed is in the log
         os.environ.update(environment)
 
     def _reap(self) -> None:

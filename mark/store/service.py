@@ -160,6 +160,10 @@ class ServiceStore:
         """Say that environments of a model were warmed."""
         self._link.call("HSET", self._keys.of("warmed"), warmed.model, WARMED.encode(warmed))
 
+    def forget_warmed(self) -> None:
+        """No environment is warm: the functions are made anew."""
+        self._link.call("DEL", self._keys.of("warmed"))
+
     def open_journal(self, model: str, header: bytes, lease: Lease) -> StoreJournal:
         """A model's journal to write: its last segment, or a first one that opens with this header."""
         return StoreJournal(self._link, self._keys, model, header=header, lease=lease)

@@ -121,3 +121,21 @@ def test_no_model_is_refused_with_the_ways_to_name_one(mark):
     assert "--target path/file.py:Name" in mark("predict").err
     assert "unknown shipped model 'digts'; did you mean 'digits'?" in mark("predict", "--model", "digts").err
     assert mark("predict", "--target", "nope/x.py:Y").err == "mark: model file nope/x.py does not exist\n"
+
+
+def test_what_a_model_prints_is_no_part_of_the_document(mark, tmp_path):
+    folder = Path("loud")
+    folder.mkdir()
+    (folder / "loud.py").write_text(
+        "import numpy as np\n"
+        "from mark.domain.tensor import TensorSpec\n"
+        "class Loud:\n"
+        "    inputs = outputs = (TensorSpec(name='x', datatype='FP32', shape=(-1, 2)),)\n"
+        "    def predict(self, tensors):\n"
+        "        print('seen')\n"
+        "        return {'x': tensors['x']}\n"
+    )
+    said = mark("predict", "--target", "loud/loud.py:Loud", "--json")
+    assert said.status == 0, said.err
+    assert json.loads(said.out)
+    assert said.err.count("seen") == 1

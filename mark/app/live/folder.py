@@ -167,7 +167,11 @@ def find_known(service: str) -> Running:
         )
     reason = next(iter(folder.failure()), "")
     failed = f" (the last start failed: {reason})" if reason else ""
-    raise Misconfigured(f"no service {service} is up on this machine{failed}; `mark up --detach` starts one")
+    others = ", ".join(
+        sorted(path.name for path in state_dir().glob("*") if RunFolder(path).running() is not None)
+    )
+    what = f"running here: {others} (--name)" if others else "`mark up --detach` starts one"
+    raise Misconfigured(f"no service {service} is up on this machine{failed}; {what}")
 
 
 def holder_of(process: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import sys
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from rich.table import Table
 from mark.app.live.targets import TriedModel, existing_source, tried_model
 from mark.app.plugins import make_model
 from mark.app.settings import Settings
-from mark.app.terminal import note, show, show_json
+from mark.app.terminal import note, show, show_json, unheard
 from mark.domain.documents import plain_number
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
@@ -74,7 +76,8 @@ def predict_once(settings: Settings, asked: PredictAsked, *, as_json: bool) -> N
             f"{chosen.name} is at {chosen.target}: ask that server; predict calls models in Python"
         )
     existing_source(chosen.target, chosen.folder)
-    model = make_model(chosen.target, chosen.folder)
+    with redirect_stdout(sys.stderr):  # stdout is for what predict returns
+        model = make_model(chosen.target, chosen.folder)
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {chosen.target!r}: {'; '.join(mistakes)}")
     tried = try_model(model, _inputs(asked, chosen, tuple(model.inputs)))
@@ -90,14 +93,16 @@ def predict_once(settings: Settings, asked: PredictAsked, *, as_json: bool) -> N
 
 def try_model(model: PythonModel, inputs: Tensors) -> Tried:
     """Call the model with these inputs, a few times. Errors: Misconfigured where it raises."""
-    first, first_s = _called(model, inputs)
+    with redirect_stdout(sys.stderr):
+        first, first_s = _called(model, inputs)
     mistakes = output_mistakes(first, tuple(model.outputs), row_count(inputs))
     if not isinstance(first, Mapping):
         raise Misconfigured("; ".join(mistakes))
     took: list[float] = []
     began = time.perf_counter()
-    while len(took) < REPEATS and time.perf_counter() - began < REPEAT_S:
-        took.append(_called(model, inputs)[1])
+    with unheard():
+        while len(took) < REPEATS and time.perf_counter() - began < REPEAT_S:
+            took.append(_called(model, inputs)[1])
     return Tried(
         inputs=inputs,
         outputs={str(name): np.asarray(value) for name, value in first.items()},

@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 
 from mark.app.plugins import load_model
-from mark.app.terminal import note, progress, show, show_json
+from mark.app.terminal import note, progress, show, show_json, unheard
 from mark.aws.imds import instance_type_here
 from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
@@ -89,7 +89,7 @@ def measured_profile(asked: ProfileAsked) -> tuple[tuple[Profile, ...], tuple[Me
     if not asked.seconds > 0:
         raise Misconfigured(f"--seconds must be above 0, not {asked.seconds:g}")
     others = others_of(asked.to, asked.model, (instance_type,))
-    with progress() as report:
+    with progress() as report, unheard():
         points = asyncio.run(_measured(asked, sizes, lambda share: report("measuring", share)))
     profile = profile_of(
         points,

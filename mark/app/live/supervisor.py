@@ -132,6 +132,7 @@ class Supervisor:
         store.put_spec(service_spec(self._settings, self._models))
         store.put_clock(started)
         store.forget_members()  # a store that outlived its service remembers who served in its last life
+        store.forget_warmed()
         controls = self._start_aws()
         self._upkeep.begin()
         self._start_gateways()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -72,7 +72,9 @@ class PythonBackend:
     def _predict(self, tensors: Tensors) -> Tensors:
         assert self._model is not None, "start comes first"
         try:
-            outputs = self._model.predict(tensors)
+            outputs: object = self._model.predict(tensors)
+            if not isinstance(outputs, Mapping):
+                raise TypeError(f"predict returned a {type(outputs).__name__}, not a mapping of names to arrays")  # noqa: TRY301 - as a model's own failure
             return {name: np.asarray(value) for name, value in outputs.items()}
         except BaseException as error:  # as above: the request is answered with it, and nobody else ends
             log.warning("%s failed: %s", self._name, _said(error), exc_info=error)
