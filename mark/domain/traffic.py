@@ -66,8 +66,12 @@ class GatewayReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmed:
-    """Lambda environments of a model that pings left warm at `at` (service time): each gateway's share of them."""
+    """Lambda environments of a model that pings left warm at `at` (service time): each gateway's share of them.
+
+    Environments from before `anew_at` are gone: the function was made anew.
+    """
 
     model: str
     at: float
     share: int
+    anew_at: float = 0.0

@@ -67,6 +67,10 @@ class LambdaCalls:
         """Somebody else left so many environments warm for this gateway; at: service time."""
         note_in_flight(self._belief, at, share)
 
+    def forget_warm(self) -> None:
+        """The function was made anew: no environment is there."""
+        self._belief[:] = 0
+
     def takes(self, body_bytes: int) -> bool:
         """Whether one more call is allowed, with a body of that size."""
         room = self.in_flight < self._offering.concurrency and not self.closed

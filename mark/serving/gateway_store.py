@@ -140,7 +140,10 @@ class StoreSync:
             lane = self.lanes.get(warmed.model)
             if lane is None or lane.overflow is None or self._warmed.get(warmed.model) == warmed:
                 continue
+            known = self._warmed.get(warmed.model)
             self._warmed[warmed.model] = warmed
+            if known is not None and warmed.anew_at > known.anew_at:
+                lane.overflow.forget_warm()
             if warmed.at > self.service_now() - WARM_S:
                 lane.overflow.note_warmed(warmed.at, warmed.share)
 

@@ -160,9 +160,10 @@ class ServiceStore:
         """Say that environments of a model were warmed."""
         self._link.call("HSET", self._keys.of("warmed"), warmed.model, WARMED.encode(warmed))
 
-    def forget_warmed(self) -> None:
-        """No environment is warm: the functions are made anew."""
-        self._link.call("DEL", self._keys.of("warmed"))
+    def warmed(self, model: str) -> Warmed | None:
+        """What was said last of the model's environments."""
+        found = self._link.call("HGET", self._keys.of("warmed"), model)
+        return None if found is None else WARMED.decode(found)
 
     def open_journal(self, model: str, header: bytes, lease: Lease) -> StoreJournal:
         """A model's journal to write: its last segment, or a first one that opens with this header."""

@@ -22,7 +22,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch
-from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
@@ -144,6 +144,13 @@ def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
         assert type(plane.lambda_warm()) is int
         assert published(store, 0, 1, lambda_warm=plane.lambda_warm())["lambda_warm"] == 7
         assert book_marks(store.status(book_name(model.name)))
+        now = clock.now()
+        store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))  # the account began anew
+        assert warmer.believed() == 0
+        assert warmer.warm(3).answered == 3
+        told = store.warmed(model.name)
+        assert told is not None
+        assert (told.share, told.anew_at, warmer.believed()) == (2, now, 3)
 
 
 def test_a_number_of_numpy_in_a_status_stops_no_tick(tmp_path: Path) -> None:

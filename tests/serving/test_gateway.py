@@ -295,6 +295,23 @@ def test_a_late_request_goes_to_lambda_if_somebody_has_warmed_it(share: int, by:
     run(test())
 
 
+def test_environments_that_are_gone_are_believed_warm_no_more() -> None:
+    async def test() -> None:
+        async with live(served(overflow=LAMBDA), overflow=FakeLambda()) as running:
+            for at, share, anew_at, warm in ((1.0, 4, 0.0, 4), (2.0, 0, 2.0, 0), (3.0, 2, 2.0, 2)):
+                now = time.time() + at
+                told = Warmed(model="echo", at=now, share=share, anew_at=now if anew_at == at else anew_at)
+                running.store.warmings = (told,)
+                await until(lambda warm=warm: _believes(running, warm))
+
+    async def _believes(running: Live, warm: int) -> bool:
+        await running.ask()  # so that there is something to report
+        reports = running.store.reports
+        return bool(reports) and reports[max(reports, key=lambda key: key[1])].models[0].lambda_warm == warm
+
+    run(test())
+
+
 def test_what_lambda_refuses_goes_where_it_finishes_first() -> None:
     async def test() -> None:
         overflow = FakeLambda()

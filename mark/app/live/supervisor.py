@@ -50,6 +50,7 @@ from mark.app.settings import Settings
 from mark.aws.session import Aws
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
+from mark.domain.traffic import Warmed
 from mark.protocols.oip import example_body
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
@@ -132,7 +133,6 @@ class Supervisor:
         store.put_spec(service_spec(self._settings, self._models))
         store.put_clock(started)
         store.forget_members()  # a store that outlived its service remembers who served in its last life
-        store.forget_warmed()
         controls = self._start_aws()
         self._upkeep.begin()
         self._start_gateways()
@@ -204,6 +204,9 @@ class Supervisor:
             self._controls.verify(rollout.report.sender, *rollout.report.to)
         made = make_resources(self._aws, self._running, self._models, rollout)
         self._store.put_status(RESOURCES, resources_document(made))
+        now = self._store.clock().service_time(steady_time())
+        for model in self._models:
+            self._store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))
         self._controls.open()
 
     def _start_gateways(self) -> None:

@@ -41,18 +41,21 @@ class Warmer:
         self._name = f"warm-{served.name}-{lease.epoch}-{time.time_ns()}"
         self._sequence = 0
         self._belief = np.zeros((2, BUCKETS), np.int64)
+        self._anew_at = 0.0
 
     def believed(self) -> int:
         """Environments that its own pings should have left warm."""
+        self._forget_gone()
         return believed_warm(self._belief, self._clock.now())
 
     def warm(self, concurrency: int) -> WarmedUp:
         """Have so many environments warm."""
+        self._forget_gone()
         done = warm_up(self._client, self._served.function, concurrency)
         now = self._clock.now()
         note_in_flight(self._belief, now, done.answered)
         share = math.ceil(done.answered / self._gateways)
-        self._store.put_warmed(Warmed(model=self._served.name, at=now, share=share))
+        self._store.put_warmed(Warmed(model=self._served.name, at=now, share=share, anew_at=self._anew_at))
         self._sequence += 1
         traffic = ModelTraffic(
             model=self._served.name,
@@ -64,3 +67,10 @@ class Warmer:
         report = GatewayReport(gateway=self._name, sequence=self._sequence, models=(traffic,))
         self._store.report(report)
         return done
+
+    def _forget_gone(self) -> None:
+        """Believe nothing of environments that ended with the account's functions."""
+        told = self._store.warmed(self._served.name)
+        if told is not None and told.anew_at > self._anew_at:
+            self._anew_at = told.anew_at
+            self._belief[:] = 0
