@@ -217,6 +217,14 @@ def test_a_log_of_whole_seconds_is_spread_over_them(tmp_path):
     assert "whole seconds" in trace.notes[0]
 
 
+def test_a_last_line_that_is_cut_off_is_left_out_and_said(tmp_path):
+    trace = read_trace(saved(tmp_path, combined(0) + combined(2) + combined(4).strip()[:30]))
+    assert trace.rates_rps.tolist() == [1, 0, 1]
+    assert any("its last line, 3, is cut off" in note for note in trace.notes)
+    with pytest.raises(Misconfigured, match=r"line 2: .* entry; remove the line"):
+        read_trace(saved(tmp_path, combined(0) + combined(2).strip()[:30] + "\n" + combined(4)))
+
+
 def saved(folder, content, name: str = "load.txt"):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,13 +19,19 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Text:
-    """A file's text, read once. `head` are its first characters, without blank lines before them."""
+    """A file's text, read once. `head` are its first characters, without blank lines before them.
+
+    `unended_line`: number of the last line where no line end follows it, once `blocks` has come to it.
+    `notes`: what a reader leaves out.
+    """
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
         self.source = source
         self._parts = _decoded(source)
         self._first_line = 1
+        self.unended_line: int | None = None
+        self.notes: tuple[str, ...] = ()
         head = ""
         while len(head) < HEAD_CHARS and (part := next(self._parts, "")):
             head += part
@@ -60,6 +66,7 @@ class Text:
             if len(rest) > MAX_LINE_CHARS:
                 raise self.wrong(number, f"the line is longer than {MAX_LINE_CHARS:,} characters; give lines")
         if rest.strip():
+            self.unended_line = number
             yield number, _plain(rest + "\n")
 
     def whole(self) -> str:

@@ -65,7 +65,7 @@ def read_alb(text: Text, asked: Asked) -> Rows:
             raise text.wrong(line, f"{stamps[bad][:40]!r} is no ISO 8601 time; correct the entry") from error
     return Rows(
         name=text.name, format=ALB, kind=Kind.REQUEST, times=_joined(parts),
-        groups={group_name(arn): count for arn, count in groups.items()},
+        groups={group_name(arn): count for arn, count in groups.items()}, notes=text.notes,
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def read_combined(text: Text, asked: Asked) -> Rows:
             seconds[at] = known[stamp]
         known = {stamp: known[stamp]} if entries else {}
         parts.append(seconds)
-    return Rows(name=text.name, format=COMBINED, kind=Kind.REQUEST, times=_joined(parts))
+    return Rows(name=text.name, format=COMBINED, kind=Kind.REQUEST, times=_joined(parts), notes=text.notes)
 
 
 def group_name(arn: str) -> str:
@@ -107,6 +107,10 @@ def _entries(
         if None in found:
             rows = [row for _, row in rows_of(number, block)]
             found = [pattern.match(row) for row in rows]
+        if None in found and number == text.unended_line and number > text.first_line:
+            # a log that was copied while it was written ends in the middle of a line
+            text.notes = (f"{text.name}: its last line, {number}, is cut off and left out",)
+            return
         if None in found:
             raise _no_entry(text, number, block, pattern, name)
         entries = [entry for entry in found if entry is not None]
