@@ -27,7 +27,7 @@ from tests.app.served_day import BEGAN, DAY_S, MODEL, RPS, SERVICE, write_servic
 
 POLICIES = ("sagemaker", "static-peak")
 DAY = datetime.fromtimestamp(BEGAN, UTC).date()
-LONG_S = 60.0
+LONG_S = 300.0
 
 
 def settings(*policies: str) -> Settings:

@@ -37,7 +37,7 @@ from mark.report.live_table import status_table
 from tests.controller.builders import POLICY
 from tests.report.live_fakes import busy_model, document
 
-LONG_S = 30.0
+LONG_S = 300.0
 BEGAN_AT = 1_800_000_000.0
 HOUR_S = 3600.0
 EVERY_DAY = RetrainSettings(drift=None)

@@ -54,8 +54,7 @@ def test_pending_is_not_billed_and_a_boot_is_over_later(start: Callable[..., Wor
     assert world.instances()[name]["state"] == "pending"
     found = world.wait(name, "running")
 
-    pending_s = found["running_at"] - found["launched_at"]
-    assert 10 <= pending_s <= 20
+    assert found["running_at"] - found["launched_at"] >= 10
     assert found["ready_at"] - found["launched_at"] > 60
 
 
