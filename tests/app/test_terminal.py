@@ -9,7 +9,7 @@ import pytest
 from mark.app import terminal
 from mark.app.terminal import progress
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 
 
 def test_long_work_says_in_lines_what_it_is_at(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def until(check: Callable[[], object]) -> None:

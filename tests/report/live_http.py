@@ -13,7 +13,7 @@ from typing import Any
 
 from mark.report.live_server import status_server
 
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from tests.serving.harness import live, run, served
 pytestmark = pytest.mark.slow
 AT_ONCE = 12
 PATH = "/v2/models/digits/infer"
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 300.0
 
 
 class Counting:
