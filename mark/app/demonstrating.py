@@ -59,7 +59,7 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
     page = write_comparison(
         out,
         document,
-        live=rehearsed.live["series"],
+        live=rehearsed.live.series,
         replayed=rehearsed.result,
         title="Live beside its replay",
         command="mark demo",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import typer
 
 from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import RunFolder
-from mark.app.live.restraint import BUDGET, PAUSED
 from mark.app.setting_service import ServiceSettings
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
@@ -18,6 +16,7 @@ from mark.controller.budget import Restraint
 from mark.domain.errors import Misconfigured
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import BUDGET, PAUSE, PauseRequest
 from mark.telemetry.steady_time import steady_time
 
 ENDED = ("shutting-down", "terminated")
@@ -38,7 +37,7 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
     store, names = _found(settings)
     service = settings.service.name
     adopt_wall(store)
-    store.put_status(PAUSED, {"on": on, "at": store.clock().service_time(steady_time())})
+    PAUSE.write(store, PauseRequest(on=on, at=store.clock().service_time(steady_time())))
     with progress() as report:
         report("telling the controller", 0.0)
         heard = _until(lambda: _is_heard(store, on=on), HEARD_S)
@@ -72,14 +71,15 @@ def _tell(service: str, *, on: bool) -> None:
         show(f"the service {service} goes on: the next plan rents what it needs")
 
 
-def _document(store: ServiceStore, service: str, *, on: bool, heard: bool, left: int) -> dict[str, Any]:
+def _document(store: ServiceStore, service: str, *, on: bool, heard: bool, left: int) -> dict[str, object]:
     """The document of `mark pause --json` (docs/json.md)."""
+    budget = BUDGET.read(store)
     return {
         "service": service,
         "paused": on,
         "heard": heard,
         "instances_left": left,
-        "budget": store.status(BUDGET),
+        "budget": budget and BUDGET.dump(budget),
     }
 
 
@@ -87,9 +87,11 @@ def _is_heard(store: ServiceStore, *, on: bool) -> bool:
     """Whether a controller acts, and does so. One that has gone left its last word behind."""
     if store.leases.held_by() is None:
         return False
-    told = store.status(BUDGET) or {}
-    by_hand = "paused by hand" in told.get("reasons", ())
-    return by_hand and told["held_back"] == Restraint.PAUSE.value if on else bool(told) and not by_hand
+    told = BUDGET.read(store)
+    if told is None:
+        return False
+    by_hand = "paused by hand" in told.reasons
+    return by_hand and told.held_back is Restraint.PAUSE if on else not by_hand
 
 
 def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from mark.app.live.alerting import alerts_document
+from mark.app.live.alerting import alerts_status
 from mark.app.service_aws import service_aws
 from mark.app.settings import Settings
 from mark.app.terminal import show, show_json
@@ -19,6 +19,7 @@ from mark.aws.guard import AWAKE
 from mark.aws.standing import Standing, standing
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.report.live_words import alert_banners
+from mark.telemetry.status_document import ALERTS
 
 
 def show_standing(settings: Settings, *, as_json: bool) -> None:
@@ -27,14 +28,14 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     aws = service_aws(settings, "doctor")
     try:
         rows = standing(aws, settings.service.name)
-        alerts = read_alerts(aws, settings.service.name)
+        alerts = alerts_status(read_alerts(aws, settings.service.name), at=time.time())
     finally:
         aws.close()
     hourly = sum(_usd_per_hour(row, prices) for row in rows)
     if as_json:
-        show_json({**_document(settings, rows, hourly), "alerts": alerts_document(alerts)})
+        show_json({**_document(settings, rows, hourly), "alerts": ALERTS.dump(alerts)})
         return
-    show(*(banner.text for banner in alert_banners(alerts_document(alerts))))
+    show(*(banner.text for banner in alert_banners(alerts)))
     if not rows:
         show(f"{settings.service.name} has no instance in {aws.settings.region}")
         return
@@ -49,7 +50,7 @@ def _usd_per_hour(row: Standing, prices: PriceSnapshot) -> float:
     return known.on_demand_usd_per_hour if spot is None else spot
 
 
-def _document(settings: Settings, rows: Sequence[Standing], hourly: float) -> dict[str, Any]:
+def _document(settings: Settings, rows: Sequence[Standing], hourly: float) -> dict[str, object]:
     """The document of `mark status --aws --json` (docs/json.md)."""
     return {
         "service": settings.service.name,

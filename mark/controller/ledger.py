@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, bill_provisioned, cost_of
+from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, bill_provisioned
 from mark.catalog.listed import listed_usd_per_hour
 from mark.controller.service import ServedModel
-from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage, Transition
+from mark.domain.costs import BillLine, InstanceUsage, LambdaUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.traffic import ModelTraffic
 
@@ -155,28 +155,10 @@ def live_bill(
     )
 
 
-def cost_words(lines: Iterable[BillLine]) -> dict[str, float]:
-    """The cost words of every report."""
-    cost: CostUsd = cost_of(lines)
-    return {
-        "instances": cost.instances,
-        "standby": cost.standby,
-        "lambda": cost.lambda_,
-        "serving": cost.serving,
-        "overhead": cost.overhead,
-        "total": cost.total,
-    }
-
-
-def usd_per_hour(
-    served: ServedModel, running: Sequence[InstanceUsage], cost: Mapping[str, float], duration_s: float
-) -> dict[str, float]:
-    """What is spent an hour: what runs now at its price; Lambda and overhead at their mean over `duration_s`."""
+def rent_usd_per_hour(served: ServedModel, running: Sequence[InstanceUsage]) -> float:
+    """What the instances that run now cost an hour."""
     prices = offered_usd_per_hour(served, running)
-    hours = duration_s / SECONDS_PER_HOUR
-    means = {name: cost[name] / hours if hours > 0 else 0.0 for name in ("lambda", "overhead")}
-    spent = (prices.get(u.offering, 0.0) if u.usd_per_hour is None else u.usd_per_hour for u in running)
-    return {"instances": sum(spent), **means}
+    return sum(prices.get(u.offering, 0.0) if u.usd_per_hour is None else u.usd_per_hour for u in running)
 
 
 def in_order(told: Iterable[Transition]) -> list[Transition]:

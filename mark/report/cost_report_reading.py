@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any
 
 from mark.catalog.billing import cost_of
 from mark.controller.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
@@ -48,6 +47,7 @@ from mark.report.cost_report_advice import advice_of
 from mark.report.cost_report_replays import LATE_S, ReplayedDay, replayed_days
 from mark.report.kept import KeptService
 from mark.report.mail_words import money_of
+from mark.telemetry.status_document import MODEL, LoadSeries, PublishedModel
 
 LONGEST_REASON = 240
 """Characters of a reason that a mail shows."""
@@ -160,15 +160,16 @@ def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
 
 def _marks(store: KeptService, model: str, now: float) -> tuple[TallyMark, ...]:
     """The kept marks, and one of `now`, or of the last tick where that is later."""
-    told: Mapping[str, Any] = store.status(f"model:{model}") or {}
-    now = max(now, told.get("at", now))  # a report of the past: what is counted by now came until now
-    marks = book_marks(store.status(book_name(model))) or (first_mark(told.get("began_at", now)),)
-    series = told.get("series") or {"start_at": now, "unit_s": 60.0, "mean_rps": [], "max_rps": []}
+    told = MODEL.read(store, model) or PublishedModel()
+    now = max(now, told.at)  # a report of the past: what is counted by now came until now
+    began_at = now if told.began_at is None else told.began_at
+    marks = book_marks(store.status(book_name(model))) or (first_mark(began_at),)
+    series = told.series or LoadSeries(start_at=now)
     recent = Demand(
-        end_at=series["start_at"] + len(series["mean_rps"]) * series["unit_s"],
-        mean_rps=tuple(series["mean_rps"]),
-        max_rps=tuple(series["max_rps"]),
-        unit_s=series["unit_s"],
+        end_at=series.start_at + len(series.mean_rps) * series.unit_s,
+        mean_rps=series.mean_rps,
+        max_rps=series.max_rps,
+        unit_s=series.unit_s,
     )
     return (*marks, next_mark(marks[-1], store.traffic(model), recent, now))
 

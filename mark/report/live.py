@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -28,8 +27,9 @@ from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.report.live_auth import Gate
 from mark.report.live_page import Fragments, LivePage
 from mark.telemetry.metrics import CONTENT_TYPE, service_metrics
+from mark.telemetry.status_document import SERVICE, ServiceStatus
 
-View = Callable[[], dict[str, Any]]
+View = Callable[[], ServiceStatus]
 Answer = Callable[[Request], Awaitable[Response]]
 MOST_STREAMS = 64
 """Readers that are sent events at the same time; the next is turned away and reloads its page."""
@@ -49,9 +49,9 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """A document, what the page shows of it, and when it was taken (s, monotonic)."""
+    """A status, what the page shows of it, and when it was taken (s, monotonic)."""
 
-    document: dict[str, Any]
+    status: ServiceStatus
     fragments: Fragments
     taken_at: float
 
@@ -72,8 +72,8 @@ class _Watch:
             return self._last
 
     def _take(self) -> _Snapshot:
-        document = self._view()
-        return _Snapshot(document, self._page.fragments(document), time.monotonic())
+        status = self._view()
+        return _Snapshot(status, self._page.fragments(status), time.monotonic())
 
 
 class _Site:
@@ -107,7 +107,7 @@ class _Site:
             return self._login_form(401, refused=False)
         nonce = secrets.token_urlsafe(16)
         seen = await self._watch.latest()
-        page = self._page.page(seen.document, seen.fragments, nonce=nonce)
+        page = self._page.page(seen.status, seen.fragments, nonce=nonce)
         return HTMLResponse(page, headers=_page_headers(nonce))
 
     async def login(self, request: Request) -> Response:
@@ -160,12 +160,12 @@ class _Site:
             self._streams -= 1
 
     async def status(self, _request: Request) -> Response:
-        """The document that the page draws."""
-        return JSONResponse((await self._watch.latest()).document, headers=HEADERS)
+        """What the page draws, as JSON."""
+        return JSONResponse(SERVICE.dump((await self._watch.latest()).status), headers=HEADERS)
 
     async def metrics(self, _request: Request) -> Response:
         """The controller's side for Prometheus."""
-        text = service_metrics((await self._watch.latest()).document)
+        text = service_metrics((await self._watch.latest()).status)
         return Response(text, headers={**HEADERS, "content-type": CONTENT_TYPE})
 
 
@@ -181,7 +181,7 @@ def status_app(
     refresh_s: float = 1.0,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Starlette:
-    """The page at /, its events, /status.json, /metrics and /healthz. `view` gives the live document.
+    """The page at /, its events, /status.json, /metrics and /healthz. `view` gives the live status.
 
     local_only: refuse requests whose Host is neither an address nor localhost. With a `token` all but /healthz
     need it, as `Authorization: Bearer` or through the form at /. Streams of events end when `is_ending` says so: a

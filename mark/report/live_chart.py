@@ -7,13 +7,13 @@ classes of the page's style: a strict content policy allows no style attribute.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup, escape
 
 from mark.report.live_words import finite, rps_words, time_words
+from mark.telemetry.status_document import LoadSeries
 
 LEAST_PAST_S = 900.0
 """A service that has just begun shows a quarter of an hour, or a minute would fill the page."""
@@ -78,19 +78,17 @@ class Load:
     forecast: Stretch
 
     @classmethod
-    def of(cls, series: Mapping[str, Any]) -> Load:
-        """The `series` of a view document."""
-        unit_s = float(series["unit_s"])
+    def of(cls, series: LoadSeries) -> Load:
+        """What a status or a replay tells."""
 
-        def stretch(key: str, start_key: str = "start_at") -> Stretch:
-            values = tuple(finite(value) for value in series[key])
-            return Stretch(start_at=float(series[start_key]), unit_s=unit_s, values=values)
+        def stretch(values: Sequence[float | None], start_at: float = series.start_at) -> Stretch:
+            return Stretch(start_at=start_at, unit_s=series.unit_s, values=tuple(map(finite, values)))
 
         return cls(
-            mean=stretch("mean_rps"),
-            highest=stretch("max_rps"),
-            capacity=stretch("capacity_rps"),
-            forecast=stretch("forecast_max_rps", "forecast_start_at"),
+            mean=stretch(series.mean_rps),
+            highest=stretch(series.max_rps),
+            capacity=stretch(series.capacity_rps),
+            forecast=stretch(series.forecast_max_rps, series.forecast_start_at),
         )
 
     @property
@@ -128,8 +126,8 @@ class Frame:
         return self.path([(points[0][0], 0.0), *points, (points[-1][0], 0.0)]) + "Z"
 
 
-def load_chart(series: Mapping[str, Any], *, now: float, width: int, height: int, prefix: str) -> Markup:
-    """The `series` of a view document as an `<svg>`; `prefix` makes its ids its own."""
+def load_chart(series: LoadSeries, *, now: float, width: int, height: int, prefix: str) -> Markup:
+    """The series as an `<svg>`; `prefix` makes its ids its own."""
     load = Load.of(series)
     past_at = min(load.mean.start_at if load.mean.values else now, now - LEAST_PAST_S)
     ahead_at = load.forecast.end_at if load.forecast.values else now

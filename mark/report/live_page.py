@@ -1,4 +1,4 @@
-"""The status page and the fragments of it that change, from the live document alone.
+"""The status page and the fragments of it that change, from the live status alone.
 
 A fragment is the inside of one element; the page holds all of them when it is loaded, afterwards only those that
 changed are sent. What a reader scrolls or opens lies around the fragments, so that an update leaves it alone.
@@ -7,7 +7,7 @@ changed are sent. What a reader scrolls or opens lies around the fragments, so t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from mark.report import live_words as words
 from mark.report.live_chart import load_chart
 from mark.report.live_processes import process_banners, restart_words
 from mark.report.wording import usd
+from mark.telemetry.status_document import ModelStatus, ObservedInstance, ServiceStatus
 
 WIDE, NARROW = (1112, 300), (360, 240)
 """Charts in CSS pixels: on a desk, on a phone."""
@@ -61,24 +62,24 @@ class LivePage:
         self._login = environment.get_template("live_login.html.j2")
         self._parts = environment.get_template("live_parts.html.j2")
 
-    def fragments(self, document: Mapping[str, Any]) -> Fragments:
-        """All fragments of a document."""
+    def fragments(self, status: ServiceStatus) -> Fragments:
+        """All fragments of a status."""
         macros = cast("Any", self._parts.module)
         html = {
-            "top": str(macros.top(_top(document))),
-            "banners": str(macros.banners((*words.banners(document), *process_banners(document)))),
+            "top": str(macros.top(_top(status))),
+            "banners": str(macros.banners((*words.banners(status), *process_banners(status)))),
         }
-        for number, model in enumerate(document["models"]):
-            cells = _cells(model, now=float(document["now"]), prefix=f"m{number}")
+        for number, model in enumerate(status.models):
+            cells = _cells(model, now=status.now, prefix=f"m{number}")
             for part in PARTS:
                 html[f"m{number}-{part}"] = str(getattr(macros, part)(model, cells))
-        return Fragments(shape=_shape(document), html=html)
+        return Fragments(shape=_shape(status), html=html)
 
-    def page(self, document: Mapping[str, Any], shown: Fragments, *, nonce: str) -> str:
+    def page(self, status: ServiceStatus, shown: Fragments, *, nonce: str) -> str:
         """The whole page, `shown` inside."""
         return self._page.render(
-            service=document["service"],
-            models=[model["name"] for model in document["models"]],
+            service=status.service,
+            models=[model.name for model in status.models],
             shape=shown.shape,
             fragments={key: _trusted(html) for key, html in shown.html.items()},
             nonce=nonce,
@@ -99,7 +100,7 @@ def live_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        usd=_usd,
+        usd=usd,
         rps=words.rps_words,
         ms=words.ms_words,
         share=words.share_words,
@@ -114,87 +115,92 @@ def _trusted(html: str) -> Markup:
     return Markup(html)  # noqa: S704
 
 
-def _shape(document: Mapping[str, Any]) -> str:
-    names = "\n".join([document["service"], *(model["name"] for model in document["models"])])
+def _shape(status: ServiceStatus) -> str:
+    names = "\n".join([status.service, *(model.name for model in status.models)])
     return hashlib.sha256(names.encode()).hexdigest()[:12]
 
 
-def _usd(amount: Any) -> str:
-    number = words.finite(amount)
-    return usd(number if number is not None else float("nan"))
-
-
-def _top(document: Mapping[str, Any]) -> dict[str, str]:
+def _top(status: ServiceStatus) -> dict[str, str]:
     return {
-        "time": words.time_words(document.get("now")),
-        "speed": words.speed_words(document),
-        "controller": words.controller_words(document),
-        "restarted": restart_words(document),
+        "time": words.time_words(status.now),
+        "speed": words.speed_words(status),
+        "controller": words.controller_words(status),
+        "restarted": restart_words(status),
     }
 
 
-def _cells(model: Mapping[str, Any], *, now: float, prefix: str) -> dict[str, Any]:
-    """What the macros print and the document does not say by itself."""
-    rows = words.fleet_rows(model)
-    observed = sorted(model["fleet"]["observed"], key=lambda row: (row["offering"], row["role"], row["id"]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cells:
+    """What the macros print of a model beside what its status says by itself."""
+
+    wide: Markup
+    narrow: Markup
+    objective: str
+    keeps: bool
+    budget: words.ErrorBudget
+    budget_words: str
+    trained: str
+    assumed: str
+    planned: str
+    hourly: str
+    rows: Sequence[words.FleetRow]
+    top_rps: float
+    capacity_rps: float
+    expected: str
+    ready: int
+    observed: Sequence[ObservedInstance]
+    unshown: int
+    answerers: Sequence[_Bar]
+    quantiles: Sequence[_Bar]
+    limit_share: float
+    components: Sequence[tuple[str, float, bool]]
+
+
+def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
+    rows, limit_ms = words.fleet_rows(model), model.objective.latency_ms
+    observed = sorted(model.fleet.observed, key=lambda row: (row.offering, row.role, row.id))
     wide, narrow = (
-        load_chart(model["series"], now=now, width=width, height=height, prefix=f"{prefix}-{name}")
+        load_chart(model.series, now=now, width=width, height=height, prefix=f"{prefix}-{name}")
         for name, (width, height) in (("wide", WIDE), ("narrow", NARROW))
     )
     budget = words.budget_of(model)
-    return {
-        "wide": wide,
-        "narrow": narrow,
-        "objective": words.objective_words(model),
-        "keeps": words.keeps_objective(model),
-        "budget": budget,
-        "budget_words": words.budget_words(budget),
-        "trained": words.trained_words(model),
-        "assumed": words.assumed_words(model),
-        "planned": words.plan_words(model),
-        "hourly": words.hourly_words(model),
-        "rows": rows,
-        "top_rps": max((row.rps for row in rows), default=0.0),
-        "capacity_rps": sum(row.rps for row in rows),
-        "expected": words.expected_words(model),
-        "ready": sum(row.states.get("ready", 0) for row in rows),
-        "observed": observed[:INSTANCES_SHOWN],
-        "unshown": max(0, len(observed) - INSTANCES_SHOWN),
-        "answerers": _answerers(model),
-        "quantiles": _quantiles(model),
-        "limit_share": _limit_share(model),
-        "components": [(label, model["cost_usd"].get(key), key in words.SUMS) for key, label in words.COMPONENTS],
-    }
-
-
-def _answerers(model: Mapping[str, Any]) -> list[_Bar]:
-    counts = [(key, label, int(model["by"].get(key) or 0)) for key, label in words.ANSWERERS]
-    counts += [(key, key, int(model[key])) for key in ("failed", "rejected") if model.get(key)]
-    total = max(1, sum(count for _, _, count in counts))
-    return [_Bar(name=label, value=f"{n:,}", share=n / total, key=key) for key, label, n in counts]
-
-
-def _end_ms(model: Mapping[str, Any]) -> float:
-    """Where the latency bars end."""
-    slowest = max((words.finite(model["latency_ms"].get(name)) or 0.0 for name in words.QUANTILES), default=0.0)
-    return max(SLOWEST_SHOWN * float(model["objective"]["latency_ms"]), slowest)
-
-
-def _limit_share(model: Mapping[str, Any]) -> float:
-    return float(model["objective"]["latency_ms"]) / _end_ms(model)
-
-
-def _quantiles(model: Mapping[str, Any]) -> list[_Bar]:
-    limit, end = float(model["objective"]["latency_ms"]), _end_ms(model)
-    bars = []
-    for name in words.QUANTILES:
-        latency = words.finite(model["latency_ms"].get(name))
-        bars.append(
+    latencies = words.quantiles(model.latency_ms)
+    end_ms = max(SLOWEST_SHOWN * limit_ms, *(ms or 0.0 for _, ms in latencies))
+    return _Cells(
+        wide=wide,
+        narrow=narrow,
+        objective=words.objective_words(target=model.objective.target, latency_ms=limit_ms),
+        keeps=words.keeps_objective(model),
+        budget=budget,
+        budget_words=words.budget_words(budget),
+        trained=words.trained_words(model),
+        assumed=words.assumed_words(model),
+        planned=words.plan_words(model),
+        hourly=words.hourly_words(model),
+        rows=rows,
+        top_rps=max((row.rps for row in rows), default=0.0),
+        capacity_rps=sum(row.rps for row in rows),
+        expected=words.expected_words(model),
+        ready=sum(row.states.get("ready", 0) for row in rows),
+        observed=observed[:INSTANCES_SHOWN],
+        unshown=max(0, len(observed) - INSTANCES_SHOWN),
+        answerers=_answerers(model),
+        quantiles=[
             _Bar(
                 name=name,
-                value=words.ms_words(latency),
-                share=(latency or 0.0) / end,
-                key="slow" if latency is not None and latency > limit else "fine",
+                value=words.ms_words(ms),
+                share=(ms or 0.0) / end_ms,
+                key="slow" if ms is not None and ms > limit_ms else "fine",
             )
-        )
-    return bars
+            for name, ms in latencies
+        ],
+        limit_share=limit_ms / end_ms,
+        components=[(label, amount, key in words.SUMS) for key, label, amount in words.components(model.cost_usd)],
+    )
+
+
+def _answerers(model: ModelStatus) -> list[_Bar]:
+    counts = words.answerers(model.by)
+    counts += [(key, key, n) for key, n in (("failed", model.failed), ("rejected", model.rejected)) if n]
+    total = max(1, sum(count for _, _, count in counts))
+    return [_Bar(name=label, value=f"{n:,}", share=n / total, key=key) for key, label, n in counts]

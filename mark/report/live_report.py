@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,22 @@ from mark.domain.demand import WINDOW_S
 from mark.domain.documents import json_text
 from mark.report.live_chart import Load, Stretch, pair_chart
 from mark.report.live_page import NARROW, WIDE, live_environment
-from mark.report.live_words import ANSWERERS, COMPONENTS, SUMS, finite, ms_words, objective_words, share_words
+from mark.report.live_words import (
+    ANSWERERS,
+    COMPONENTS,
+    SUMS,
+    answerers,
+    components,
+    finite,
+    ms_words,
+    objective_words,
+    quantiles,
+    share_words,
+)
 from mark.report.page import write_whole
 from mark.report.wording import MISSING, usd
 from mark.simulator.results import RunResult
+from mark.telemetry.status_document import LoadSeries, ModelStatus
 
 PAGE_NAME, DOCUMENT_NAME = "live.html", "live.json"
 MINUTE_S = 60
@@ -44,43 +56,42 @@ class ComparedRow:
 
 
 def comparison_document(
-    live: Mapping[str, Any],
+    live: ModelStatus,
     replayed: Mapping[str, Any],
     *,
     live_orders: Orders | None = None,
     replayed_orders: Orders | None = None,
 ) -> dict[str, Any]:
-    """`live`: one model of the live document; `replayed`: a run of `mark simulate --json`.
+    """`live`: one model of the live service; `replayed`: a run of `mark simulate --json`.
 
     Each figure is `{"live", "replayed", "difference"}`, live minus replayed; null where one of them is missing.
     """
-    counts = {**live["by"], **{name: live.get(name) or 0 for name in ("failed", "rejected")}}
-    cold, invocations = live["lambda"]["cold"], live["lambda"]["invocations"]
+    by, cost, latency_ms = answerers(live.by), components(live.cost_usd), dict(quantiles(live.latency_ms))
+    requests = sum(count for _, _, count in by) + live.failed + live.rejected
+    cold, invocations = live.lambda_.cold, live.lambda_.invocations
     orders_here, orders_there = live_orders or {}, replayed_orders or {}
     apart = [abs(orders_here.get(k, 0) - orders_there.get(k, 0)) for k in orders_here.keys() | orders_there.keys()]
     return {
-        "model": live["name"],
+        "model": live.name,
         "policy": replayed["policy"],
         "market": replayed["market"],
         "trace": replayed["trace"],
-        "objective": {key: live["objective"][key] for key in ("latency_ms", "target")},
-        "requests": _pair(sum(counts.values()), replayed["requests"]),
-        "attained": _pair(live["objective"]["attained"], replayed["slo"]["attained"]),
-        "cost_usd": {key: _pair(live["cost_usd"][key], replayed["cost_usd"][key]) for key, _ in COMPONENTS},
-        "latency_ms": {
-            key: _pair(live["latency_ms"][key], replayed["latency_ms"][key]) for key in SHOWN_QUANTILES
-        },
-        "served": {key: _pair(live["by"][key], replayed["served"][key]) for key, _ in ANSWERERS},
-        "failed": _pair(counts["failed"], 0),
-        "rejected": _pair(counts["rejected"], 0),
+        "objective": {"latency_ms": live.objective.latency_ms, "target": live.objective.target},
+        "requests": _pair(requests, replayed["requests"]),
+        "attained": _pair(live.objective.attained, replayed["slo"]["attained"]),
+        "cost_usd": {key: _pair(amount, replayed["cost_usd"][key]) for key, _, amount in cost},
+        "latency_ms": {key: _pair(latency_ms[key], replayed["latency_ms"][key]) for key in SHOWN_QUANTILES},
+        "served": {key: _pair(count, replayed["served"][key]) for key, _, count in by},
+        "failed": _pair(live.failed, 0),
+        "rejected": _pair(live.rejected, 0),
         "cold_start_rate": _pair(cold / invocations if invocations else 0.0, replayed["cold_start_rate"]),
         "orders": _orders(orders_here, orders_there),
         "orders_most_apart": max(apart, default=0),
-        "notes": list(dict.fromkeys((*live["notes"], *replayed["notes"]))),
+        "notes": list(dict.fromkeys((*live.notes, *replayed["notes"]))),
     }
 
 
-def _pair(live: Any, replayed: Any) -> dict[str, float | None]:
+def _pair(live: float | None, replayed: float | None) -> dict[str, float | None]:
     here, there = finite(live), finite(replayed)
     difference = None if here is None or there is None else here - there
     return {"live": here, "replayed": there, "difference": difference}
@@ -125,7 +136,9 @@ def comparison_rows(document: Mapping[str, Any]) -> tuple[ComparedRow, ...]:
 def comparison_table(document: Mapping[str, Any]) -> Table:
     """Live | replayed | difference, for a terminal."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 3, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column(Text(f"{document['model']}, {objective_words(document)}"), overflow="fold", max_width=48)
+    table.add_column(
+        Text(f"{document['model']}, {objective_words(**document['objective'])}"), overflow="fold", max_width=48
+    )
     for name in ("live", "replayed", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in comparison_rows(document):
@@ -134,9 +147,9 @@ def comparison_table(document: Mapping[str, Any]) -> Table:
 
 
 def comparison_page(
-    document: Mapping[str, Any], *, live: Mapping[str, Any], replayed: RunResult, title: str, command: str
+    document: Mapping[str, Any], *, live: LoadSeries, replayed: RunResult, title: str, command: str
 ) -> str:
-    """One page that needs nothing else. `live`: the `series` of the live document; `command` repeats the run."""
+    """One page that needs nothing else. `command` repeats the run."""
     here, there = Load.of(live), Load.of(replay_series(replayed))
     # the live series tells the capacity at a minute's end, the replay's at its start
     ready = replace(here.capacity, start_at=here.capacity.start_at + here.capacity.unit_s)
@@ -168,7 +181,7 @@ def write_comparison(
     out_dir: Path,
     document: Mapping[str, Any],
     *,
-    live: Mapping[str, Any],
+    live: LoadSeries,
     replayed: RunResult,
     title: str,
     command: str,
@@ -189,31 +202,33 @@ def headline(document: Mapping[str, Any]) -> str:
     )
 
 
-def replay_series(result: RunResult) -> dict[str, Any]:
-    """A replay in the form of the live document's `series`, its whole length."""
+def replay_series(result: RunResult) -> LoadSeries:
+    """A replay in the form of the live status's series, its whole length."""
     arrivals = result.seconds.arrivals.astype(np.float64) * result.speed
     minutes = -(-arrivals.size // MINUTE_S)
     lengths = np.minimum(MINUTE_S, arrivals.size - np.arange(minutes) * MINUTE_S)
     padded = np.pad(arrivals, (0, minutes * MINUTE_S - arrivals.size)).reshape(minutes, MINUTE_S)
     window = int(WINDOW_S)
     peaks = padded.reshape(minutes, MINUTE_S // window, window).sum(axis=2).max(axis=1, initial=0.0) / window
-    return {
-        "start_at": result.start_at,
-        "unit_s": MINUTE_S,
-        "mean_rps": list(padded.sum(axis=1) / np.maximum(lengths, 1)),
-        "max_rps": list(peaks),
-        "capacity_rps": list(result.minutes.capacity_rps.sum(axis=1)),
-        "forecast_start_at": result.start_at,
-        "forecast_max_rps": _finite_or_none(result.minutes.forecast_max_rps),
-        "forecaster": "",
-    }
+    return LoadSeries(
+        start_at=result.start_at,
+        unit_s=MINUTE_S,
+        mean_rps=tuple(padded.sum(axis=1) / np.maximum(lengths, 1)),
+        max_rps=tuple(peaks),
+        capacity_rps=tuple(result.minutes.capacity_rps.sum(axis=1)),
+        forecast_start_at=result.start_at,
+        forecast_max_rps=tuple(map(finite, result.minutes.forecast_max_rps)),
+    )
 
 
-def _finite_or_none(values: Iterable[Any]) -> list[float | None]:
-    return [finite(value) for value in values]
-
-
-def _row(name: str, pair: Mapping[str, Any], words: Any, apart: Any, *, is_sum: bool = False) -> ComparedRow:
+def _row(
+    name: str,
+    pair: Mapping[str, Any],
+    words: Callable[[float | None], str],
+    apart: Callable[[Mapping[str, float]], str],
+    *,
+    is_sum: bool = False,
+) -> ComparedRow:
     return ComparedRow(
         name=name,
         live=words(pair["live"]),

@@ -1,9 +1,6 @@
-"""The live document in a terminal: compact, at most 100 columns, the same words as the status page."""
+"""The live status in a terminal: compact, at most 100 columns, the same words as the status page."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from rich import box
 from rich.console import RenderableType
@@ -13,20 +10,21 @@ from rich.text import Text
 from mark.report import live_words as words
 from mark.report.live_processes import process_banners, restart_words
 from mark.report.wording import MISSING, count_words, usd
+from mark.telemetry.status_document import ModelStatus, OrderStatus, ServiceStatus
 
 WIDTH = 100
 DECISIONS = 4
 """The latest; all of them stand on the status page and in `mark explain`."""
 
 
-def status_table(document: Mapping[str, Any]) -> list[RenderableType]:
+def status_table(status: ServiceStatus) -> list[RenderableType]:
     """The service's line, what is wrong, and for each model its figures, fleet, decisions and notes."""
-    parts: list[RenderableType] = [_service_line(document)]
-    parts += [_banner(banner) for banner in (*words.banners(document), *process_banners(document))]
-    for model in document["models"]:
+    parts: list[RenderableType] = [_service_line(status)]
+    parts += [_banner(banner) for banner in (*words.banners(status), *process_banners(status))]
+    for model in status.models:
         parts += [Text(""), _model_line(model), _figures(model), _fleet(model)]
-        parts += [_decision(row) for row in model["decisions"][:DECISIONS]]
-        parts += [Text(f"note: {note}", style="dim") for note in model["notes"]]
+        parts += [_decision(row) for row in model.decisions[:DECISIONS]]
+        parts += [Text(f"note: {note}", style="dim") for note in model.notes]
     return parts
 
 
@@ -34,58 +32,58 @@ def _banner(banner: words.Banner) -> Text:
     return Text(f"! {banner.text}", style="bold red" if banner.bad else "yellow")
 
 
-def _service_line(document: Mapping[str, Any]) -> Text:
-    line = Text.assemble((str(document["service"]), "bold"), f"  {words.time_words(document['now'])} UTC")
-    speed = words.speed_words(document)
+def _service_line(status: ServiceStatus) -> Text:
+    line = Text.assemble((status.service, "bold"), f"  {words.time_words(status.now)} UTC")
+    speed = words.speed_words(status)
     if speed:
         line.append(f"  {speed}", style="bold")
-    line.append(f"  controller {words.controller_words(document)}")
-    spent = words.spent_words(document)
+    line.append(f"  controller {words.controller_words(status)}")
+    spent = words.spent_words(status)
     if spent:
         line.append(f"\nspent {spent}")
-    restarted = restart_words(document)
+    restarted = restart_words(status)
     return line.append(f"\nrestarted {restarted}") if restarted else line
 
 
-def _model_line(model: Mapping[str, Any]) -> Text:
-    aspects = ", ".join(str(model[key]) for key in ("policy", "market") if model.get(key))
-    kept = words.keeps_objective(model)
-    line = Text.assemble((str(model["name"]), "bold"), f"  {words.objective_words(model)}")
+def _model_line(model: ModelStatus) -> Text:
+    aspects = ", ".join(filter(None, (model.policy, model.market)))
+    kept, objective = words.keeps_objective(model), model.objective
+    said = words.objective_words(target=objective.target, latency_ms=objective.latency_ms)
+    line = Text.assemble((model.name, "bold"), f"  {said}")
     if aspects:
         line.append(f"  {aspects}")
     return line if kept else line.append("  MISSES ITS OBJECTIVE", style="bold red")
 
 
-def _figures(model: Mapping[str, Any]) -> Table:
+def _figures(model: ModelStatus) -> Table:
     """A grid of names and figures, two by two."""
-    rates, latency, by, cost = model["rates"], model["latency_ms"], model["by"], model["cost_usd"]
-    budget = words.budget_of(model)
-    answered = ", ".join(f"{label} {count_words(int(by.get(key) or 0))}" for key, label in words.ANSWERERS)
-    for name in ("failed", "rejected"):
-        if model.get(name):
-            answered += f", {name} {count_words(int(model[name]))}"
-    shown = (words.ms_words(latency.get(name)).replace(",", "") for name in ("p50", "p95", "p98", "p99"))
-    spent = ", ".join(f"{label} {_usd(cost.get(key))}" for key, label in words.COMPONENTS)
+    budget, rates = words.budget_of(model), model.rates
+    counts = [(label, count) for _, label, count in words.answerers(model.by)]
+    counts += [(name, count) for name, count in (("failed", model.failed), ("rejected", model.rejected)) if count]
+    answered = ", ".join(f"{label} {count_words(count)}" for label, count in counts)
+    shown = (
+        words.ms_words(ms).replace(",", "") for name, ms in words.quantiles(model.latency_ms) if name != "mean"
+    )
+    spent = ", ".join(f"{label} {usd(amount)}" for _, label, amount in words.components(model.cost_usd))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold", max_width=WIDTH - 10)
-    now, minute, top = (words.rps_words(rates.get(key)) for key in ("now_rps", "last_minute_rps", "max_rps"))
+    now, minute, top = map(words.rps_words, (rates.now_rps, rates.last_minute_rps, rates.max_rps))
     load = [f"{now} requests/s; last minute {minute}, maximum {top}", words.assumed_words(model)]
     grid.add_row("load", Text("; ".join(filter(None, load))))
     grid.add_row("ready", Text(words.capacity_words(model)))
-    attained = words.share_words(model["objective"].get("attained"))
+    attained = words.share_words(model.objective.attained)
     if trained := words.trained_words(model):
         grid.add_row("forecast", Text(trained))
     grid.add_row("in time", Text(f"{attained}; {words.budget_words(budget)}"))
     grid.add_row("latency", Text(f"p50/p95/p98/p99 {'/'.join(shown)} ms"))
     grid.add_row("served", Text(answered))
     hourly = words.hourly_words(model)
-    now = f"{_usd(model.get('usd_per_hour'))} USD/h" + (f" ({hourly})" if hourly else "")
-    grid.add_row("spend", Text(f"{now}; USD so far: {spent}"))
+    grid.add_row("spend", Text(f"{usd(model.usd_per_hour)} USD/h ({hourly}); USD so far: {spent}"))
     return grid
 
 
-def _fleet(model: Mapping[str, Any]) -> RenderableType:
+def _fleet(model: ModelStatus) -> RenderableType:
     """One row an offering in its three views."""
     rows = words.fleet_rows(model)
     if not rows:
@@ -109,12 +107,7 @@ def _fleet(model: Mapping[str, Any]) -> RenderableType:
     return table
 
 
-def _decision(row: Mapping[str, Any]) -> Text:
+def _decision(row: OrderStatus) -> Text:
     return Text.assemble(
-        (f"{words.time_words(row['at'])}  ", "dim"), (f"{row['kind']} ", "bold"), f"{row['what']}: {row['reason']}"
+        (f"{words.time_words(row.at)}  ", "dim"), (f"{row.kind} ", "bold"), f"{row.what}: {row.reason}"
     )
-
-
-def _usd(amount: Any) -> str:
-    number = words.finite(amount)
-    return MISSING if number is None else usd(number)

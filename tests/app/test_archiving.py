@@ -15,7 +15,7 @@ from moto import mock_aws
 
 from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.account import RESOURCES
-from mark.app.live.archiving import AGAIN_S, ARCHIVE, OPEN_EACH_S, Archivist, may_drop
+from mark.app.live.archiving import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
 from mark.app.live.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
 from mark.aws.archiving import Keeping, make_bucket
 from mark.aws.session import Aws
@@ -28,6 +28,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import ARCHIVE
 from tests.aws.builders import HandClock, aws, wire
 from tests.controller.builders import POLICY
 from tests.lambda_handlers.stored import store_service
@@ -158,9 +159,9 @@ def test_what_fails_is_told_tried_again_and_loses_nothing(kept: Kept) -> None:
     kept.rotate(2)
     kept.aws.objects.delete_bucket(Bucket=BUCKET)
     kept.archivist.look()
-    told = kept.store.status(ARCHIVE)
+    told = ARCHIVE.read(kept.store)
     assert told is not None
-    assert "NoSuchBucket" in told["failed"]
+    assert "NoSuchBucket" in str(told.failed)
     assert not may_drop(kept.store, MODEL, 1)
     make_bucket(kept.aws, BUCKET, service="shop", owner="mark", keeping=Keeping())
     kept.clock.at += AGAIN_S - 1.0
@@ -170,9 +171,9 @@ def test_what_fails_is_told_tried_again_and_loses_nothing(kept: Kept) -> None:
     kept.archivist.look()
     assert kept.segments() == ["080100-abcdefgh-000001.jsonl.gz"]
     assert may_drop(kept.store, MODEL, 1)
-    again = kept.store.status(ARCHIVE)
+    again = ARCHIVE.read(kept.store)
     assert again is not None
-    assert again["failed"] is None
+    assert again.failed is None
 
 
 def test_nobody_waits_for_an_archive_that_is_not_there(kept: Kept) -> None:
@@ -180,7 +181,7 @@ def test_nobody_waits_for_an_archive_that_is_not_there(kept: Kept) -> None:
     kept.write(0, 1)
     kept.rotate(1)
     kept.archivist.look()
-    assert kept.store.status(ARCHIVE) is None
+    assert ARCHIVE.read(kept.store) is None
     assert may_drop(kept.store, MODEL, 1)
 
 

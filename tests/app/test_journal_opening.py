@@ -15,7 +15,7 @@ from mark.app.live import explaining as live_explaining
 from mark.app.live.journal_opening import OpenedJournal, open_journal
 from mark.app.live.models import LiveModel, make_live_models, service_spec
 from mark.app.live.publishing import Publisher
-from mark.app.live.restraint import BUDGET, RestraintWatch
+from mark.app.live.restraint import RestraintWatch
 from mark.app.live.shadow import ShadowCloud
 from mark.app.live.view import LiveView
 from mark.app.settings import Settings
@@ -31,6 +31,7 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.keys import Keys
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import BUDGET
 from tests.controller.test_runner import World
 
 NOON = 20_000 * 86400.0 + 43_200.0
@@ -147,9 +148,9 @@ def ticks(store: ServiceStore, segment: int) -> list[Tick]:
 
 
 def spent(store: ServiceStore) -> float:
-    told = store.status(BUDGET)
+    told = BUDGET.read(store)
     assert told is not None
-    return float(told["month_usd"])
+    return told.month_usd
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
@@ -171,8 +172,8 @@ def test_a_store_with_history_serves_other_settings_and_the_old_ones_again(
     assert second.opened.history.end_at == NOON + 20 * 60.0
     assert len(store.journal_segments("inception-v3")) == 2
     assert deviating(store) == []
-    [told] = LiveView(store, "shop").document()["models"]
-    assert told["notes"] == []
+    [told] = LiveView(store, "shop").status().models
+    assert told.notes == ()
     assert read_cost_report(store, period_s=86400.0, wall_at=0.0).notes is not None
 
     third = begin(store, NOON + 7200.0)

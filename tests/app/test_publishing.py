@@ -26,6 +26,7 @@ from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import MODEL, AssumedLoad, PublishedModel
 from tests.lambda_handlers.stored import store_service
 
 BEGAN = 500_000 * 3600.0 + 600.0
@@ -48,8 +49,8 @@ class Store:
         return ModelTraffic(model=model)
 
 
-def published(store: Any, first: int, last: int, *, lambda_warm: int = 19) -> dict[str, Any]:
-    """The document after one controller's ticks at the ends of these minutes; one instance is ready."""
+def published(store: Any, first: int, last: int, *, lambda_warm: int = 19) -> PublishedModel:
+    """What was published after one controller's ticks at the ends of these minutes; one instance is ready."""
     serve = {"model": "inception-v3", "expected_rps": ASSUMED_RPS}
     (model,) = make_live_models(Settings.model_validate({"service": {"serve": [serve]}}))
     offering = model.served.offerings[0].name
@@ -67,22 +68,24 @@ def published(store: Any, first: int, last: int, *, lambda_warm: int = 19) -> di
         )  # fmt: skip
         launch = Launch(token=f"t{minute}", reason=f"minute {minute}", offering=offering, count=1)
         made.publish(controller, Decision(state=State(), orders=(launch,)))
-    told = store.status("model:inception-v3")
+    told = MODEL.read(store, "inception-v3")
     assert told is not None
-    return dict(told)
+    return told
 
 
 def test_load_that_was_assumed_is_no_load_that_came() -> None:
     store = Store()
     at_once = published(store, 0, 0)
-    assert at_once["series"]["mean_rps"] == at_once["series"]["max_rps"] == []
-    assert at_once["assumed"] == {"rps": ASSUMED_RPS, "until": BEGAN}
-    assert at_once["requests"] == 0
+    assert at_once.series is not None
+    assert at_once.series.mean_rps == at_once.series.max_rps == ()
+    assert at_once.assumed == AssumedLoad(rps=ASSUMED_RPS, until=BEGAN)
+    assert at_once.requests == 0
 
     later = published(store, 1, 2)
-    assert later["series"]["start_at"] == BEGAN
-    assert later["series"]["mean_rps"] == [CAME_RPS] * 2
-    assert later["requests"] == 2 * 60 * CAME_RPS
+    assert later.series is not None
+    assert later.series.start_at == BEGAN
+    assert later.series.mean_rps == (CAME_RPS,) * 2
+    assert later.requests == 2 * 60 * CAME_RPS
 
 
 def test_the_next_controller_still_tells_of_the_last_hour() -> None:
@@ -90,9 +93,11 @@ def test_the_next_controller_still_tells_of_the_last_hour() -> None:
     before = published(store, 0, 5)
     after = published(store, 6, 8)
 
-    assert None not in before["series"]["capacity_rps"]
-    assert after["series"]["capacity_rps"] == [before["series"]["capacity_rps"][0]] * 8
-    assert [row["reason"] for row in after["decisions"]] == [f"minute {n}" for n in range(8, -1, -1)]
+    assert before.series is not None
+    assert after.series is not None
+    assert None not in before.series.capacity_rps
+    assert after.series.capacity_rps == (before.series.capacity_rps[0],) * 8
+    assert [row.reason for row in after.decisions] == [f"minute {n}" for n in range(8, -1, -1)]
 
 
 def test_status_knows_what_the_controller_believes_warm(tmp_path: Path) -> None:
@@ -102,13 +107,12 @@ def test_status_knows_what_the_controller_believes_warm(tmp_path: Path) -> None:
         store_service(server.url, anchor=ClockAnchor())
 
         def warm() -> int:
-            [model] = LiveView(store, "shop").document()["models"]
-            found: int = model["lambda"]["warm"]
-            return found
+            [model] = LiveView(store, "shop").status().models
+            return model.lambda_.warm
 
         store.put_status("model:m", {})
         assert warm() == 0  # no tick has told of anything
-        store.put_status("model:m", {"at": 0.0, "lambda_warm": published(Store(), 0, 0)["lambda_warm"]})
+        MODEL.write(store, PublishedModel(lambda_warm=published(Store(), 0, 0).lambda_warm), "m")
         assert warm() == 19  # no gateway has said anything for a while
         calls = ModelTraffic(model="m", lambda_warm=25)
         store.report(GatewayReport(gateway="gateway-1", sequence=1, models=(calls,)))
@@ -142,7 +146,7 @@ def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
         assert warmer.warm(7).answered == 7
         assert type(warmer.believed()) is int
         assert type(plane.lambda_warm()) is int
-        assert published(store, 0, 1, lambda_warm=plane.lambda_warm())["lambda_warm"] == 7
+        assert published(store, 0, 1, lambda_warm=plane.lambda_warm()).lambda_warm == 7
         assert book_marks(store.status(book_name(model.name)))
         now = clock.now()
         store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))  # the account began anew
@@ -157,4 +161,4 @@ def test_a_number_of_numpy_in_a_status_stops_no_tick(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path / "redis") as server:
         store = ServiceStore(connect(server.url), "shop")
         made: Any = np.int64(3)
-        assert published(store, 0, 1, lambda_warm=made)["lambda_warm"] == 3
+        assert published(store, 0, 1, lambda_warm=made).lambda_warm == 3

@@ -14,7 +14,7 @@ import pytest
 
 from mark.app.live import replaying
 from mark.app.live.folder import Running
-from mark.app.live.replaying import REPLAYING, NightlyReplays, Task
+from mark.app.live.replaying import NightlyReplays, Task
 from mark.app.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
@@ -23,6 +23,7 @@ from mark.report.cost_report_replays import replayed_days
 from mark.report.mail import render
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import NIGHTLY, FailedReplay, NightlyStatus
 from tests.app.served_day import BEGAN, DAY_S, MODEL, RPS, SERVICE, write_service
 
 POLICIES = ("sagemaker", "static-peak")
@@ -73,8 +74,14 @@ def eventually(check: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def told(store: ServiceStore) -> dict[str, Any]:
-    return store.status(REPLAYING) or {}
+def told(store: ServiceStore) -> NightlyStatus:
+    return NIGHTLY.read(store) or NightlyStatus()
+
+
+def failure(store: ServiceStore) -> FailedReplay:
+    failed = told(store).failed
+    assert failed is not None
+    return failed
 
 
 @pytest.fixture
@@ -96,7 +103,7 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     run.start()
     try:
         assert replayed_days(store, MODEL) == ()
-        eventually(lambda: told(store).get("days"))
+        eventually(lambda: told(store).days)
     finally:
         over.set()
         run.join(5.0)
@@ -104,7 +111,7 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     (kept,) = replayed_days(store, MODEL)
     assert (kept.day, set(kept.policies)) == (DAY, set(POLICIES))
     assert kept.policies["sagemaker"].requests == round(DAY_S * RPS)
-    assert told(store) == {"days": {DAY.isoformat(): list(POLICIES)}, "running": None, "failed": None}
+    assert told(store) == NightlyStatus(days={DAY.isoformat(): POLICIES})
 
     morning = ClockAnchor(wall_at=0.0, service_at=BEGAN + DAY_S + 1200.0, speed=0.0)
     store.put_clock(morning)
@@ -172,12 +179,12 @@ def test_a_failure_is_told_and_does_not_keep_other_days_waiting(
 
     monkeypatch.setattr(replaying, "replay_apart", fail)
     one.look(over)
-    failed = told(store)["failed"]
-    assert failed["day"] == datetime.fromtimestamp(BEGAN + DAY_S, UTC).date().isoformat()
-    assert "127.0.0.1:1" in failed["error"]
+    failed = failure(store)
+    assert failed.day == datetime.fromtimestamp(BEGAN + DAY_S, UTC).date().isoformat()
+    assert "127.0.0.1:1" in failed.error
     one.look(over)
     assert tried == [BEGAN + DAY_S, BEGAN]
-    assert set(told(store)["days"]) == {DAY.isoformat()}
+    assert set(told(store).days) == {DAY.isoformat()}
 
 
 def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
@@ -189,7 +196,7 @@ def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
     over = threading.Event()
     threading.Timer(0.3, over.set).start()
     nights(redis, store, *POLICIES).look(over)
-    assert told(store) == {"days": {}, "running": None, "failed": None}
+    assert told(store) == NightlyStatus()
 
 
 def test_a_child_that_lacks_memory_or_time_is_told_so(
@@ -199,7 +206,7 @@ def test_a_child_that_lacks_memory_or_time_is_told_so(
     monkeypatch.setattr(replaying, "MODULE", "dies")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     nights(redis, store, *POLICIES).look(threading.Event())
-    assert "memory" in told(store)["failed"]["error"]
+    assert "memory" in failure(store).error
 
 
 def test_without_policies_nothing_is_looked_at_and_the_term_goes_on(redis: EmbeddedRedis) -> None:

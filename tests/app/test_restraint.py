@@ -16,7 +16,7 @@ from mark.app import pausing
 from mark.app.cli import run
 from mark.app.live.clock import ServiceClock
 from mark.app.live.models import make_live_models, service_spec
-from mark.app.live.restraint import BUDGET, PAUSED, RestraintWatch
+from mark.app.live.restraint import RestraintWatch
 from mark.app.live.view import LiveView
 from mark.app.setting_budget import BudgetSettings
 from mark.app.settings import Settings
@@ -30,6 +30,7 @@ from mark.store.connect import connect, connect_async
 from mark.store.data_plane import GatewayStore
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import BUDGET, PAUSE, BudgetStatus, PauseRequest
 
 DAY_S = 86400.0
 NOON = 20_000 * DAY_S + DAY_S / 2
@@ -87,10 +88,10 @@ def closed(redis: EmbeddedRedis, store: ServiceStore, name: str) -> bool:
 def test_two_hours_cost_what_the_bill_says(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [])
     made.look()
-    told = store.status(BUDGET)
+    told = BUDGET.read(store)
     assert told is not None
-    assert told["day_usd"] == told["month_usd"] > 2 * served.offering("c5.large:spot").usd_per_hour
-    assert (told["held_back"], told["reasons"]) == ("none", [])
+    assert told.day_usd == told.month_usd > 2 * served.offering("c5.large:spot").usd_per_hour
+    assert (told.held_back, told.reasons) == (Restraint.NONE, ())
 
 
 def test_a_type_that_was_taken_away_stops_no_reckoning(
@@ -103,9 +104,9 @@ def test_a_type_that_was_taken_away_stops_no_reckoning(
     (model,) = make_live_models(Settings.model_validate(settings))
     assert not [item for item in model.served.offerings if item.name == "c5.large:spot"]
     watch(store, served, []).look()
-    before = store.status(BUDGET)
+    before = BUDGET.read(store)
     watch(store, model.served, []).look()
-    assert store.status(BUDGET) == before  # the record bears no price: it is the catalogue's
+    assert BUDGET.read(store) == before  # the record bears no price: it is the catalogue's
 
     strange = {"instance": "i-9", "model": served.name, "offering": "q9.huge:spot", "role": Role.SERVING}
     store.note(Transition(**strange, state="running", at=NOON))  # type: ignore[arg-type]
@@ -115,8 +116,8 @@ def test_a_type_that_was_taken_away_stops_no_reckoning(
     assert [record.__dict__["why"] for record in caplog.records if record.message == "not priced"] == [
         "q9.huge:spot: no longer offered and in no price list; no sum holds what they cost"
     ]
-    [told] = LiveView(store, store.spec().name).document()["models"]
-    assert any("q9.huge:spot" in note for note in told["notes"])
+    [told] = LiveView(store, store.spec().name).status().models
+    assert any("q9.huge:spot" in note for note in told.notes)
 
 
 def test_a_reached_budget_is_told_to_gateways_and_ends_with_the_day(
@@ -136,25 +137,25 @@ def test_a_reached_budget_is_told_to_gateways_and_ends_with_the_day(
     again.look()
     assert again.restraint() is Restraint.NONE
     assert not closed(redis, store, request.node.name)
-    told = store.status(BUDGET)
+    told = BUDGET.read(store)
     assert told is not None
-    assert 0 <= told["day_usd"] < 0.01 < told["month_usd"]
+    assert 0 <= told.day_usd < 0.01 < told.month_usd
 
 
 def test_warning_holds_nothing_back(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [], monthly_usd=0.01)
     made.look()
-    told = store.status(BUDGET)
+    told = BUDGET.read(store)
     assert told is not None
-    assert (told["held_back"], len(told["reasons"])) == ("none", 1)
+    assert (told.held_back, len(told.reasons)) == (Restraint.NONE, 1)
 
 
 def test_a_pause_by_hand_comes_before_the_budget_and_goes(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [], daily_usd=0.01, when_reached="floor")
-    store.put_status(PAUSED, {"on": True, "at": NOON})
+    PAUSE.write(store, PauseRequest(on=True, at=NOON))
     made.look()
     assert made.restraint() is Restraint.PAUSE
-    store.put_status(PAUSED, {"on": False, "at": NOON})
+    PAUSE.write(store, PauseRequest(on=False, at=NOON))
     made.look()
     assert made.restraint() is Restraint.FLOOR
 
@@ -211,7 +212,7 @@ def paused(tmp_path: Path, *flags: str) -> int:
 def last_word(store: ServiceStore, *, on: bool) -> None:
     """What a controller that heard of a pause, or of its end, says of it."""
     held_back = Restraint.PAUSE if on else Restraint.NONE
-    store.put_status(BUDGET, {"held_back": held_back.value, "reasons": ["paused by hand"] if on else []})
+    BUDGET.write(store, BudgetStatus(held_back=held_back, reasons=("paused by hand",) if on else ()))
 
 
 def test_a_pause_says_how_this_very_service_goes_on(

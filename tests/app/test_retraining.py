@@ -34,8 +34,9 @@ from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
 from mark.ports import ForecasterSetup
 from mark.report.live_table import status_table
+from mark.telemetry.status_document import FailedTraining, RunningTraining
 from tests.controller.builders import POLICY
-from tests.report.live_fakes import busy_model, document
+from tests.report.live_fakes import busy_model, status
 
 LONG_S = 300.0
 BEGAN_AT = 1_800_000_000.0
@@ -187,27 +188,27 @@ def world(folder: Path) -> World:
 
 
 def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(world: World) -> None:
-    assert (world.told["why"], world.told["until"], world.told["training"]) == ("first", BEGAN_AT, None)
+    assert (world.told.why, world.told.until, world.told.training) == ("first", BEGAN_AT, None)
     world.tick(23.9)
-    assert world.told["training"] is None
+    assert world.told.training is None
     world.tick(0.2)
     due_at, learned_until = world.at, world.history.end_at
 
-    assert world.told["training"] == {"why": "schedule", "since": due_at}
+    assert world.told.training == RunningTraining(why="schedule", since=due_at)
     assert world.retraining.notes == ["forecaster: training begins (schedule) on 62 min, 60 min at most"]
     assert world.speaks_of() == 900.0
-    world.tick_until(lambda: world.told["training"] is None)
+    world.tick_until(lambda: world.told.training is None)
 
     told = world.told
-    note = f"forecaster: training (schedule) on 62 min is done after {told['took_s']} s: it speaks from now on"
+    note = f"forecaster: training (schedule) on 62 min is done after {told.took_s} s: it speaks from now on"
     assert world.retraining.notes[1:] == [note]
     assert world.speaks_of() == pytest.approx(learned_until)
-    assert (told["why"], told["at"], told["failed"]) == ("schedule", world.at, None)
-    assert (told["until"], told["until"] - told["from"]) == (
+    assert (told.why, told.at, told.failed) == ("schedule", world.at, None)
+    assert (told.until, told.until - told.from_) == (
         learned_until,
         len(world.model.setup.history) * 60 + 120,
     )
-    assert told["took_s"] >= 0.2
+    assert told.took_s >= 0.2
     ((pid, about),) = trainers(world.folder).items()
     assert about == {"nice": min(19, os.nice(0) + 10), "threads": "1"}
     assert is_gone(pid)
@@ -218,7 +219,7 @@ def test_of_what_was_learned_the_last_two_are_kept(world: World) -> None:
     for _ in range(3):
         world.tick(24.5)
         ends.append(world.history.end_at)
-        world.tick_until(lambda: world.told["until"] == ends[-1])
+        world.tick_until(lambda: world.told.until == ends[-1])
     kept = world.folder / "services" / "mine" / "served"
 
     assert {folder.name for folder in kept.iterdir()} == {f"{end:.0f}" for end in ends[1:]}
@@ -226,11 +227,11 @@ def test_of_what_was_learned_the_last_two_are_kept(world: World) -> None:
 
 def test_the_next_training_comes_a_day_after_the_last(world: World) -> None:
     world.tick(24.5)
-    world.tick_until(lambda: world.told["why"] == "schedule")
+    world.tick_until(lambda: world.told.why == "schedule")
     world.tick(23.9)
-    assert world.told["training"] is None
+    assert world.told.training is None
     world.tick(0.2)
-    assert world.told["training"]
+    assert world.told.training
     world.retraining.stop()
 
 
@@ -240,18 +241,18 @@ def test_it_is_trained_when_its_forecasts_get_worse_and_not_at_once_again(folder
     world.retraining.begin(world.store, BEGAN_AT)
     for _ in range(1000):
         world.tick(rate=100.0, said=90.0)
-    assert world.told["drift"] == pytest.approx(1.0)
+    assert world.told.drift == pytest.approx(1.0)
     for _ in range(181):
         world.tick(rate=100.0, said=80.0)
-    assert world.told["drift"] == pytest.approx(2.0, rel=0.05)
-    assert world.told["training"] is None
+    assert world.told.drift == pytest.approx(2.0, rel=0.05)
+    assert world.told.training is None
 
     world.tick(100.0, rate=100.0, said=80.0)
-    assert world.told["training"]["why"] == "drift"
-    world.tick_until(lambda: world.told["training"] is None)
-    assert world.told["why"] == "drift"
+    assert world.told.training.why == "drift"
+    world.tick_until(lambda: world.told.training is None)
+    assert world.told.why == "drift"
     world.tick()
-    assert world.told["training"] is None
+    assert world.told.training is None
 
 
 def test_a_new_process_learns_from_the_journal_how_forecasts_did(world: World) -> None:
@@ -263,7 +264,7 @@ def test_a_new_process_learns_from_the_journal_how_forecasts_did(world: World) -
 
     assert list(other.retraining.read(journal)) == journal
     other.retraining.begin(other.store, BEGAN_AT)
-    assert other.told["drift"] == world.told["drift"] > 1.0
+    assert other.told.drift == world.told.drift > 1.0
 
 
 @pytest.mark.parametrize(
@@ -279,24 +280,24 @@ def test_what_fails_or_is_late_leaves_the_old_one_and_the_status_says_so(
     (folder / "mode").write_text(mode)
     world.tick(24.5)
     due_at = world.at
-    world.tick_until(lambda: world.told["training"] is None, hours=0.0)
+    world.tick_until(lambda: world.told.training is None, hours=0.0)
 
-    assert said in world.told["failed"]["error"]
+    assert said in world.told.failed.error
     [_, note] = world.retraining.notes
     assert re.match(rf"forecaster: training \(schedule\) on \d+ min failed after \d+\.\d s: .*{said}.*; the", note)
-    assert world.told["failed"]["why"] == "schedule"
-    assert world.told["why"] == "first"
+    assert world.told.failed.why == "schedule"
+    assert world.told.why == "first"
     assert world.speaks_of() == 900.0
     assert all(map(is_gone, trainers(folder)))
     world.tick(2.9)
-    assert world.told["training"] is None
+    assert world.told.training is None
     if mode == "hang":  # what is not done within seconds on an idle machine is not on a busy one
         return
     (folder / "mode").unlink()
     world.tick(3.1 - (world.at - due_at) / HOUR_S)
-    world.tick_until(lambda: world.told["training"] is None)
-    assert world.told["failed"] is None
-    assert world.told["why"] == "schedule"
+    world.tick_until(lambda: world.told.training is None)
+    assert world.told.failed is None
+    assert world.told.why == "schedule"
 
 
 def test_a_store_that_is_away_delays_the_new_one_and_loses_nothing(world: World) -> None:
@@ -307,7 +308,7 @@ def test_a_store_that_is_away_delays_the_new_one_and_loses_nothing(world: World)
     assert world.speaks_of() == 900.0
     world.store.away = False
     world.tick()
-    assert world.told["why"] == "schedule"
+    assert world.told.why == "schedule"
 
 
 def test_in_a_hurried_rehearsal_real_minutes_lie_between_two_trainings(folder: Path) -> None:
@@ -317,7 +318,7 @@ def test_in_a_hurried_rehearsal_real_minutes_lie_between_two_trainings(folder: P
     assert pause_after(3600.0) == 4 * 3600.0
     for _ in range(5):
         world.tick(100.0)
-    assert world.told["training"] is None
+    assert world.told.training is None
 
 
 def test_one_at_a_time_is_trained(folder: Path) -> None:
@@ -327,11 +328,11 @@ def test_one_at_a_time_is_trained(folder: Path) -> None:
         world.retraining.begin(world.store, BEGAN_AT)
         world.tick(24.5)
     one, other = both
-    assert one.told["training"]
-    assert other.told["training"] is None
-    one.tick_until(lambda: one.told["training"] is None)
+    assert one.told.training
+    assert other.told.training is None
+    one.tick_until(lambda: one.told.training is None)
     other.tick()
-    assert other.told["training"]
+    assert other.told.training
     other.retraining.stop()
     assert not slot.locked()
 
@@ -340,19 +341,19 @@ def test_who_takes_over_or_starts_again_speaks_with_what_was_trained_last(world:
     waiting = World(world.folder, world.store)
     assert waiting.retraining.keep_up(waiting.store)
     world.tick(24.5)
-    world.tick_until(lambda: world.told["why"] == "schedule")
+    world.tick_until(lambda: world.told.why == "schedule")
 
     for late in (waiting, World(world.folder, world.store)):
         late.catch_up()
         late.retraining.begin(late.store, BEGAN_AT)
         assert late.retraining.forecast(world.history, 60) == world.retraining.forecast(world.history, 60)
-        assert late.told == {**world.told, "drift": None}
+        assert late.told == replace(world.told, drift=None)
     assert len(trainers(world.folder)) == 1  # the others found it in the cache
 
 
 def test_what_was_trained_with_another_seed_or_written_by_another_version_is_left_alone(world: World) -> None:
     world.tick(24.5)
-    world.tick_until(lambda: world.told["why"] == "schedule")
+    world.tick_until(lambda: world.told.why == "schedule")
     other = World(world.folder, world.store, seed=1)
     assert other.retraining.keep_up(other.store)
     assert other.speaks_of() == 900.0
@@ -365,7 +366,7 @@ def test_what_was_trained_with_another_seed_or_written_by_another_version_is_lef
 
 def test_what_cannot_be_made_again_is_tried_once(world: World) -> None:
     world.tick(24.5)
-    world.tick_until(lambda: world.told["why"] == "schedule")
+    world.tick_until(lambda: world.told.why == "schedule")
     late = World(world.folder, world.store)
     for learned in world.folder.rglob("learned-18*"):
         learned.unlink()
@@ -373,8 +374,8 @@ def test_what_cannot_be_made_again_is_tried_once(world: World) -> None:
     late.catch_up()
     late.retraining.begin(late.store, BEGAN_AT)
 
-    assert late.told["training"] is None
-    assert late.told["failed"]["error"] == "nothing to learn from"
+    assert late.told.training is None
+    assert late.told.failed.error == "nothing to learn from"
 
 
 def test_when_it_is_stopped_its_process_ends(world: World) -> None:
@@ -384,7 +385,7 @@ def test_when_it_is_stopped_its_process_ends(world: World) -> None:
     world.retraining.stop()
 
     assert all(map(is_gone, trainers(world.folder)))
-    assert world.told["training"] is None
+    assert world.told.training is None
 
 
 def test_its_process_ends_when_its_parent_is_killed(folder: Path) -> None:
@@ -472,10 +473,10 @@ def test_the_journal_tells_what_became_of_trainings_and_folds_as_before(
 def test_status_says_what_it_was_trained_on_and_why(world: World) -> None:
     (world.folder / "mode").write_text("hang")
     world.tick(24.5)
-    model = {**busy_model(), "trained": {**world.told, "forecaster": "mixture", "drift": 1.234}}
-    model["trained"]["failed"] = {"at": BEGAN_AT, "why": "drift", "error": "no [memory]"}
+    failed = FailedTraining(at=BEGAN_AT, why="drift", error="no [memory]")
+    trained = replace(world.told, forecaster="mixture", drift=1.234, failed=failed)
     out = io.StringIO()
-    for part in status_table(document(model)):
+    for part in status_table(status(replace(busy_model(), trained=trained))):
         Console(file=out, width=100).print(part, highlight=False)
     world.retraining.stop()
 

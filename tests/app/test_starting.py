@@ -20,6 +20,7 @@ from mark.app.live.starting import (
     start_lines,
 )
 from mark.domain.errors import Misconfigured
+from mark.telemetry.status_document import PlanStatus, PublishedModel
 
 REASON = "20 requests/s expected: nothing is worth its rent, 20 are cheaper elsewhere"
 
@@ -27,7 +28,8 @@ REASON = "20 requests/s expected: nothing is worth its rent, 20 are cheaper else
 def model(
     planned: dict[str, int] | None = None, *, overflows: bool = False, has_plan: bool = True, **changed: Any
 ) -> ModelStart:
-    told = {"planned": planned or {}, "plan": {"reason": REASON} if has_plan else None, "notes": ["a note"]}
+    plan = PlanStatus(reason=REASON) if has_plan else None
+    told = PublishedModel(planned=planned or {}, plan=plan, notes=("a note",))
     given: dict[str, Any] = {
         "name": "m", "told": told, "overflows": overflows, "agents": {}, "instances": (), **changed
     }  # fmt: skip

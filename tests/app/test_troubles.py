@@ -12,7 +12,7 @@ import pytest
 
 from mark.app.live.aside import begin_aside
 from mark.app.live.cloud_metrics import watch_metrics
-from mark.app.live.troubles import Troubles, trouble_lines, troubles_name
+from mark.app.live.troubles import Troubles, trouble_lines
 from mark.app.live.view import LiveView
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater
@@ -20,6 +20,7 @@ from mark.domain.traffic import ModelTraffic
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import BACKGROUND, BackgroundStatus
 from tests.lambda_handlers.stored import store_service
 
 
@@ -36,7 +37,10 @@ class Told:
         self.documents[name] = json.loads(json.dumps(document))
 
     def failing(self) -> list[str]:
-        return sorted(self.documents.get(troubles_name("me"), {"failing": {}})["failing"])
+        return sorted((BACKGROUND.read(self, "me") or BackgroundStatus()).failing)
+
+    def status(self, name: str) -> Any:
+        return self.documents.get(name)
 
 
 @pytest.fixture
@@ -68,7 +72,9 @@ def test_turns_go_on_whatever_fails_and_the_last_word_is_told(told: Told, troubl
     turn = turns(stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("away"), ValueError("x"))
     troubles.keep_on("work", turn, each_s=0.001, stop=stop)
 
-    [line] = trouble_lines(told.documents[troubles_name("me")], wall=0.0)
+    found = BACKGROUND.read(told, "me")
+    assert found is not None
+    [line] = trouble_lines(found, wall=0.0)
     assert line == "work fails for 0 s and is tried again: ValueError: x"
 
 
@@ -170,8 +176,8 @@ def test_status_tells_what_fails_where_the_acting_controller_runs(tmp_path: Any)
         for holder in ("controller-0.1", "controller-1.2"):
             Troubles(store, holder).note("hearing of spot notices", f"{holder} cannot")
         assert store.leases.take("controller-1.2", 60.0)
-        [model] = LiveView(store, "shop").document()["models"]
-        [note] = [note for note in model["notes"] if "fails" in note]
+        [model] = LiveView(store, "shop").status().models
+        [note] = [note for note in model.notes if "fails" in note]
         assert note == "hearing of spot notices fails for 0 s and is tried again: controller-1.2 cannot"
     finally:
         server.stop()

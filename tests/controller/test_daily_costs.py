@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mark.catalog.billing import cost_of
 from mark.catalog.load import load_prices
 from mark.controller.daily_costs import DAY_S, ModelLedger, days_between, model_bill, model_days, shared_days
-from mark.controller.ledger import fleet_usage, live_bill, running_now, unpriced, usd_per_hour
+from mark.controller.ledger import fleet_usage, live_bill, rent_usd_per_hour, running_now, unpriced
 from mark.controller.service import BackendSpec, ServedModel
 from mark.controller.tally_book import Tallies, TallyMark, first_mark, is_due, next_mark, totals_at
 from mark.dispatch.policy import DispatchPolicy
@@ -191,5 +191,4 @@ def test_what_nobody_has_a_price_of_is_told_and_stops_nothing() -> None:
     usage = fleet_usage(told, BEGAN + DAY_S)
     assert unpriced(SERVED, usage.usages) == ("q9.huge:spot",)
     running = running_now(fleet_usage(told[:1], BEGAN + DAY_S), BEGAN + DAY_S)
-    cost = {"lambda": 0.0, "overhead": 0.0}
-    assert usd_per_hour(SERVED, running, cost, 0.0)["instances"] == 0.0
+    assert rent_usd_per_hour(SERVED, running) == 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +15,9 @@ from mark.app.live.cloud_metrics import metric_line, spend, watch_metrics
 from mark.app.processes import cloud
 from mark.app.processes.cloud import deployed, live_models, main, resources
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.domain.fleet import Role
+from mark.domain.fleet import InstanceState, Role
 from mark.domain.traffic import ModelTraffic
+from mark.telemetry.status_document import MODEL, PublishedInstance, PublishedModel
 from tests.infra.conftest import Template, of_type, plain
 from tests.planner.builders import offering
 
@@ -136,9 +137,9 @@ def test_a_quiet_minute_says_that_a_controller_acts() -> None:
 def test_spend_is_of_what_runs() -> None:
     rented = offering("c5.large", usd_per_hour=0.1)
     served: Any = SimpleNamespace(offerings=(rented,))
-    states: Sequence[str] = ("ready", "draining", "stopped", "pending")
-    status = {"observed": [{"offering": rented.name, "state": state} for state in states]}
-    assert spend(served, status) == pytest.approx(0.2)
+    states = (InstanceState.READY, InstanceState.DRAINING, InstanceState.STOPPED, InstanceState.PENDING)
+    there = tuple(PublishedInstance(id=state.value, offering=rented.name, state=state) for state in states)
+    assert spend(served, PublishedModel(observed=there)) == pytest.approx(0.2)
     assert spend(served, None) == 0.0
 
 
@@ -148,7 +149,8 @@ def test_what_all_models_spend_is_told_of_the_service() -> None:
         SimpleNamespace(name=name, offerings=(rented,), slo=SimpleNamespace(target=0.9)) for name in ("a", "b")
     ]
     store: Any = Store(("me", 0), ("me", 0))
-    store.status = lambda _name: {"observed": [{"offering": rented.name, "state": "ready"}]}
+    ready = PublishedInstance(id="i-1", offering=rented.name, state=InstanceState.READY)
+    store.status = lambda _name: MODEL.dump(PublishedModel(observed=(ready,)))
     stop: Any = Minutes(2)
     lines = [json.loads(line) for line in watch_metrics("shop", models, store, holder="me", stop=stop)]
     assert ["model" in line for line in lines] == [True, True, False]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from mark.controller.ledger import cost_words, fleet_usage, live_bill
+from mark.catalog.billing import cost_of
+from mark.controller.ledger import fleet_usage, live_bill
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
-from mark.domain.costs import Ec2State, Transition
+from mark.domain.costs import CostUsd, Ec2State, Transition
 from mark.domain.fleet import Role
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
@@ -26,8 +27,8 @@ SERVICE, MODEL = "shop", "m"
 BEGAN_AT = ENDED_AT - 7 * 3600
 
 
-def store_service(url: str, *, anchor: ClockAnchor) -> dict[str, float]:
-    """Write it down; what it cost by the ledger alone (USD), by the words of cost."""
+def store_service(url: str, *, anchor: ClockAnchor) -> CostUsd:
+    """Write it down; what it cost by the ledger alone."""
     link = connect(url)
     store = ServiceStore(link, SERVICE)
     served = ServedModel(
@@ -60,4 +61,4 @@ def store_service(url: str, *, anchor: ClockAnchor) -> dict[str, float]:
     usage, traffic = fleet_usage(store.transitions(MODEL), ENDED_AT), store.traffic(MODEL)
     link.close()
     bill = live_bill(usage, traffic, served, requests=1000, peak_rps=0.0, duration_s=ENDED_AT - BEGAN_AT)
-    return cost_words(bill)
+    return cost_of(bill)

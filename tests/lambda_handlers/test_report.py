@@ -16,6 +16,7 @@ import pytest
 
 from lambda_handlers import mailing, report
 from mark.domain.clock import ClockAnchor
+from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.local.config import LambdaLimits
 from mark.store.embedded import EmbeddedRedis
@@ -41,7 +42,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def spent_usd(redis: EmbeddedRedis) -> dict[str, float]:
+def spent_usd(redis: EmbeddedRedis) -> CostUsd:
     anchor = ClockAnchor(wall_at=time.time() - 86400, service_at=ENDED_AT - 86400, speed=1.0)
     return store_service(redis.url, anchor=anchor)
 
@@ -99,7 +100,7 @@ def event() -> dict[str, Any]:
 
 
 def test_the_scheduled_report_arrives_with_the_ledgers_figures_once(
-    world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
+    world: World, redis: EmbeddedRedis, spent_usd: CostUsd
 ) -> None:
     world.mark("POST", "mail", {"verify": ["a.example", TO]})
     schedule(world, deploy(world, redis))
@@ -118,7 +119,7 @@ def test_the_scheduled_report_arrives_with_the_ledgers_figures_once(
     for kind in ("text/plain", "text/html"):
         text = bodies[kind].get_content()
         for word in ("instances", "overhead", "total"):
-            assert f"{spent_usd[word]:.2f}" in text
+            assert f"{getattr(spent_usd, word):.2f}" in text
         assert "99.6" in text
     assert bodies["image/png"].get_content().startswith(b"\x89PNG")
     named = set(re.findall(r'src="cid:([^"]+)"', bodies["text/html"].get_content()))
@@ -136,7 +137,7 @@ def test_the_scheduled_report_arrives_with_the_ledgers_figures_once(
 
 
 def test_the_report_is_kept_in_the_bucket_and_mailed_where_it_cannot_be(
-    world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
+    world: World, redis: EmbeddedRedis, spent_usd: CostUsd
 ) -> None:
     world.mark("POST", "mail", {"verify": [FROM, TO]})
     deploy(world, redis, MARK_REPORT_BUCKET="shop-archive")
@@ -153,13 +154,13 @@ def test_the_report_is_kept_in_the_bucket_and_mailed_where_it_cannot_be(
     (row,) = objects.list_objects_v2(Bucket="shop-archive")["Contents"]
     assert row["Key"] == f"reports/{SERVICE}/2027-01-15.html"
     page = objects.get_object(Bucket="shop-archive", Key=row["Key"])["Body"].read().decode()
-    assert f"{spent_usd['total']:.2f}" in page
+    assert f"{spent_usd.total:.2f}" in page
     assert 'src="cid:' not in page
     assert len(sent(world)) == 2
 
 
 def test_a_report_that_cannot_be_sent_says_what_to_do_and_is_sent_later(
-    world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
+    world: World, redis: EmbeddedRedis, spent_usd: CostUsd
 ) -> None:
     deploy(world, redis, MARK_SERVICE=SERVICE)
     asked = event() | {"time": "2027-01-14T08:00:00Z"}
@@ -173,7 +174,7 @@ def test_a_report_that_cannot_be_sent_says_what_to_do_and_is_sent_later(
 
 
 def test_a_store_named_by_a_secret_and_a_ledger_that_may_not_be_reconciled_are_mailed_all_the_same(
-    world: World, redis: EmbeddedRedis, spent_usd: dict[str, float]
+    world: World, redis: EmbeddedRedis, spent_usd: CostUsd
 ) -> None:
     """The emulated AWS has no Cost Explorer."""
     world.mark("POST", "mail", {"verify": [FROM, TO]})
@@ -200,7 +201,7 @@ def test_a_store_named_by_a_secret_and_a_ledger_that_may_not_be_reconciled_are_m
 )
 def test_what_cannot_be_is_one_line(
     redis: EmbeddedRedis,
-    spent_usd: dict[str, float],
+    spent_usd: CostUsd,
     monkeypatch: pytest.MonkeyPatch,
     change: dict[str, Any],
     variables: dict[str, str],

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from mark.report.live_server import status_server
+from mark.telemetry.status_document import ServiceStatus
 
 DEADLINE_S = 120.0
 
@@ -54,7 +54,7 @@ class Served:
 
 @contextmanager
 def serving(
-    view: Callable[[], dict[str, Any]],
+    view: Callable[[], ServiceStatus],
     *,
     token: str | None = None,
     refresh_s: float = 0.02,

@@ -128,25 +128,15 @@ def tick_lines(store: ServiceStore) -> None:
 def test_the_money_is_that_of_the_status(store: ServiceStore) -> None:
     a_life(store)
     report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
-    (model,) = LiveView(store, "vision").document()["models"]
+    (model,) = LiveView(store, "vision").status().models
 
     cost = report.cost
-    found = {
-        "instances": cost.instances,
-        "standby": cost.standby,
-        "lambda": cost.lambda_,
-        "serving": cost.serving,
-        "overhead": cost.overhead,
-        "total": cost.total,
-    }
-    assert found == pytest.approx(model["cost_usd"], abs=1e-9)
+    for name in ("instances", "standby", "lambda_", "serving", "overhead", "total"):
+        assert getattr(cost, name) == pytest.approx(getattr(model.cost_usd, name), abs=1e-9)
     assert (report.since, report.until) == (BEGAN, NOW)
     (told,) = report.models
-    assert (told.answers.answered, told.answers.late) == (
-        model["objective"]["answered"],
-        model["objective"]["late"],
-    )
-    assert told.answers.attained == pytest.approx(model["objective"]["attained"])
+    assert (told.answers.answered, told.answers.late) == (model.objective.answered, model.objective.late)
+    assert told.answers.attained == pytest.approx(model.objective.attained)
     assert [item.day.weekday() for item in told.days] == sorted(
         (item.day.weekday() for item in told.days), key=lambda day: (day - told.days[0].day.weekday()) % 7
     )

@@ -8,10 +8,10 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from tests.report.live_fakes import busy_model, document, empty_model, interrupted_model
+from mark.telemetry.status_document import SERVICE, ServiceStatus
+from tests.report.live_fakes import busy_model, empty_model, interrupted_model, status
 from tests.report.live_http import Served, serving
 
 TOKEN = "a-long-token"
@@ -29,13 +30,13 @@ GUARDED = ("/events", "/status.json", "/metrics")
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Served]:
-    with serving(lambda: document(busy_model())) as served:
+    with serving(lambda: status(busy_model())) as served:
         yield served
 
 
 @pytest.fixture(scope="module")
 def closed() -> Iterator[Served]:
-    with serving(lambda: document(busy_model()), token=TOKEN) as served:
+    with serving(lambda: status(busy_model()), token=TOKEN) as served:
         yield served
 
 
@@ -53,7 +54,7 @@ def test_page_holds_the_figures(page: Served) -> None:
 
 
 def test_status_json_is_the_view(page: Served) -> None:
-    assert json.loads(page.ask("/status.json").text) == document(busy_model())
+    assert json.loads(page.ask("/status.json").text) == SERVICE.dump(status(busy_model()))
 
 
 def test_metrics_are_prometheus_text(page: Served) -> None:
@@ -96,32 +97,32 @@ def test_every_answer_has_security_headers(page: Served, path: str) -> None:
 
 
 def test_fragments_come_at_once_and_then_only_what_changed() -> None:
-    shown = [document(busy_model())]
+    shown = [status(busy_model())]
     with serving(lambda: shown[0]) as served, served.events() as lines:
         updates = data_of(lines)
         first = next(updates)
         assert {"top", "banners", "m0-tiles", "m0-chart", "m0-spend"} <= first.keys()
         assert first["m0-tiles"] in served.ask("/").text
-        shown[0] = document({**busy_model(), "usd_per_hour": 1.23, "notes": ["a note"]})
+        shown[0] = status(replace(busy_model(), usd_per_hour=1.23, notes=("a note",)))
         second = next(updates)
         assert second.keys() == {"m0-tiles", "m0-spend", "m0-notes"}
         assert "1.23" in second["m0-tiles"]
 
 
 def test_another_outline_reloads_the_page() -> None:
-    shown = [document(busy_model())]
+    shown = [status(busy_model())]
     with serving(lambda: shown[0]) as served:
         shape = re.search(r"events\?shape=(\w+)", served.ask("/").text)
         assert shape
         with served.events(f"/events?shape={shape[1]}") as lines:
             next(data_of(lines))
-            shown[0] = document(busy_model(), empty_model("digits"))
+            shown[0] = status(busy_model(), empty_model("digits"))
             assert "event: reload" in lines
 
 
 def test_one_view_serves_many_readers() -> None:
     taken = count()
-    with serving(lambda: document(busy_model(), now=float(next(taken))), refresh_s=30.0) as served:
+    with serving(lambda: status(busy_model(), now=float(next(taken))), refresh_s=30.0) as served:
         for _ in range(5):
             assert served.ask("/status.json").status == 200
     assert next(taken) == 1
@@ -130,10 +131,10 @@ def test_one_view_serves_many_readers() -> None:
 def test_a_view_that_fails_is_an_error_and_the_next_is_shown() -> None:
     fails: list[Exception] = [ValueError("broken")]
 
-    def view() -> dict[str, Any]:
+    def view() -> ServiceStatus:
         if fails:
             raise fails.pop()
-        return document(busy_model())
+        return status(busy_model())
 
     with serving(view) as served:
         assert served.ask("/").status == 500
@@ -195,7 +196,7 @@ def test_login_of_an_open_page_leads_back(page: Served) -> None:
 
 
 def test_a_page_for_this_machine_only_answers_to_no_other_name() -> None:
-    with serving(lambda: document(busy_model()), local_only=True) as served:
+    with serving(lambda: status(busy_model()), local_only=True) as served:
         assert served.ask("/status.json").status == 200
         assert served.ask("/status.json", host="localhost:1").status == 200
         answer = served.ask("/status.json", host="evil.example")
@@ -203,7 +204,7 @@ def test_a_page_for_this_machine_only_answers_to_no_other_name() -> None:
 
 
 def test_streams_end_with_the_page(caplog: pytest.LogCaptureFixture) -> None:
-    with serving(lambda: document(interrupted_model())) as served, served.events() as lines:
+    with serving(lambda: status(interrupted_model())) as served, served.events() as lines:
         next(data_of(lines))
         served.stop()
         assert list(data_of(lines)) == []
@@ -212,7 +213,7 @@ def test_streams_end_with_the_page(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_too_many_readers_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mark.report.live.MOST_STREAMS", 1)
-    with serving(lambda: document(busy_model())) as served, served.events() as lines:
+    with serving(lambda: status(busy_model())) as served, served.events() as lines:
         next(data_of(lines))
         assert served.ask("/events").status == 503
 

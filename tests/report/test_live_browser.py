@@ -4,14 +4,15 @@ import re
 import shutil
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from tests.report.live_fakes import busy_model, document, interrupted_model
+from mark.telemetry.status_document import ServiceStatus
+from tests.report.live_fakes import busy_model, interrupted_model, status
 from tests.report.live_http import serving
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")
@@ -29,10 +30,10 @@ def browse(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 def test_an_event_changes_a_figure_and_a_lost_service_is_told(tmp_path: Path) -> None:
     """The browser stays while the stream is open; the page's end lets it write what it then shows."""
-    shown = [document(busy_model())]
+    shown = [status(busy_model())]
     taken = threading.Semaphore(0)
 
-    def view() -> dict[str, Any]:
+    def view() -> ServiceStatus:
         taken.release()
         return shown[0]
 
@@ -40,7 +41,7 @@ def test_an_event_changes_a_figure_and_a_lost_service_is_told(tmp_path: Path) ->
         browser = browse(tmp_path, "--dump-dom", "--virtual-time-budget=4000", f"http://127.0.0.1:{served.port}/")
         try:
             assert all(taken.acquire(timeout=60) for _ in range(4))  # one is the page's, the others its stream's
-            shown[0] = document({**busy_model(), "usd_per_hour": 7.77}, speed=20.0)
+            shown[0] = status(replace(busy_model(), usd_per_hour=7.77), speed=20.0)
             assert all(taken.acquire(timeout=60) for _ in range(4))
             served.stop()
             out, err = browser.communicate(timeout=60)
@@ -59,7 +60,7 @@ def test_an_event_changes_a_figure_and_a_lost_service_is_told(tmp_path: Path) ->
 @pytest.mark.parametrize("width", [1280, 400])
 def test_browser_shows_the_page(tmp_path: Path, width: int) -> None:
     shot = tmp_path / "shot.png"
-    with serving(lambda: document(interrupted_model())) as served:
+    with serving(lambda: status(interrupted_model())) as served:
         browser = browse(
             tmp_path, f"--screenshot={shot}", f"--window-size={width},1500", f"http://127.0.0.1:{served.port}/"
         )

@@ -1,7 +1,9 @@
-"""What the status page says about a document: words, banners, fleet, chart; and that nothing in it is markup."""
+"""What the status page says about a status: words, banners, fleet, chart; and that nothing in it is markup."""
 
 import json
 import re
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -20,7 +22,21 @@ from mark.report.live_words import (
     span_words,
     speed_words,
 )
-from tests.report.live_fakes import NOW, busy_model, document, empty_model, instance, interrupted_model
+from mark.telemetry.status_document import (
+    AlarmStatus,
+    AlertsStatus,
+    ArchiveStatus,
+    ControllerStatus,
+    FailedReplay,
+    FleetStatus,
+    LoadSeries,
+    ModelStatus,
+    PlanStatus,
+    ReplaysStatus,
+    ServiceStatus,
+    StoreStatus,
+)
+from tests.report.live_fakes import NOW, busy_model, empty_model, instance, interrupted_model, status
 from tests.report.test_page import outline
 
 EVIL = "<script>alert('x')</script>\"'&"
@@ -32,106 +48,112 @@ def live_page() -> LivePage:
 
 
 def poisoned(value: Any) -> Any:
-    """Every text and every name of an offering replaced by markup; what the document's form needs stays."""
+    """Every text and every name of an offering replaced by markup; what the status's form needs stays."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: poisoned(getattr(value, one.name)) for one in fields(value)})
     match value:
         case dict():
-            return {key: poisoned(item) for key, item in value.items()}
-        case list():
-            return [poisoned(item) for item in value]
-        case str():
+            return {EVIL + key: poisoned(item) for key, item in value.items()}
+        case tuple():
+            return tuple(poisoned(item) for item in value)
+        case str() if not isinstance(value, Enum):
             return EVIL + value
         case _:
             return value
 
 
-def page_of(live_page: LivePage, shown: dict[str, Any]) -> str:
+def page_of(live_page: LivePage, shown: ServiceStatus) -> str:
     return live_page.page(shown, live_page.fragments(shown), nonce="n")
 
 
 @pytest.mark.parametrize("model", [empty_model(), busy_model(), interrupted_model()])
-def test_page_is_well_formed_and_its_ids_are_unique(live_page: LivePage, model: dict[str, Any]) -> None:
-    found = outline(page_of(live_page, document(model, empty_model("digits"))))
+def test_page_is_well_formed_and_its_ids_are_unique(live_page: LivePage, model: ModelStatus) -> None:
+    found = outline(page_of(live_page, status(model, empty_model("digits"))))
     assert len(found.ids) == len(set(found.ids))
     assert found.tags.count("h2") == 2
 
 
-def test_nothing_in_a_document_is_markup(live_page: LivePage) -> None:
-    model = poisoned(interrupted_model())
-    model["fleet"]["planned"] = {EVIL: 3}
-    model["fleet"]["requested"] = {EVIL + "b": 1}
-    text = page_of(live_page, poisoned(document()) | {"models": [model], "service": EVIL})
+def test_nothing_in_a_status_is_markup(live_page: LivePage) -> None:
+    shown = poisoned(status(interrupted_model()))
+    text = page_of(live_page, shown)
     assert text.count("<script") == 1
     assert outline(text).tags.count("script") == 1
     assert text.count("&lt;script&gt;") > 40
-    for html in live_page.fragments(document(model)).html.values():
+    for html in live_page.fragments(shown).html.values():
         assert "<script" not in html
 
 
 def test_service_without_models_says_so(live_page: LivePage) -> None:
-    assert "No model is known yet" in page_of(live_page, document())
+    assert "No model is known yet" in page_of(live_page, status())
 
 
 def test_a_view_of_a_store_that_never_answered_is_shown(live_page: LivePage) -> None:
-    away = {"service": "mark", "now": NOW, "speed": 1.0, "models": [], "store": {"reachable": False}}
+    away = ServiceStatus(service="mark", now=NOW, store=StoreStatus(reachable=False))
     assert "The store does not answer" in page_of(live_page, away)
 
 
-def test_fragments_of_the_same_document_do_not_change(live_page: LivePage) -> None:
-    one, other = (live_page.fragments(document(busy_model())) for _ in range(2))
+def test_fragments_of_the_same_status_do_not_change(live_page: LivePage) -> None:
+    one, other = (live_page.fragments(status(busy_model())) for _ in range(2))
     assert other.changed_since(one) == {}
     assert other.changed_since(None) == other.html
 
 
 def test_chart_moves_only_by_whole_pixels(live_page: LivePage) -> None:
-    one, other = (live_page.fragments(document(busy_model(), now=NOW + shift)) for shift in (0.0, 0.2))
+    one, other = (live_page.fragments(status(busy_model(), now=NOW + shift)) for shift in (0.0, 0.2))
     assert "m0-chart" not in other.changed_since(one)
 
 
 @pytest.mark.parametrize(
     ("changed", "says", "bad"),
     [
-        ({"store": {"reachable": False}}, "The store does not answer", True),
-        ({"controller": {"holder": None, "silent_s": None}}, "No controller holds the lease", True),
-        ({"controller": {"holder": "c", "silent_s": 181.0}}, "silent for 3 min", True),
-        ({"replays": {"failed": {"day": "2026-11-20", "error": "no memory"}}}, "of 2026-11-20, which", False),
+        ({"store": StoreStatus(reachable=False)}, "The store does not answer", True),
+        ({"controller": ControllerStatus()}, "No controller holds the lease", True),
+        ({"controller": ControllerStatus(holder="c", silent_s=181.0)}, "silent for 3 min", True),
+        (
+            {"replays": ReplaysStatus(failed=FailedReplay(day="2026-11-20", error="no memory"))},
+            "of 2026-11-20, which",
+            False,
+        ),
     ],
 )
 def test_trouble_is_a_banner(changed: dict[str, Any], says: str, bad: bool) -> None:
-    (banner,) = banners(document(busy_model(), **changed))
+    (banner,) = banners(status(busy_model(), **changed))
     assert says in banner.text
     assert banner.bad is bad
 
 
 def test_dead_letters_alarms_and_a_journal_that_is_not_archived_are_banners() -> None:
-    well = {"alerts": {"dead_letters": 0, "ringing": [], "unknown": ""}, "archive": {"failed": None}}
-    assert banners(document(busy_model(), **well)) == ()
-    rings = {"name": "mark-shop-deadletters", "reason": "1 of the last 1 periods break the threshold"}
-    alerts = {"dead_letters": 2, "ringing": [rings], "unknown": ""}
-    said = banners(document(busy_model(), alerts=alerts, archive={"failed": "PutObject: AccessDenied: no"}))
+    well = AlertsStatus(dead_letters=0, ringing=())
+    assert banners(status(busy_model(), alerts=well, archive=ArchiveStatus())) == ()
+    rings = AlarmStatus(name="mark-shop-deadletters", reason="1 of the last 1 periods break the threshold")
+    alerts = AlertsStatus(dead_letters=2, ringing=(rings,))
+    failed = ArchiveStatus(failed="PutObject: AccessDenied: no")
+    said = banners(status(busy_model(), alerts=alerts, archive=failed))
     assert [(one.text.partition(":")[0], one.bad) for one in said] == [
         ("2 messages about instances are dead letters", True),
         ("The alarm mark-shop-deadletters rings", True),
         ("The journal is not archived, and is tried again", False),
     ]
-    silent = {"dead_letters": None, "ringing": None, "unknown": "GetQueueUrl: AccessDenied"}
-    (banner,) = banners(document(busy_model(), alerts=silent))
+    silent = AlertsStatus(unknown="GetQueueUrl: AccessDenied")
+    (banner,) = banners(status(busy_model(), alerts=silent))
     assert banner.text == "AWS does not say which alarms ring: GetQueueUrl: AccessDenied"
 
 
 def test_a_service_at_work_has_no_banner_and_an_interruption_one() -> None:
-    assert banners(document(busy_model())) == ()
-    (banner,) = banners(document(interrupted_model()))
+    assert banners(status(busy_model())) == ()
+    (banner,) = banners(status(interrupted_model()))
     assert banner.text == "inception-v3: 4 spot instances are being taken away, the first in 81 s."
-    model = interrupted_model()
-    model["fleet"]["observed"] = [instance(1, "c5.large:spot", gone_in_s=80.0)]
-    assert banners(document(model))[0].text == "inception-v3: 1 spot instance is being taken away, in 80 s."
+    fleet = FleetStatus(observed=(instance(1, "c5.large:spot", gone_in_s=80.0),))
+    assert (
+        banners(status(replace(interrupted_model(), fleet=fleet)))[0].text
+        == "inception-v3: 1 spot instance is being taken away, in 80 s."
+    )
 
 
 def test_budget_counts_late_shed_and_failed() -> None:
     model = busy_model()
-    model["objective"] = {**model["objective"], "answered": 940, "late": 5, "shed": 50}
-    model["failed"] = 10
-    budget = budget_of(model)
+    objective = replace(model.objective, answered=940, late=5, shed=50)
+    budget = budget_of(replace(model, objective=objective, failed=10))
     assert (budget.finished, budget.missed, budget.allowed) == (1000, 65, 20.0)
     assert budget_words(budget) == "325 % of the error budget used"
     assert budget_words(budget_of(empty_model())) == "nothing finished yet"
@@ -146,9 +168,9 @@ def test_fleet_is_told_in_three_views() -> None:
 
 
 def test_a_plan_says_when_it_was_made_and_for_when() -> None:
-    plan = {**busy_model()["plan"], "made_at": 1_770_000_000.0, "at": 1_770_000_300.0}
-    assert plan_words({"plan": plan}) == "Plan made 02:40, for 02:45"
-    assert plan_words({"plan": {**plan, "at": plan["made_at"]}}) == "Plan made 02:40"
+    plan = PlanStatus(made_at=1_770_000_000.0, at=1_770_000_300.0)
+    assert plan_words(replace(empty_model(), plan=plan)) == "Plan made 02:40, for 02:45"
+    assert plan_words(replace(empty_model(), plan=replace(plan, at=plan.made_at))) == "Plan made 02:40"
     assert plan_words(empty_model()) == ""
 
 
@@ -169,8 +191,8 @@ def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
     ],
 )
 def test_a_clock_that_is_not_the_walls_is_named(changed: dict[str, Any], says: str) -> None:
-    assert speed_words(document(**changed)).startswith(says)
-    assert bool(speed_words(document(**changed))) is bool(says)
+    assert speed_words(status(**changed)).startswith(says)
+    assert bool(speed_words(status(**changed))) is bool(says)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +212,7 @@ def test_steps_have_gaps_where_nothing_is_known() -> None:
 
 
 def test_a_single_minute_is_drawn_over_its_length() -> None:
-    series = {**empty_model()["series"], "start_at": NOW - 60, "mean_rps": [9.0], "max_rps": [12.0]}
+    series = LoadSeries(start_at=NOW - 60, mean_rps=(9.0,), max_rps=(12.0,))
     text = load_chart(series, now=NOW, width=360, height=240, prefix="x")
     for name in ("mean", "highest"):
         [drawn] = re.findall(rf'<path class="{name}" d="M([^"]*)"', text)
@@ -199,7 +221,7 @@ def test_a_single_minute_is_drawn_over_its_length() -> None:
 
 
 def test_chart_of_nothing_says_so() -> None:
-    text = load_chart(empty_model()["series"], now=NOW, width=360, height=240, prefix="x")
+    text = load_chart(empty_model().series, now=NOW, width=360, height=240, prefix="x")
     assert "no minute is closed yet" in text
     assert "NaN" not in text
 
@@ -221,15 +243,16 @@ def test_time_ticks_lie_within(start_at: float, length: float, most: int) -> Non
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e6)), max_size=60), st.floats(0, 7200))
 def test_chart_draws_any_series(values: list[float | None], since: float) -> None:
-    series = {
-        **empty_model()["series"], "start_at": NOW - since, "mean_rps": values, "max_rps": values,
-        "capacity_rps": values, "forecast_start_at": NOW, "forecast_max_rps": values,
-    }  # fmt: skip
+    rates = tuple(value or 0.0 for value in values)
+    series = LoadSeries(
+        start_at=NOW - since, mean_rps=rates, max_rps=rates, capacity_rps=tuple(values), forecast_start_at=NOW,
+        forecast_max_rps=tuple(values),
+    )  # fmt: skip
     text = load_chart(series, now=NOW, width=360, height=240, prefix="x")
     assert "nan" not in text
     assert "inf" not in text
 
 
 def test_fragments_are_json_of_a_modest_size(live_page: LivePage) -> None:
-    html = live_page.fragments(document(busy_model())).html
+    html = live_page.fragments(status(busy_model())).html
     assert len(json.dumps(html)) < 60_000

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mark.report.live_processes import process_banners, restart_words
 from mark.report.live_words import capacity_words, controller_words
-from tests.report.live_fakes import NOW, busy_model, document, empty_model
+from mark.telemetry.status_document import FleetStatus, LostAccount, PlanStatus, RestartStatus, ServiceStatus
+from tests.report.live_fakes import NOW, busy_model, empty_model, status
 
 
-def ends(count: int, status: int | None = None, why: str = "") -> dict[str, Any]:
-    return {"count": count, "status": status, "why": why, "at": NOW if count else None}
+def ends(count: int, exit_status: int | None = None, why: str = "") -> RestartStatus:
+    return RestartStatus(count=count, status=exit_status, why=why, at=NOW if count else None)
 
 
 def test_restarts_are_one_line_with_time_and_cause() -> None:
-    told = document(
+    told = status(
         restarts={
             "aws": ends(1, -9),
             "controller-0": ends(0),
@@ -30,8 +32,8 @@ def test_restarts_are_one_line_with_time_and_cause() -> None:
     )
 
 
-@pytest.mark.parametrize("told", [document(), document(restarts={}), document(restarts={"aws": ends(0)})])
-def test_nothing_is_said_where_none_was(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("told", [status(), status(restarts={}), status(restarts={"aws": ends(0)})])
+def test_nothing_is_said_where_none_was(told: ServiceStatus) -> None:
     assert restart_words(told) == ""
     assert process_banners(told) == []
 
@@ -39,26 +41,26 @@ def test_nothing_is_said_where_none_was(told: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"account": {"since": NOW, "why": ""}}, "The emulated AWS ended at 02:40:30 with all its instances; its"),
-        ({"account": {"since": NOW, "why": "away"}}, "are being made again: away."),
-        ({"down": ["gateway-0"]}, "gateway-0 does not run or hang"),
-        ({"down": ["aws", "gateway-0"]}, "aws, gateway-0 do not run or hang"),
+        ({"account": LostAccount(since=NOW)}, "The emulated AWS ended at 02:40:30 with all its instances; its"),
+        ({"account": LostAccount(since=NOW, why="away")}, "are being made again: away."),
+        ({"down": ("gateway-0",)}, "gateway-0 does not run or hang"),
+        ({"down": ("aws", "gateway-0")}, "aws, gateway-0 do not run or hang"),
         ({"clock_set_by_s": -3600.0}, "The system's clock was set back by 60 min"),
         ({"clock_set_by_s": 7200.0}, "The system's clock was set forward by 2 h"),
     ],
 )
 def test_what_is_wrong_is_a_banner(changed: dict[str, Any], says: str) -> None:
-    (banner,) = process_banners(document(**changed))
+    (banner,) = process_banners(status(**changed))
     assert says in banner.text
 
 
 def test_the_controller_s_line_says_what_its_time_is() -> None:
-    assert controller_words(document()) == "controller-0, last tick 4 s ago"
+    assert controller_words(status()) == "controller-0, last tick 4 s ago"
 
 
 def test_a_plan_without_instances_says_that_none_is_planned_for_the_load() -> None:
-    model = {**empty_model(), "plan": {"required_rps": 19.5}}
+    model = replace(empty_model(), plan=PlanStatus(required_rps=19.5))
     assert capacity_words(model) == "0.0 requests/s; 19.5 expected, no instance planned for it"
-    model["fleet"] = {**model["fleet"], "planned": {"c5.large": 2}}
+    model = replace(model, fleet=FleetStatus(planned={"c5.large": 2}))
     assert capacity_words(model) == "0.0 requests/s; planned for 19.5"
     assert "planned for" in capacity_words(busy_model())

@@ -20,6 +20,7 @@ from mark.report.live_report import (
     replay_series,
     write_comparison,
 )
+from mark.telemetry.status_document import ModelStatus
 from tests.report.fakes import fake_run
 from tests.report.live_fakes import busy_model, empty_model
 from tests.report.test_page import outline
@@ -29,7 +30,7 @@ ORDERS = {(0, "launch", "c5.large:spot"): 5, (1, "launch", "c5.large:spot"): 7, 
 OTHER_ORDERS = {(0, "launch", "c5.large:spot"): 8, (1, "launch", "c5.large:spot"): 4, (1, "drain", ""): 2}
 
 
-def compared(live: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
+def compared(live: ModelStatus | None = None, **changed: Any) -> dict[str, Any]:
     replayed = simulate_document([RUN])["runs"][0] | changed
     return comparison_document(live or busy_model(), replayed, live_orders=ORDERS, replayed_orders=OTHER_ORDERS)
 
@@ -87,12 +88,11 @@ def test_replay_series_has_the_form_of_the_live_one() -> None:
     result = dataclasses.replace(RUN.result, speed=20.0)
     series = replay_series(result)
     arrivals = result.seconds.arrivals
-    assert series.keys() == busy_model()["series"].keys()
-    assert series["mean_rps"][0] == pytest.approx(20 * arrivals[:60].mean())
-    assert series["mean_rps"][-1] == pytest.approx(20 * arrivals[600:].mean())
-    assert series["max_rps"][0] == pytest.approx(20 * arrivals[:60].reshape(12, 5).sum(axis=1).max() / 5)
-    assert len(series["mean_rps"]) == len(series["capacity_rps"]) == 11
-    assert series["capacity_rps"] == pytest.approx(list(result.minutes.capacity_rps.sum(axis=1)))
+    assert series.mean_rps[0] == pytest.approx(20 * arrivals[:60].mean())
+    assert series.mean_rps[-1] == pytest.approx(20 * arrivals[600:].mean())
+    assert series.max_rps[0] == pytest.approx(20 * arrivals[:60].reshape(12, 5).sum(axis=1).max() / 5)
+    assert len(series.mean_rps) == len(series.capacity_rps) == 11
+    assert series.capacity_rps == pytest.approx(list(result.minutes.capacity_rps.sum(axis=1)))
 
 
 def test_page_is_self_contained_and_draws_both() -> None:
@@ -109,9 +109,9 @@ def test_page_is_self_contained_and_draws_both() -> None:
 
 def test_page_escapes_names() -> None:
     evil = "<script>alert(1)</script>"
-    document = compared({**busy_model(evil), "notes": [evil]}, policy=evil, trace=evil)
+    document = compared(dataclasses.replace(busy_model(evil), notes=(evil,)), policy=evil, trace=evil)
     document["orders"][0]["offering"] = evil
-    series = busy_model()["series"]
+    series = busy_model().series
     text = comparison_page(document, live=series, replayed=RUN.result, title=evil, command=evil)
     assert "<script" not in text
 
@@ -125,7 +125,7 @@ def test_a_live_series_of_another_time_or_none_is_drawn_as_nothing() -> None:
         ),
     )
     for result in (RUN.result, nothing):
-        text = comparison_page(compared(), live=empty_model()["series"], replayed=result, title="t", command="c")
+        text = comparison_page(compared(), live=empty_model().series, replayed=result, title="t", command="c")
         assert "nan" not in text
 
 

@@ -1,16 +1,25 @@
 """`mark status` in a terminal: fits 100 columns, has no escapes where nobody looks, says what the page says."""
 
 import io
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from mark.controller.budget import Restraint
 from mark.report.live_table import status_table
-from tests.report.live_fakes import busy_model, document, empty_model, interrupted_model
+from mark.telemetry.status_document import (
+    AssumedLoad,
+    BudgetStatus,
+    ForecasterStatus,
+    ModelStatus,
+    ServiceStatus,
+    StoreStatus,
+)
+from tests.report.live_fakes import busy_model, empty_model, interrupted_model, status
 
 
-def printed(shown: dict[str, Any]) -> str:
+def printed(shown: ServiceStatus) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100)
     for part in status_table(shown):
@@ -19,14 +28,14 @@ def printed(shown: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("model", [empty_model(), busy_model(), interrupted_model()])
-def test_fits_100_columns_without_escapes(model: dict[str, Any]) -> None:
-    text = printed(document(model, speed=20.0))
+def test_fits_100_columns_without_escapes(model: ModelStatus) -> None:
+    text = printed(status(model, speed=20.0))
     assert max(map(len, text.splitlines())) <= 100
     assert "\x1b" not in text
 
 
 def test_says_what_the_page_says() -> None:
-    text = " ".join(printed(document(interrupted_model(), speed=20.0)).split())
+    text = " ".join(printed(status(interrupted_model(), speed=20.0)).split())
     for part in (
         "clock runs 20x", "controller controller-0, last tick 4 s ago", "4 spot instances are being taken away",
         "MISSES ITS OBJECTIVE", "97.47 %; 127 % of the error budget used", "290/584/812/1171 ms",
@@ -37,65 +46,59 @@ def test_says_what_the_page_says() -> None:
 
 
 def test_fleet_has_its_three_views() -> None:
-    row = next(line for line in printed(document(busy_model())).splitlines() if line.startswith("c5.large:spot"))
+    row = next(line for line in printed(status(busy_model())).splitlines() if line.startswith("c5.large:spot"))
     assert row.split()[:6] == ["c5.large:spot", "10", "1", "9", "9", "ready"]
 
 
 def test_what_was_only_assumed_is_said_to_be() -> None:
     began = 1_770_000_000.0
-    trained = {"forecaster": "ridge", "why": "first", "from": began - 3600.0, "until": began}
-    model = {**empty_model(), "assumed": {"rps": 40.0, "until": began}, "trained": trained}
-    text = " ".join(printed(document(model)).split())
+    trained = ForecasterStatus(forecaster="ridge", from_=began - 3600.0, until=began)
+    model = replace(empty_model(), assumed=AssumedLoad(rps=40.0, until=began), trained=trained)
+    text = " ".join(printed(status(model)).split())
     assert "assumed 40 requests/s (expected_rps), nothing seen yet" in text
     assert "ridge, trained on 60 min of assumed 40 requests/s (first)" in text
 
-    later = {**trained, "why": "schedule", "from": began - 1800.0, "until": began + 5400.0}
-    asked = {**busy_model(), "assumed": model["assumed"], "trained": later}
-    text = " ".join(printed(document(asked)).split())
+    later = replace(trained, why="schedule", from_=began - 1800.0, until=began + 5400.0)
+    asked = replace(busy_model(), assumed=model.assumed, trained=later)
+    text = " ".join(printed(status(asked)).split())
     assert "nothing seen yet" not in text
     assert "ridge, trained on 2 h until 04:10, 30 min of them assumed (on schedule)" in text
 
 
 def test_markup_in_names_is_text() -> None:
     model = busy_model("[red]x[/red]")
-    model["notes"] = ["[bold]n[/bold]"]
-    model["fleet"]["planned"] = {"[link=x]y": 1}
-    text = printed(document(model))
+    fleet = replace(model.fleet, planned={"[link=x]y": 1})
+    text = printed(status(replace(model, notes=("[bold]n[/bold]",), fleet=fleet)))
     for part in ("[red]x[/red]", "[bold]n[/bold]", "[link=x]y"):
         assert part in text
 
 
 def test_a_store_that_is_away_is_said_first() -> None:
-    away = {"service": "mark", "now": 0.0, "speed": 1.0, "models": [], "store": {"reachable": False}}
+    away = ServiceStatus(service="mark", now=0.0, store=StoreStatus(reachable=False))
     assert printed(away).splitlines()[1].startswith("! The store does not answer")
 
 
 @pytest.mark.parametrize(
     ("held_back", "said"),
-    [("none", ""), ("floor", "One instance a model stays"), ("pause", "Nothing is rented")],
+    [
+        (Restraint.NONE, ""),
+        (Restraint.FLOOR, "One instance a model stays"),
+        (Restraint.PAUSE, "Nothing is rented"),
+    ],
 )
-def test_a_budget_that_is_reached_is_said_first(held_back: str, said: str) -> None:
-    told = {
-        "day_usd": 51.25,
-        "month_usd": 310.0,
-        "daily_usd": 50.0,
-        "monthly_usd": None,
-        "when_reached": "warn",
-        "held_back": held_back,
-        "reasons": ["51.25 USD spent this day, the budget is 50"],
-    }
-    text = " ".join(printed({**document(busy_model()), "budget": told}).split())
+def test_a_budget_that_is_reached_is_said_first(held_back: Restraint, said: str) -> None:
+    told = BudgetStatus(
+        day_usd=51.25,
+        month_usd=310.0,
+        daily_usd=50.0,
+        held_back=held_back,
+        reasons=("51.25 USD spent this day, the budget is 50",),
+    )
+    text = " ".join(printed(status(busy_model(), budget=told)).split())
     assert "spent 51.25 of 50.00 USD today, 310.00 USD this month" in text
     assert f"! 51.25 USD spent this day, the budget is 50. {said}".strip() in text
 
 
 def test_without_a_budget_nothing_is_said_of_it() -> None:
-    told = {
-        "day_usd": 1.0,
-        "month_usd": 1.0,
-        "daily_usd": None,
-        "monthly_usd": None,
-        "held_back": "none",
-        "reasons": [],
-    }
-    assert printed({**document(busy_model()), "budget": told}) == printed(document(busy_model()))
+    told = BudgetStatus(day_usd=1.0, month_usd=1.0)
+    assert printed(status(busy_model(), budget=told)) == printed(status(busy_model()))

@@ -1,15 +1,16 @@
-"""The live document as Prometheus' text: parsed by its own client, labels bounded."""
+"""The live status as Prometheus' text: parsed by its own client, labels bounded."""
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mark.telemetry.metrics import MOST_OFFERINGS, service_metrics
-from tests.report.live_fakes import busy_model, document, empty_model, instance
+from mark.telemetry.status_document import ControllerStatus, FleetStatus, ServiceStatus, StoreStatus
+from tests.report.live_fakes import busy_model, empty_model, instance, status
 
 
-def samples(shown: dict[str, Any]) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def samples(shown: ServiceStatus) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     found = {}
     for family in text_string_to_metric_families(service_metrics(shown).decode()):
         for sample in family.samples:
@@ -44,35 +45,31 @@ def samples(shown: dict[str, Any]) -> dict[tuple[str, frozenset[tuple[str, str]]
 )
 def test_figures_of_a_model(name: str, labels: dict[str, str], value: float) -> None:
     key = (name, frozenset({"model": "inception-v3", **labels}.items()))
-    assert samples(document(busy_model(), empty_model("digits")))[key] == pytest.approx(value)
+    assert samples(status(busy_model(), empty_model("digits")))[key] == pytest.approx(value)
 
 
 def test_service_itself() -> None:
-    found = samples(document(speed=20.0))
+    found = samples(status(speed=20.0))
     assert found["mark_clock_speed", frozenset()] == 20
     assert found["mark_controller_holds_lease", frozenset()] == 1
     assert found["mark_controller_silent_seconds", frozenset()] == 4.2
-    away = samples(document(store={"reachable": False}, controller={"holder": None, "silent_s": None}))
+    away = samples(status(store=StoreStatus(reachable=False), controller=ControllerStatus()))
     assert away["mark_store_reachable", frozenset()] == 0
     assert away["mark_controller_holds_lease", frozenset()] == 0
     assert ("mark_controller_silent_seconds", frozenset()) not in away
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    names = {name for name, _ in samples(document(empty_model()))}
+    names = {name for name, _ in samples(status(empty_model()))}
     assert not names & {"mark_objective_attained", "mark_latency_seconds", "mark_forecast_max_rps"}
     assert "mark_objective_target" in names
 
 
 def test_offerings_beyond_the_bound_are_summed() -> None:
-    model = empty_model()
     names = [f"c{number:04d}.large:spot" for number in range(3 * MOST_OFFERINGS)]
-    model["fleet"] = {
-        "planned": dict.fromkeys(names, 2),
-        "requested": {},
-        "observed": [instance(number, name) for number, name in enumerate(names)],
-    }
-    found = samples(document(model))
+    observed = tuple(instance(number, name) for number, name in enumerate(names))
+    fleet = FleetStatus(planned=dict.fromkeys(names, 2), observed=observed)
+    found = samples(status(replace(empty_model(), fleet=fleet)))
     planned = {dict(labels)["offering"]: n for (name, labels), n in found.items() if name == "mark_fleet_planned"}
     assert len(planned) == MOST_OFFERINGS + 1
     assert planned["other"] == 2 * 2 * MOST_OFFERINGS
@@ -82,4 +79,4 @@ def test_offerings_beyond_the_bound_are_summed() -> None:
 
 def test_names_are_escaped() -> None:
     model = busy_model('a"b\\c\nd')
-    assert any(dict(labels).get("model") == 'a"b\\c\nd' for _, labels in samples(document(model)))
+    assert any(dict(labels).get("model") == 'a"b\\c\nd' for _, labels in samples(status(model)))

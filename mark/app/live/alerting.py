@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import Any
 
 from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.session import Aws
 from mark.ports import Clock
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import ALERTS, AlarmStatus, AlertsStatus
 
-ALERTS = "alerts"
-"""The status document."""
 EACH_S = 60.0
 """Of the service's clock: CloudWatch looks no oftener, and each of its answers is billed."""
 
@@ -30,11 +27,17 @@ class AlertWatch:
         if now < self._due_at:
             return
         self._due_at = now + EACH_S
-        told = alerts_document(read_alerts(self._aws, self._store.service))
-        self._store.put_status(ALERTS, {"at": now, **told})
+        ALERTS.write(self._store, alerts_status(read_alerts(self._aws, self._store.service), at=now))
 
 
-def alerts_document(alerts: Alerts) -> dict[str, Any]:
-    """As `mark status --json` has it (docs/json.md)."""
-    ringing = None if alerts.ringing is None else [asdict(one) for one in alerts.ringing]
-    return {"dead_letters": alerts.dead_letters, "ringing": ringing, "unknown": alerts.unknown}
+def alerts_status(alerts: Alerts, *, at: float) -> AlertsStatus:
+    """What AWS said `at` an instant."""
+    ringing = alerts.ringing
+    return AlertsStatus(
+        at=at,
+        dead_letters=alerts.dead_letters,
+        ringing=None
+        if ringing is None
+        else tuple(AlarmStatus(name=one.name, reason=one.reason) for one in ringing),
+        unknown=alerts.unknown,
+    )

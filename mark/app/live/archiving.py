@@ -23,11 +23,10 @@ from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.ports import Clock
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import ARCHIVE, ArchiveStatus
 
 log = logging.getLogger(__name__)
 
-ARCHIVE = "archive"
-"""The status document: the bucket, what was copied, and what failed."""
 OPEN_EACH_S = 3600.0
 """Of the service's clock, between two copies of the segment that is written to."""
 AGAIN_S = 60.0
@@ -49,8 +48,8 @@ class Archivist:
         now = self._clock.now()
         if not bucket or now < self._again_at:
             return
-        before = self._store.status(ARCHIVE) or {}
-        copied, whole_at = dict(before.get("copied", {})), before.get("whole_at", self._began_at)
+        before = ARCHIVE.read(self._store) or ArchiveStatus()
+        copied, whole_at = dict(before.copied), self._began_at if before.whole_at is None else before.whole_at
         models = [model.name for model in self._store.spec().models]
         whole = now >= whole_at + OPEN_EACH_S
         todo = {model: self._closed(model, copied.get(model, 0)) for model in models}
@@ -63,9 +62,9 @@ class Archivist:
         except MarkError as error:
             log.warning("the journal is not archived", extra={"why": str(error)})
             failed, self._again_at = str(error), now + AGAIN_S
-        told = {"bucket": bucket, "at": now, "copied": copied, "failed": failed}
         done_at = now if whole and failed is None else whole_at
-        self._store.put_status(ARCHIVE, {**told, "whole_at": done_at})
+        told = ArchiveStatus(bucket=bucket, at=now, copied=copied, failed=failed, whole_at=done_at)
+        ARCHIVE.write(self._store, told)
 
     def _copy(
         self, bucket: str, model: str, segments: Sequence[int], copied: dict[str, int], *, whole: bool
@@ -115,12 +114,8 @@ class Archivist:
         put_object(self._aws.objects, bucket, key, body, content_type=ZIPPED)
 
 
-def archived(store: ServiceStore) -> dict[str, int]:
-    """By model, the last closed segment of its journal that was copied."""
-    return dict((store.status(ARCHIVE) or {}).get("copied", {}))
-
-
 def may_drop(store: ServiceStore, model: str, segment: int) -> bool:
     """Whether a segment is copied, or nobody copies."""
     bucket = (store.status(RESOURCES) or {}).get("bucket")
-    return segment < 1 or not bucket or segment <= archived(store).get(model, 0)
+    archive = ARCHIVE.read(store) or ArchiveStatus()
+    return segment < 1 or not bucket or segment <= archive.copied.get(model, 0)

@@ -9,19 +9,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from mark.controller.live_plane import totals_of
 from mark.controller.service import ServedModel
 from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words
+from mark.domain.fleet import InstanceState
 from mark.domain.traffic import ModelTraffic
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import MODEL, PublishedModel
 
 log = logging.getLogger(__name__)
 
 EACH_S = 60.0
-NOT_BILLED = ("pending", "stopped", "gone")
+NOT_BILLED = (InstanceState.PENDING, InstanceState.STOPPED, InstanceState.GONE)
 NAMESPACE = "MArk"
 BURN, SPEND, OVERFLOW, ACTING = "BurnRate", "UsdPerHour", "OverflowShare", "Acting"
 
@@ -95,7 +96,7 @@ def _minute(
     """The lines of a minute, and the totals at its end; `before`: those at its start."""
     acts = store.leases.held_by() == holder
     now = {model.name: store.traffic(model.name) for model in models}
-    told = {model.name: store.status(f"model:{model.name}") for model in models}
+    told = {model.name: MODEL.read(store, model.name) for model in models}
     if not (acts and before):
         return [], now
     spent = {model.name: spend(model, told[model.name]) for model in models}
@@ -114,9 +115,8 @@ def _minute(
     return [*lines, spend_line(service, usd_per_hour=sum(spent.values()), at=at)], now
 
 
-def spend(model: ServedModel, status: Mapping[str, Any] | None) -> float:
-    """USD an hour of the instances that a model's status document shows running; a stopped one costs its disk."""
-    observed = status["observed"] if status is not None else ()
-    running = (one["offering"] for one in observed if one["state"] not in NOT_BILLED)
+def spend(model: ServedModel, told: PublishedModel | None) -> float:
+    """USD an hour of the instances that were published as running; a stopped one costs its disk."""
     prices = {offering.name: offering.usd_per_hour for offering in model.offerings}
+    running = () if told is None else (one.offering for one in told.observed if one.state not in NOT_BILLED)
     return sum(prices.get(name, 0.0) for name in running)

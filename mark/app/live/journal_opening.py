@@ -28,6 +28,7 @@ from mark.domain.errors import MarkError, Misconfigured
 from mark.store.journal import StoreJournal
 from mark.store.lease import Lease
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import MODEL
 
 log = logging.getLogger(__name__)
 
@@ -120,8 +121,8 @@ def _begun_anew(store: ServiceStore, model: str, found: _Found | None) -> Recove
     """What is left where not all can be read; without any journal its age is what status last told of it."""
     if found is not None and found.recovered is not None:
         return found.recovered
-    told = store.status(f"model:{model}") or {}
-    return begun_anew(told["began_at"]) if "began_at" in told else None
+    told = MODEL.read(store, model)
+    return None if told is None or told.began_at is None else begun_anew(told.began_at)
 
 
 def _history(model: LiveModel, header: Header, recovered: Recovered | None) -> Demand:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mark.app.live.account_upkeep import AccountUpkeep
 from mark.app.live.children import SILENT_S, Restarts
 from mark.domain.errors import MarkError, RetryLater
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import PROCESSES, LostAccount, ProcessesStatus, RestartStatus
 from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger(__name__)
 
-PROCESSES = "processes"
-"""The status document of the service's processes."""
 RETRY_S = 1.0
 AWAY_S = 5.0
 """How long a store that did not answer is left alone: asking it takes time in which nobody is watched."""
@@ -107,7 +106,7 @@ class ProcessStatus:
     """Tells in the store how often processes were started again, and what is being mended."""
 
     def __init__(self) -> None:
-        self._told: Mapping[str, Any] | None = None
+        self._told: ProcessesStatus | None = None
         self._again_at = 0.0
 
     def tell(
@@ -121,40 +120,35 @@ class ProcessStatus:
     ) -> None:
         """Write what has changed; a store that is away is told later."""
         now = time.monotonic()
-        missing_since = upkeep.missing_since
-        seen = {
-            "restarts": dict(restarts),
-            "down": sorted(down),
-            "account": None if missing_since is None else (missing_since, upkeep.why),
-            "clock_set_by_s": wall_jump_s,
-        }
+        since = upkeep.missing_since
+        seen = ProcessesStatus(  # instants of the monotonic clock: the service's moves against it
+            restarts={
+                name: RestartStatus(
+                    count=one.count, status=one.status, why=one.why, at=one.at if one.count else None
+                )
+                for name, one in sorted(restarts.items())
+            },
+            down=tuple(sorted(down)),
+            account=None if since is None else LostAccount(since=since, why=upkeep.why),
+            clock_set_by_s=wall_jump_s,
+        )
         if seen == self._told or now < self._again_at:
             return
         try:
-            clock_s = store.clock().service_time(steady_time()) - now
-            store.put_status(PROCESSES, _document(seen, clock_s))
+            PROCESSES.write(store, _on_clock(seen, store.clock().service_time(steady_time()) - now))
         except RetryLater:
             self._again_at = now + AWAY_S
             return
         self._told = seen
 
 
-def _document(seen: Mapping[str, Any], clock_s: float) -> dict[str, Any]:
-    """What was seen with instants of the service's clock, which is `clock_s` ahead of the monotonic one."""
-    account = seen["account"]
-    return {
-        **seen,
-        "restarts": {
-            name: {
-                "count": one.count,
-                "status": one.status,
-                "why": one.why,
-                "at": one.at + clock_s if one.count else None,
-            }
-            for name, one in sorted(seen["restarts"].items())
-        },
-        "account": account and {"since": account[0] + clock_s, "why": account[1]},
+def _on_clock(seen: ProcessesStatus, ahead_s: float) -> ProcessesStatus:
+    """What was seen with instants of the service's clock, which is `ahead_s` ahead of the monotonic one."""
+    restarts = {
+        name: one if one.at is None else replace(one, at=one.at + ahead_s) for name, one in seen.restarts.items()
     }
+    account = seen.account and replace(seen.account, since=seen.account.since + ahead_s)
+    return replace(seen, restarts=restarts, account=account)
 
 
 def _is_stopped(pid: int) -> bool:

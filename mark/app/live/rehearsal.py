@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mark.app.live.downing import end
@@ -32,6 +32,7 @@ from mark.report.documents import run_document
 from mark.simulator.results import RunResult
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import LoadSeries, ModelStatus
 from mark.telemetry.steady_time import steady_time
 
 BIN_MIN = 10.0
@@ -45,10 +46,10 @@ OrderCounts = Counter[tuple[int, str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """What came of it: what the clients saw, the service's own document, the replay's, and what both ordered."""
+    """What came of it: what clients saw, the model's status, the replay's document, and what both ordered."""
 
     load: dict[str, Any]
-    live: dict[str, Any]
+    live: ModelStatus
     replay: dict[str, Any]
     live_orders: OrderCounts
     replay_orders: OrderCounts
@@ -72,8 +73,8 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
     with service(settings) as running:
         began_at = ServiceStore(connect(running.store), running.name).clock().service_at
         load = drive(running, settings, show_live=show_live)
-        live = next(m for m in view_of(running).document()["models"] if m["name"] == settings.model)
-        live["series"] = _on_clock_of(result, live["series"], began_at)
+        live = next(m for m in view_of(running).status().models if m.name == settings.model)
+        live = replace(live, series=_on_clock_of(result, live.series, began_at))
         live_orders = journal_orders(running, str(settings.model))
     return Rehearsed(
         load=load,
@@ -85,11 +86,12 @@ def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
     )
 
 
-def _on_clock_of(result: RunResult, series: dict[str, Any], began_at: float) -> dict[str, Any]:
+def _on_clock_of(result: RunResult, series: LoadSeries, began_at: float) -> LoadSeries:
     """The live series on the replay's clock, so that both are drawn over the same minutes."""
     shift_s = result.start_at - began_at
-    moved = {key: series[key] + shift_s for key in ("start_at", "forecast_start_at")}
-    return {**series, **moved}
+    return replace(
+        series, start_at=series.start_at + shift_s, forecast_start_at=series.forecast_start_at + shift_s
+    )
 
 
 def replay_slice(settings: Settings) -> tuple[RunResult, OrderCounts]:

@@ -3,7 +3,7 @@
 The acting controller looks whether a day of UTC (on the service's clock) is over that nobody has replayed yet, the
 last one first, and has a child process of low priority replay it. What it finds lies in the store beside the rest
 (`mark.report.cost_report_replays`); which days were done, what runs and what failed is in the status document
-REPLAYING. A day that fails is tried again after a pause; one that is cut short by the end of a term begins anew
+NIGHTLY. A day that fails is tried again after a pause; one that is cut short by the end of a term begins anew
 with the next. Nothing waits for it: no tick, no forecast, and a forecaster in training keeps it waiting.
 """
 
@@ -16,9 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
@@ -31,13 +30,12 @@ from mark.domain.errors import RetryLater
 from mark.report.cost_report_reading import Period, report_period
 from mark.report.cost_report_replays import KEEP_DAYS
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import NIGHTLY, FailedReplay, NightlyStatus, RunningReplay
 from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger(__name__)
 
 MODULE = "mark.app.processes.replayer"
-REPLAYING = "replaying"
-"""The status document that tells how far the nights' replays are."""
 LOOK_EACH_S = 20.0
 SETTLE_S = 300.0
 """Service seconds after midnight until the day's last minutes stand in every journal."""
@@ -66,7 +64,7 @@ TASK = TypeAdapter(Task)
 
 
 class NightlyReplays:
-    """The replays of one service. All transitions of REPLAYING are here: a day starts, is done, or failed."""
+    """The replays of one service. All transitions of NIGHTLY are here: a day starts, is done, or failed."""
 
     def __init__(
         self,
@@ -114,14 +112,14 @@ class NightlyReplays:
         missing = [
             (day.isoformat(), Period(since=start, until=end))
             for day, start, end in reversed(days_between(period.since, midnight))
-            if not asked <= set(told["days"].get(day.isoformat(), ()))
+            if not asked <= set(told.days.get(day.isoformat(), ()))
         ]
-        failed = told["failed"] and told["failed"]["day"]
+        failed = told.failed and told.failed.day
         return min(missing, key=lambda item: item[0] == failed, default=None)
 
     def _replay(self, day: str, period: Period, over: threading.Event) -> None:
         told, began = self._told(), time.monotonic()
-        self._tell({**told, "running": {"day": day, "since": self._now()}})
+        self._tell(replace(told, running=RunningReplay(day=day, since=self._now())))
         policies = self._settings.service.report.policies
         task = Task(
             service=self._running.name,
@@ -134,21 +132,21 @@ class NightlyReplays:
         try:
             replay_apart(task, over)
         except (_ReplayFailed, OSError) as error:
-            failed = None if over.is_set() else {"day": day, "at": self._now(), "error": str(error)}
+            failed = None if over.is_set() else FailedReplay(day=day, at=self._now(), error=str(error))
             self._rest_until = time.monotonic() + self._pause(time.monotonic() - began)
             if failed:
                 log.warning("a day could not be replayed", extra={"day": day, "why": str(error)})
-            self._tell({**told, "running": None, "failed": failed or told["failed"]})
+            self._tell(replace(told, running=None, failed=failed or told.failed))
             return
         self._rest_until = time.monotonic() + min(REST * (time.monotonic() - began), self._pause(0.0))
-        days = {**told["days"], day: list(policies)}
-        self._tell({"days": dict(sorted(days.items())[-KEEP_DAYS:]), "running": None, "failed": None})
+        days = {**told.days, day: policies}
+        self._tell(NightlyStatus(days=dict(sorted(days.items())[-KEEP_DAYS:])))
 
-    def _told(self) -> dict[str, Any]:
-        return self._store.status(REPLAYING) or {"days": {}, "running": None, "failed": None}
+    def _told(self) -> NightlyStatus:
+        return NIGHTLY.read(self._store) or NightlyStatus()
 
-    def _tell(self, document: Mapping[str, Any]) -> None:
-        self._store.put_status(REPLAYING, document)
+    def _tell(self, told: NightlyStatus) -> None:
+        NIGHTLY.write(self._store, told)
 
     def _now(self) -> float:
         return self._store.clock().service_time(steady_time())

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mark.app.live.clock import ServiceClock
 from mark.app.setting_budget import BudgetSettings
@@ -19,11 +18,10 @@ from mark.controller.usage_book import UsageBook
 from mark.domain.costs import Transition
 from mark.domain.errors import RetryLater
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel
 
 log = logging.getLogger(__name__)
 
-PAUSED, BUDGET = "paused", "budget"
-"""Status documents: that somebody paused the service; what was spent, and what is held back."""
 LOOK_S = 1.0
 """How often the acting controller looks whether it was paused."""
 RECKON_S = 20.0
@@ -48,7 +46,7 @@ class RestraintWatch:
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
         self._verdict = Verdict(restraint=Restraint.NONE, reasons=())
-        self._spent: dict[str, float] = {}
+        self._day_usd = self._month_usd = 0.0
         self._looks = 0
         self._unpriced: dict[str, tuple[str, ...]] = {}
         self._books = {model.name: UsageBook() for model in served}
@@ -68,27 +66,25 @@ class RestraintWatch:
     def look(self) -> None:
         """Look once, and tell everybody."""
         if self._looks % round(RECKON_S / LOOK_S) == 0:
-            self._spent = self._reckoned()
+            self._reckon()
         self._looks += 1
-        verdict = judge(self._budget, day_usd=self._spent["day_usd"], month_usd=self._spent["month_usd"])
-        paused = self._store.status(PAUSED)
-        if paused is not None and paused["on"]:
+        verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month_usd)
+        paused = PAUSE.read(self._store)
+        if paused is not None and paused.on:
             verdict = Verdict(restraint=Restraint.PAUSE, reasons=("paused by hand", *verdict.reasons))
         before, self._verdict = self._verdict, verdict
-        self._store.put_status(BUDGET, self._document())
+        BUDGET.write(self._store, self._document())
         if verdict.reasons != before.reasons:
             log.warning("held back", extra={"what": verdict.restraint.value, "why": "; ".join(verdict.reasons)})
         if verdict.restraint is not before.restraint:
             self._wake()
 
-    def _reckoned(self) -> dict[str, float]:
+    def _reckon(self) -> None:
         now = self._clock.now()
         ledgers = [self._ledger(served, now) for served in self._served]
         self._warn_of_unpriced(ledgers, now)
-        return {
-            "day_usd": spent_usd(ledgers, day_start(now), now),
-            "month_usd": spent_usd(ledgers, month_start(now), now),
-        }
+        self._day_usd = spent_usd(ledgers, day_start(now), now)
+        self._month_usd = spent_usd(ledgers, month_start(now), now)
 
     def _warn_of_unpriced(self, ledgers: Sequence[ModelLedger], now: float) -> None:
         """Say once which offerings have no price: what they cost is part of no budget."""
@@ -101,8 +97,8 @@ class RestraintWatch:
     def _ledger(self, served: ServedModel, now: float) -> ModelLedger:
         """What the model's bill is made of, with a mark of this instant."""
         store, name = self._store, served.name
-        told = store.status(f"model:{name}") or {}
-        marks = book_marks(store.status(book_name(name))) or (first_mark(told.get("began_at", now)),)
+        began_at = (MODEL.read(store, name) or PublishedModel()).began_at
+        marks = book_marks(store.status(book_name(name))) or (first_mark(now if began_at is None else began_at),)
         traffic, last = store.traffic(name), marks[-1]
         totals = replace(last.totals, billed=traffic.billed, gib_s=traffic.gib_s)
         here = TallyMark(at=now, counted_to=last.counted_to, peak_rps=last.peak_rps, totals=totals)
@@ -115,12 +111,13 @@ class RestraintWatch:
         book = self._books[name]
         return lambda transitions, at: (book.before if at == now else book.before_past)(transitions, at)
 
-    def _document(self) -> dict[str, Any]:
-        return {
-            **self._spent,
-            "daily_usd": self._budget.daily_usd,
-            "monthly_usd": self._budget.monthly_usd,
-            "when_reached": self._budget.when_reached.value,
-            "held_back": self._verdict.restraint.value,
-            "reasons": list(self._verdict.reasons),
-        }
+    def _document(self) -> BudgetStatus:
+        return BudgetStatus(
+            day_usd=self._day_usd,
+            month_usd=self._month_usd,
+            daily_usd=self._budget.daily_usd,
+            monthly_usd=self._budget.monthly_usd,
+            when_reached=self._budget.when_reached,
+            held_back=self._verdict.restraint,
+            reasons=self._verdict.reasons,
+        )

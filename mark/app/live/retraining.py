@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -34,6 +33,7 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.fleet import FleetView
 from mark.ports import Forecaster
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import FailedTraining, ForecasterStatus, RunningTraining, TrainingCause
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +51,6 @@ def pause_after(took_s: float) -> float:
     return max(PAUSE_S, REST * took_s)
 
 
-Why = Literal["first", "schedule", "drift"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
     """What the forecaster that speaks was made of, why, and since when it speaks (service time).
@@ -63,7 +60,7 @@ class Trained:
 
     forecaster: str
     seed: int
-    why: Why
+    why: TrainingCause
     at: float
     history: Demand
     took_s: float | None = None
@@ -78,7 +75,7 @@ class _Run:
 
     training: Training
     task: Task
-    why: Why
+    why: TrainingCause
     since: float
     again: Trained | None = None
 
@@ -106,7 +103,7 @@ class Retraining:
         self._drift = Drift()
         self._history = model.setup.history
         self._run: _Run | None = None
-        self._failed: dict[str, Any] | None = None
+        self._failed: FailedTraining | None = None
         self._tried_at = self._given_up_at = -math.inf
         self._rest_until = time.monotonic() + pause(0.0)
         self.notes: list[str] = []
@@ -151,23 +148,23 @@ class Retraining:
             drift = worsening(self._drift, self._drift_policy)
             self.notes.append(_begun(why, history, drift, self._settings.limit_min))
 
-    def told(self) -> dict[str, Any] | None:
+    def told(self) -> ForecasterStatus | None:
         """For the status: what was trained last, on what, why; how forecasts do; and what runs or failed."""
         trained, run = self._trained, self._run
         if trained is None:
             return None
         until = trained.history.end_at
-        return {
-            "forecaster": self.name,
-            "why": trained.why,
-            "at": trained.at,
-            "from": until - len(trained.history) * trained.history.unit_s,
-            "until": until,
-            "took_s": trained.took_s,
-            "drift": worsening(self._drift, self._drift_policy),
-            "training": run and {"why": run.why, "since": run.since},
-            "failed": self._failed,
-        }
+        return ForecasterStatus(
+            forecaster=self.name,
+            why=trained.why,
+            at=trained.at,
+            from_=until - len(trained.history) * trained.history.unit_s,
+            until=until,
+            took_s=trained.took_s,
+            drift=worsening(self._drift, self._drift_policy),
+            training=RunningTraining(why=run.why, since=run.since) if run else None,
+            failed=self._failed,
+        )
 
     # While another acts.
 
@@ -202,7 +199,7 @@ class Retraining:
 
     # Both.
 
-    def _due(self, now: float) -> Why | None:
+    def _due(self, now: float) -> TrainingCause | None:
         """Why a training should begin now."""
         asked, trained = self._settings, self._trained
         if trained is None or self._cache is None or time.monotonic() < self._rest_until:
@@ -215,7 +212,7 @@ class Retraining:
         drift = worsening(self._drift, self._drift_policy)
         return "drift" if drift is not None and asked.drift is not None and drift >= asked.drift else None
 
-    def _train(self, why: Why, history: Demand, now: float, again: Trained | None = None) -> bool:
+    def _train(self, why: TrainingCause, history: Demand, now: float, again: Trained | None = None) -> bool:
         """Begin, where nothing else is being trained in this process; says whether."""
         if self._cache is None or not self._slot.acquire(blocking=False):
             return False
@@ -237,7 +234,7 @@ class Retraining:
         if not training.done:
             return False
         if training.forecaster is None:
-            self._failed = {"at": now, "why": run.why, "error": training.error}
+            self._failed = FailedTraining(at=now, why=run.why, error=training.error)
             self._given_up_at = run.again.at if run.again else self._given_up_at
         else:
             trained = run.again or self._written(run, now, store)
@@ -266,7 +263,7 @@ class Retraining:
         return trained
 
 
-def _begun(why: Why, history: Demand, drift: float | None, limit_min: float) -> str:
+def _begun(why: TrainingCause, history: Demand, drift: float | None, limit_min: float) -> str:
     """The journal's note that a training begins."""
     losses = "" if drift is None else f"; losses of late {drift:.2f}x the usual"
     return f"{TRAINING}training begins ({why}) on {len(history)} min, {limit_min:g} min at most{losses}"

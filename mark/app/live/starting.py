@@ -15,12 +15,12 @@ from typing import Any
 
 from mark.app.live.children import Restarts
 from mark.app.live.emulated import EmulatedControls
-from mark.app.live.restraint import BUDGET
 from mark.controller.budget import Restraint
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import BUDGET, MODEL, PublishedModel
 
 MOST_STARTS = 3
 """An agent or another process that ended so often while a service starts will not come up."""
@@ -47,7 +47,7 @@ class ModelStart:
     """
 
     name: str
-    told: Mapping[str, Any] | None
+    told: PublishedModel | None
     overflows: bool
     agents: Mapping[str, int]
     instances: Sequence[Mapping[str, Any]]
@@ -55,12 +55,12 @@ class ModelStart:
     @property
     def planned(self) -> int:
         """Instances of the first plan."""
-        return 0 if self.told is None else sum(self.told["planned"].values())
+        return 0 if self.told is None else sum(self.told.planned.values())
 
 
 def hopeless(model: ModelStart) -> str | None:
     """Why this model will never serve, where that is known already."""
-    has_plan = model.told is not None and model.told.get("plan")
+    has_plan = model.told is not None and model.told.plan is not None
     if has_plan and not model.planned and not model.overflows and not model.instances:
         return (
             f"{model.name}: the first plan holds no instance, and no Lambda function may answer; "
@@ -78,12 +78,11 @@ def start_lines(model: ModelStart) -> list[str]:
     """What is planned and why, and what is there."""
     if model.told is None:
         return [f"{model.name}: no plan yet"]
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(model.told["planned"].items()) if count)
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(model.told.planned.items()) if count)
     lines = [f"{model.name}: planned {counts or 'no instance'}; {_there(model)}"]
-    reason = (model.told.get("plan") or {}).get("reason")
-    if reason:
-        lines.append(f"{model.name}: the plan's reason: {reason}")
-    return lines + [f"{model.name}: {note}" for note in model.told.get("notes", ())]
+    if model.told.plan is not None and model.told.plan.reason:
+        lines.append(f"{model.name}: the plan's reason: {model.told.plan.reason}")
+    return lines + [f"{model.name}: {note}" for note in model.told.notes]
 
 
 def _there(model: ModelStart) -> str:
@@ -152,14 +151,14 @@ def look_at_start(
 
 def is_held_back(store: ServiceStore) -> bool:
     """Whether a budget or a pause holds instances back. RetryLater where the store is away."""
-    told = store.status(BUDGET)
-    return told is not None and told["held_back"] != Restraint.NONE.value
+    told = BUDGET.read(store)
+    return told is not None and told.held_back is not Restraint.NONE
 
 
-def told_since(store: ServiceStore, model: str, since: float) -> dict[str, Any] | None:
+def told_since(store: ServiceStore, model: str, since: float) -> PublishedModel | None:
     """What a controller told of the model from `since` (service time) on; not what one of an earlier life did."""
-    told = store.status(f"model:{model}")
-    return told if told is not None and told["at"] >= since else None
+    told = MODEL.read(store, model)
+    return told if told is not None and told.at >= since else None
 
 
 def is_ready(store: ServiceStore, model: str, since: float) -> bool:
@@ -172,7 +171,7 @@ def is_ready(store: ServiceStore, model: str, since: float) -> bool:
     if told is None:
         return False
     ready = sum(1 for m in members if m.state is MemberState.READY and m.role is Role.SERVING)
-    return bool(ready >= sum(told["planned"].values()))
+    return ready >= sum(told.planned.values())
 
 
 def last_words(log_file: Path) -> list[str]:

@@ -15,7 +15,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +55,7 @@ from mark.protocols.oip import example_body
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import MODEL, PublishedModel
 from mark.telemetry.steady_time import WALL, steady_time
 
 log = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ class Supervisor:
         store.forget_wall()
         adopt_wall(store)
         clocks = store.clocks()
-        seen_until = max((told["at"] for told in map(self._last_told, self._models) if told), default=0.0)
+        seen_until = max((told.at for told in map(self._last_told, self._models) if told), default=0.0)
         started = first_anchor(clocks[-1] if clocks else None, steady_time(), seen_until)
         self._since = started.service_at
         store.put_spec(service_spec(self._settings, self._models))
@@ -178,10 +179,10 @@ class Supervisor:
         self._note(store=url)
         return ServiceStore(connect(url), self._running.name)
 
-    def _last_told(self, model: LiveModel) -> Mapping[str, Any] | None:
+    def _last_told(self, model: LiveModel) -> PublishedModel | None:
         """What an earlier life of the service told of the model last."""
         assert self._store is not None
-        return self._store.status(f"model:{model.name}")
+        return MODEL.read(self._store, model.name)
 
     def _start_aws(self) -> EmulatedControls:
         port = choose_port("127.0.0.1", 0)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 from mark.domain.errors import RetryLater, failure_words
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import BACKGROUND, BackgroundFailure, BackgroundStatus
 from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger(__name__)
@@ -24,19 +25,14 @@ TWICE_AT_MOST = 16
 """So often a pause is doubled: more would be a number that nobody waits for."""
 
 
-def troubles_name(holder: str) -> str:
-    """The status document of what fails in a controller's process."""
-    return f"troubles:{holder}"
-
-
 class Troubles:
     """What fails in the background of one process, `holder`; safe to share between threads."""
 
     def __init__(self, store: ServiceStore, holder: str) -> None:
-        self._store, self._name = store, troubles_name(holder)
+        self._store, self._holder = store, holder
         self._lock = threading.Lock()
-        self._failing: dict[str, dict[str, Any]] = {}
-        self._told: dict[str, dict[str, Any]] = {}
+        self._failing: dict[str, BackgroundFailure] = {}
+        self._told: dict[str, BackgroundFailure] = {}
 
     def note(self, work: str, why: str | None) -> None:
         """The work fails, and why; None: it goes. A store that is away is told with the next note."""
@@ -44,8 +40,8 @@ class Troubles:
             if why is None:
                 self._failing.pop(work, None)
             else:
-                since = self._failing.get(work, {"since": steady_time()})["since"]
-                self._failing[work] = {"since": since, "why": why}
+                before = self._failing.get(work) or BackgroundFailure(since=steady_time())
+                self._failing[work] = replace(before, why=why)
             if self._failing != self._told:
                 self._tell()
 
@@ -75,17 +71,17 @@ class Troubles:
 
     def _tell(self) -> None:
         failing = dict(self._failing)
+        document = BACKGROUND.dump(BackgroundStatus(failing=failing))
         try:
-            self._store.put_status(self._name, {"failing": failing}, keep_s=KEEP_S)
+            self._store.put_status(BACKGROUND.name(self._holder), document, keep_s=KEEP_S)
         except RetryLater:
             return
         self._told = failing
 
 
-def trouble_lines(document: Mapping[str, Any] | None, wall: float) -> list[str]:
-    """The document as notes of a status. wall: epoch seconds."""
-    failing = {} if document is None else document["failing"]
+def trouble_lines(told: BackgroundStatus, wall: float) -> list[str]:
+    """What fails as notes of a status. wall: epoch seconds."""
     return [
-        f"{work} fails for {max(0.0, wall - one['since']):.0f} s and is tried again: {one['why']}"
-        for work, one in sorted(failing.items())
+        f"{work} fails for {max(0.0, wall - one.since):.0f} s and is tried again: {one.why}"
+        for work, one in sorted(told.failing.items())
     ]

@@ -19,6 +19,7 @@ from mark.domain.errors import MarkError
 from mark.report.live_table import status_table
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
+from mark.telemetry.status_document import SERVICE, STARTING, StartingStatus, StartStep
 
 EACH_S = 1.0
 
@@ -30,8 +31,8 @@ def live_table(running: Running) -> Iterator[Callable[[], None]]:
     if not console.is_terminal:
         yield lambda: None
         return
-    with Live(Group(*status_table(view.document())), console=console) as live:
-        yield lambda: live.update(Group(*status_table(view.document())))
+    with Live(Group(*status_table(view.status())), console=console) as live:
+        yield lambda: live.update(Group(*status_table(view.status())))
 
 
 def show_status(service: str, *, watch: bool, as_json: bool) -> None:
@@ -43,11 +44,11 @@ def show_status(service: str, *, watch: bool, as_json: bool) -> None:
     if watch and not as_json:
         watch_service(running)
         return
-    document = view_of(running).document()
+    status = view_of(running).status()
     if as_json:
-        show_json(document)
+        show_json(SERVICE.dump(status))
     else:
-        show(*status_table(document))
+        show(*status_table(status))
 
 
 def show_start(running: Running, *, as_json: bool) -> None:
@@ -55,13 +56,8 @@ def show_start(running: Running, *, as_json: bool) -> None:
     for_s = max(0.0, time.time() - running.began_at)
     lines = start_progress(running)
     if as_json:
-        show_json(
-            {
-                "service": running.name,
-                "starting": {"step": running.step, "for_s": for_s, "said": lines},
-                "models": [],
-            }
-        )
+        step = StartStep(step=running.step, for_s=for_s, said=tuple(lines))
+        show_json(STARTING.dump(StartingStatus(service=running.name, starting=step)))
         return
     show(f"The service {running.name} has been starting for {for_s:.0f} s: {running.step}.", *lines)
 

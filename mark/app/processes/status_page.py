@@ -20,7 +20,7 @@ def main(folder: RunFolder, port: int) -> None:
     family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
     with socket.create_server((service.host, port), family=family) as listening:
         serve_status(
-            view_of(running).document,
+            view_of(running).status,
             listening,
             token=running.token,
             local_only=running.token is None,

@@ -1,0 +1,750 @@
+"""The live status: what is published of a running service, and the one document that readers make of it.
+
+Two sets of values. What a process publishes lies in the store, one JSON document a kind (`MODEL`, `BUDGET`,
+`PROCESSES` ...), each written by one process and replaced whole. `ServiceStatus` is what is made of them all at
+one instant: status page, table, metrics and `mark status --json` (docs/json.md) read nothing else.
+
+Fields are the keys of the JSON, but for an underscore after what is a keyword of Python. A reader ignores keys
+that it does not know and takes the default of those that are absent: another version may have written the
+document. One that it cannot read at all counts as absent. Instants are epoch seconds of the service's clock and
+rates are requests/s, unless a field says otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from mark.controller.budget import Reached, Restraint
+from mark.domain.documents import plain
+from mark.domain.fleet import InstanceState, Role
+
+log = logging.getLogger(__name__)
+
+TrainingCause = Literal["first", "schedule", "drift"]
+
+# What the acting controller publishes of a model after each tick.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedInstance:
+    """One instance as the last tick observed it."""
+
+    #: The cloud's name for it.
+    id: str
+    #: Its offering's name.
+    offering: str
+    #: Whether it serves or stands by.
+    role: Role = Role.SERVING
+    #: Where it is in its life.
+    state: InstanceState = InstanceState.PENDING
+    #: When its spot notice says that it is taken away; None without a notice.
+    interrupt_at: float | None = None
+    #: CPU credits that are left; None where its type has none.
+    credits: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSeries:
+    """The last hour unit by unit, no further back than the service began, and the forecast from there on."""
+
+    #: Where the first unit begins.
+    start_at: float = 0.0
+    #: Length of a unit, seconds.
+    unit_s: float = 60.0
+    #: Mean rate of each unit.
+    mean_rps: tuple[float, ...] = ()
+    #: Highest rate over 5 s within each unit.
+    max_rps: tuple[float, ...] = ()
+    #: What the ready instances carried at the end of each unit; None where nobody noted it.
+    capacity_rps: tuple[float | None, ...] = ()
+    #: Where the first unit of the forecast begins.
+    forecast_start_at: float = 0.0
+    #: Median forecast of each unit's highest rate.
+    forecast_max_rps: tuple[float | None, ...] = ()
+    #: Who made the forecast, and in whose place.
+    forecaster: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssumedLoad:
+    """The load that was taken for what came before the service began."""
+
+    #: The setting `expected_rps`.
+    rps: float = 0.0
+    #: When the service began.
+    until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningTraining:
+    """A training that runs."""
+
+    #: Why it began.
+    why: TrainingCause
+    #: When it began.
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTraining:
+    """The last training, where it failed."""
+
+    #: When it was given up.
+    at: float = 0.0
+    #: Why it began.
+    why: TrainingCause
+    #: What went wrong.
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecasterStatus:
+    """What the forecaster that is in use was trained on, and how it does."""
+
+    #: Its name.
+    forecaster: str
+    #: Why it was trained.
+    why: TrainingCause = "first"
+    #: Since when it is in use.
+    at: float = 0.0
+    #: Where the span begins that it learned from.
+    from_: Annotated[float, Field(alias="from")] = 0.0
+    #: Where that span ends.
+    until: float = 0.0
+    #: How long the training took, seconds of the wall; None for the first one, which may be from a cache.
+    took_s: float | None = None
+    #: Losses of the last hours, times the usual; None until both are known.
+    drift: float | None = None
+    #: The training that runs now.
+    training: RunningTraining | None = None
+    #: The last training, where it failed.
+    failed: FailedTraining | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStatus:
+    """The last plan."""
+
+    #: For when its fleet is wanted.
+    at: float = 0.0
+    #: When it was made.
+    made_at: float = 0.0
+    #: The rate that it is for.
+    required_rps: float = 0.0
+    #: The rate that its fleet carries.
+    capacity_rps: float = 0.0
+    #: Rent of its fleet, USD/h.
+    usd_per_hour: float = 0.0
+    #: The plan in a sentence.
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderStatus:
+    """An order to the cloud."""
+
+    #: When it was given.
+    at: float
+    #: Which order, as the journal names it: `launch`, `drain` ...
+    kind: str
+    #: What it concerns: instances, or a number of an offering.
+    what: str
+    #: Why, with its numbers.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedModel:
+    """What a controller alone knows of a model: plan, forecast, requested launches, the fleet that it saw."""
+
+    #: When it was published; 0: no tick has been.
+    at: float = 0.0
+    #: Number of the tick since the journal began.
+    tick: int = 0
+    #: Service seconds a second of the wall.
+    speed: float = 1.0
+    #: The policy's name.
+    policy: str | None = None
+    #: What is rented: `spot`, `on-demand`, or `none` without offerings.
+    market: str | None = None
+    #: Instances that are wanted, by offering.
+    planned: Mapping[str, int] = field(default_factory=dict)
+    #: Instances that are ordered and not seen yet, by offering.
+    requested: Mapping[str, int] = field(default_factory=dict)
+    #: The fleet as it was seen.
+    observed: tuple[PublishedInstance, ...] = ()
+    #: Lambda environments that are believed warm.
+    lambda_warm: int = 0
+    #: Load, capacity and forecast; None before the first tick.
+    series: LoadSeries | None = None
+    #: Requests since the service began.
+    requests: int = 0
+    #: Highest rate since the service began.
+    peak_rps: float = 0.0
+    #: When the service began; None where nobody said.
+    began_at: float | None = None
+    #: What was assumed of the load before; None where a trace tells it.
+    assumed: AssumedLoad | None = None
+    #: The forecaster's training; None before a term has begun.
+    trained: ForecasterStatus | None = None
+    #: The last plan; None before the first.
+    plan: PlanStatus | None = None
+    #: The last orders, newest first.
+    decisions: tuple[OrderStatus, ...] = ()
+    #: What a reader must know: stand-ins, assumptions, limits.
+    notes: tuple[str, ...] = ()
+
+
+# What is published of a service as a whole, by whom it concerns.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartStatus:
+    """Ends of one process that nobody asked for."""
+
+    #: How many.
+    count: int = 0
+    #: Exit status of the last one, negative for a signal; None where it is unknown.
+    status: int | None = None
+    #: Why it was ended, as `silent for 15 s`; empty for a crash.
+    why: str = ""
+    #: When the last one was; None without any.
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostAccount:
+    """An emulated AWS that ended and is being set up again."""
+
+    #: When it ended.
+    since: float = 0.0
+    #: Why it could not be set up yet; empty where nothing failed.
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesStatus:
+    """The service's processes, as its supervisor sees them."""
+
+    #: By process, the ends that nobody asked for.
+    restarts: Mapping[str, RestartStatus] = field(default_factory=dict)
+    #: Processes that do not run now, or hang.
+    down: tuple[str, ...] = ()
+    #: While the emulated AWS is set up again.
+    account: LostAccount | None = None
+    #: How far the system's clock was set since the service began, seconds.
+    clock_set_by_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRequest:
+    """That somebody paused the service, or had it go on."""
+
+    #: Whether it is paused.
+    on: bool = False
+    #: When that was asked for.
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetStatus:
+    """What was spent, what may be, and what is held back."""
+
+    #: Spent since midnight UTC, USD.
+    day_usd: float = 0.0
+    #: Spent since the first of the month, USD.
+    month_usd: float = 0.0
+    #: What may be spent in a day, USD; None: as much as it takes.
+    daily_usd: float | None = None
+    #: What may be spent in a month, USD; None: as much as it takes.
+    monthly_usd: float | None = None
+    #: What follows when a budget is reached, as set.
+    when_reached: Reached = Reached.WARN
+    #: What is held back now.
+    held_back: Restraint = Restraint.NONE
+    #: Why: a line for each budget that is reached, and `paused by hand`.
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningReplay:
+    """A past day that is replayed now."""
+
+    #: The day, as `2026-11-20`.
+    day: str
+    #: When its replay began.
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedReplay:
+    """A past day that could not be replayed."""
+
+    #: The day, as `2026-11-20`.
+    day: str
+    #: When its replay failed.
+    at: float = 0.0
+    #: What went wrong.
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightlyStatus:
+    """Which past days were replayed for the report."""
+
+    #: Days that are done, each with the policies that it was replayed under.
+    days: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: The one that is replayed now.
+    running: RunningReplay | None = None
+    #: The one that failed last and is tried again.
+    failed: FailedReplay | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmStatus:
+    """An alarm that rings."""
+
+    #: Its name in CloudWatch.
+    name: str
+    #: What CloudWatch says of it.
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertsStatus:
+    """What AWS says of dead letters and alarms."""
+
+    #: When it was asked.
+    at: float = 0.0
+    #: Messages about instances that nobody could read; None where AWS does not say.
+    dead_letters: int | None = None
+    #: Alarms of the service that ring; None where AWS does not say.
+    ringing: tuple[AlarmStatus, ...] | None = None
+    #: Why AWS does not say; else empty.
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveStatus:
+    """The journals' copies in the service's bucket."""
+
+    #: The bucket's name.
+    bucket: str = ""
+    #: When something was copied, or failed to be.
+    at: float = 0.0
+    #: By model, the last closed segment that was copied.
+    copied: Mapping[str, int] = field(default_factory=dict)
+    #: Why it failed last; None where it did not.
+    failed: str | None = None
+    #: When all that was there was copied; None before the first time.
+    whole_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundFailure:
+    """Work in the background that fails."""
+
+    #: Since when, epoch seconds of the wall.
+    since: float = 0.0
+    #: Why it failed last.
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundStatus:
+    """Work in the background of one process."""
+
+    #: By work, what fails now.
+    failing: Mapping[str, BackgroundFailure] = field(default_factory=dict)
+
+
+# The service as readers see it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveStatus:
+    """How the model keeps its objective, since the service began."""
+
+    #: The objective's latency, milliseconds.
+    latency_ms: float
+    #: Share of the finished requests to be answered within it.
+    target: float
+    #: Requests that got an answer from the model.
+    answered: int = 0
+    #: Of those, answered too late.
+    late: int = 0
+    #: Requests that were refused.
+    shed: int = 0
+    #: Share answered in time; None while nothing is finished.
+    attained: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalRates:
+    """What arrives."""
+
+    #: Rate of the last whole 5 s.
+    now_rps: float = 0.0
+    #: Mean rate of the last minute.
+    last_minute_rps: float = 0.0
+    #: Highest rate over 5 s of the last minute.
+    max_rps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyStatus:
+    """Latency of what was answered, milliseconds; None while nothing was."""
+
+    #: Mean.
+    mean: float | None = None
+    #: Median.
+    p50: float | None = None
+    #: Quantile 0.95.
+    p95: float | None = None
+    #: Quantile 0.98.
+    p98: float | None = None
+    #: Quantile 0.99.
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCounts:
+    """Requests since the service began, by who answered."""
+
+    #: Serving instances.
+    instance: int = 0
+    #: Woken standbys.
+    standby: int = 0
+    #: The Lambda function.
+    lambda_: Annotated[int, Field(alias="lambda")] = 0
+    #: Nobody: refused.
+    shed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaStatus:
+    """The model's Lambda function."""
+
+    #: Calls under way.
+    in_flight: int = 0
+    #: Environments that are believed warm.
+    warm: int = 0
+    #: Calls since the service began, warm-up pings counted.
+    invocations: int = 0
+    #: Calls that started cold.
+    cold: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedInstance:
+    """One instance as the last tick saw it and its agent speaks of itself since."""
+
+    #: The cloud's name for it.
+    id: str
+    #: Its offering's name.
+    offering: str
+    #: Whether it serves or stands by.
+    role: Role
+    #: A word of `InstanceState`, or `broken` where its model answers no more.
+    state: str
+    #: Seconds until its spot notice takes it away; None without a notice.
+    gone_in_s: float | None = None
+    #: CPU credits that are left; None where its type has none.
+    credits: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetStatus:
+    """The fleet in its three views."""
+
+    #: Instances that are wanted, by offering.
+    planned: Mapping[str, int] = field(default_factory=dict)
+    #: Instances that are ordered and not seen yet, by offering.
+    requested: Mapping[str, int] = field(default_factory=dict)
+    #: Instances that are there, by id.
+    observed: tuple[ObservedInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferingCapacity:
+    """Instances of one offering that are there."""
+
+    #: The offering's name.
+    offering: str
+    #: Instances that serve.
+    ready: int = 0
+    #: Instances that boot.
+    pending: int = 0
+    #: Instances that answer what they hold and then end.
+    draining: int = 0
+    #: Standbys asleep.
+    stopped: int = 0
+    #: What the ready ones carry.
+    rps: float = 0.0
+    #: Rent of those that are not asleep, USD/h.
+    usd_per_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpentStatus:
+    """Spent since the service began, USD."""
+
+    #: Rent of serving instances.
+    instances: float = 0.0
+    #: Rent and disks of standbys.
+    standby: float = 0.0
+    #: Calls of the Lambda function.
+    lambda_: Annotated[float, Field(alias="lambda")] = 0.0
+    #: Sum of the three above.
+    serving: float = 0.0
+    #: The service's own: store, balancer, logs.
+    overhead: float = 0.0
+    #: Sum of serving and overhead.
+    total: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourlyStatus:
+    """What an hour costs, USD/h."""
+
+    #: The instances that run now, at their price.
+    instances: float = 0.0
+    #: The Lambda function, as a mean.
+    lambda_: Annotated[float, Field(alias="lambda")] = 0.0
+    #: The service's own, as a mean.
+    overhead: float = 0.0
+    #: Over how long those are means, seconds.
+    mean_over_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStatus:
+    """One model of the service."""
+
+    #: Its name.
+    name: str
+    #: The policy's name; None before the first tick.
+    policy: str | None = None
+    #: What is rented; None before the first tick.
+    market: str | None = None
+    #: What arrives.
+    rates: ArrivalRates = field(default_factory=ArrivalRates)
+    #: Load, capacity and forecast.
+    series: LoadSeries = field(default_factory=LoadSeries)
+    #: What was assumed of the load before; None where a trace tells it.
+    assumed: AssumedLoad | None = None
+    #: The forecaster's training; None before the first tick.
+    trained: ForecasterStatus | None = None
+    #: How it keeps its objective.
+    objective: ObjectiveStatus
+    #: Latency of what was answered.
+    latency_ms: LatencyStatus = field(default_factory=LatencyStatus)
+    #: Who answered.
+    by: AnswerCounts = field(default_factory=AnswerCounts)
+    #: Answers that are errors of the service or the model.
+    failed: int = 0
+    #: Requests that the model refused as wrong in themselves.
+    rejected: int = 0
+    #: Requests that were sent again after a lost agent.
+    redispatched: int = 0
+    #: Its Lambda function.
+    lambda_: Annotated[LambdaStatus, Field(alias="lambda")] = field(default_factory=LambdaStatus)
+    #: Its fleet, planned, requested and observed.
+    fleet: FleetStatus = field(default_factory=FleetStatus)
+    #: Its instances by offering.
+    capacity: tuple[OfferingCapacity, ...] = ()
+    #: What it has cost.
+    cost_usd: SpentStatus = field(default_factory=SpentStatus)
+    #: What an hour costs now, USD/h.
+    usd_per_hour: float = 0.0
+    #: What of.
+    usd_per_hour_by: HourlyStatus = field(default_factory=HourlyStatus)
+    #: The last plan; None before the first.
+    plan: PlanStatus | None = None
+    #: The last orders, newest first.
+    decisions: tuple[OrderStatus, ...] = ()
+    #: What a reader must know.
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStatus:
+    """The controller that acts."""
+
+    #: The process that holds the lease; None where none does.
+    holder: str | None = None
+    #: Seconds since the last tick of any model; None before the first.
+    silent_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatus:
+    """The store."""
+
+    #: Whether it answers; where not, the rest is the last that was seen.
+    reachable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaysStatus:
+    """How far the replays of past days are."""
+
+    #: The last day that is done, as `2026-11-20`; None before the first.
+    last_day: str | None = None
+    #: The one that is replayed now.
+    running: RunningReplay | None = None
+    #: The one that failed last and is tried again.
+    failed: FailedReplay | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStatus:
+    """A running service at one instant: the document of `mark status --json`."""
+
+    #: Its name.
+    service: str
+    #: The instant, on the service's clock.
+    now: float
+    #: Service seconds a second of the wall.
+    speed: float = 1.0
+    #: Whether its clock stands until a load begins.
+    clock_stands: bool = False
+    #: How far its clock is behind the wall's, seconds; negative: ahead of it.
+    behind_wall_s: float = 0.0
+    #: Who acts.
+    controller: ControllerStatus = field(default_factory=ControllerStatus)
+    #: Whether what stands here is of now.
+    store: StoreStatus = field(default_factory=StoreStatus)
+    #: By process, ends that nobody asked for; empty without a supervisor, as in an account.
+    restarts: Mapping[str, RestartStatus] = field(default_factory=dict)
+    #: Processes that do not run now, or hang.
+    down: tuple[str, ...] = ()
+    #: While the emulated AWS is set up again.
+    account: LostAccount | None = None
+    #: How far the system's clock was set since the service began, seconds.
+    clock_set_by_s: float = 0.0
+    #: What was spent and may be; None before a controller acts.
+    budget: BudgetStatus | None = None
+    #: Replays of past days; None before the first.
+    replays: ReplaysStatus | None = None
+    #: Dead letters and alarms; None before a controller acts.
+    alerts: AlertsStatus | None = None
+    #: The journals' copies; None before the first.
+    archive: ArchiveStatus | None = None
+    #: Each model.
+    models: tuple[ModelStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartStep:
+    """How far a start has come."""
+
+    #: The step that it is at.
+    step: str
+    #: For how long it has been starting, seconds of the wall.
+    for_s: float
+    #: Lines of plans, instances and agents.
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingStatus:
+    """A service that starts: the document of `mark status --json` until it is up."""
+
+    #: Its name.
+    service: str
+    #: How far it has come.
+    starting: StartStep
+    #: None yet.
+    models: tuple[ModelStatus, ...] = ()
+
+
+# Their codecs.
+
+Document = TypeVar("Document")
+
+
+class StatusReader(Protocol):
+    """As much of a store as readers need."""
+
+    def status(self, name: str, /) -> Mapping[str, Any] | None:
+        """The JSON document of that name, if there is one."""
+        ...
+
+
+class StatusWriter(Protocol):
+    """As much of a store as publishers need."""
+
+    def put_status(self, name: str, document: Mapping[str, Any], /) -> None:
+        """Keep a JSON document under a name."""
+        ...
+
+
+class StatusCodec(Generic[Document]):
+    """One type's way into plain JSON values and back."""
+
+    def __init__(self, kind: type[Document]) -> None:
+        self.kind = kind
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Document]:
+        return TypeAdapter(self.kind)  # made where it is used first: it takes some milliseconds a kind
+
+    def dump(self, document: Document) -> dict[str, Any]:
+        """The document as plain JSON values; numpy's numbers become Python's."""
+        values = self._adapter.dump_python(document, mode="json", by_alias=True, fallback=plain, warnings=False)
+        return dict(values)
+
+    def load(self, values: Mapping[str, Any]) -> Document | None:
+        """The document again; None, and a line in the log, where it cannot be read."""
+        try:
+            return self._adapter.validate_python(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            log.warning(
+                "a status document cannot be read",
+                extra={"kind": self.kind.__name__, "why": f"{place}: {first['msg']}"},
+            )
+            return None
+
+
+class StoredStatus(StatusCodec[Document]):
+    """A kind of document that lies in the store, one for the service or one for each `whose`."""
+
+    def __init__(self, kind: type[Document], name: str) -> None:
+        super().__init__(kind)
+        self._name = name
+
+    def name(self, whose: str = "") -> str:
+        """Its name in the store."""
+        return f"{self._name}:{whose}" if whose else self._name
+
+    def read(self, store: StatusReader, whose: str = "") -> Document | None:
+        """The document that was published last; None where there is none that can be read."""
+        found = store.status(self.name(whose))
+        return None if found is None else self.load(found)
+
+    def write(self, store: StatusWriter, document: Document, whose: str = "") -> None:
+        """Publish it in place of the one before."""
+        store.put_status(self.name(whose), self.dump(document))
+
+
+MODEL = StoredStatus(PublishedModel, "model")
+"""By model."""
+BACKGROUND = StoredStatus(BackgroundStatus, "troubles")
+"""By process."""
+PROCESSES = StoredStatus(ProcessesStatus, "processes")
+BUDGET = StoredStatus(BudgetStatus, "budget")
+PAUSE = StoredStatus(PauseRequest, "paused")
+NIGHTLY = StoredStatus(NightlyStatus, "replaying")
+ALERTS = StoredStatus(AlertsStatus, "alerts")
+ARCHIVE = StoredStatus(ArchiveStatus, "archive")
+SERVICE = StatusCodec(ServiceStatus)
+STARTING = StatusCodec(StartingStatus)
