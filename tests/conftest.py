@@ -1,4 +1,4 @@
-"""What all tests share: the compiled engine, made once and kept on disk between runs."""
+"""Shared by all tests: the compiled engine, made once and kept on disk between runs, and the rule on names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 from hypothesis import settings
 
 from mark.simulator.compiled import Kernel, compiled_kernel
+from tests.same_ids import pytest_pycollect_makeitem
+
+__all__ = ["kernel", "pytest_pycollect_makeitem"]
 
 settings.register_profile("any machine", deadline=None)  # one that is busy is no failure
 settings.load_profile("any machine")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,3 +86,26 @@ def test_documents_become_json_in_one_place() -> None:
 def test_the_rule_on_documents_sees_a_breach() -> None:
     code = "import json, orjson\nfrom json import dumps\njson.dumps(1)\norjson.dumps(1)\njson.loads('1')"
     assert sorted(writes_json(ast.parse(code))) == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("bytes([31, 139])", "x1f"), ("chr(233)", "xe9"), ("str(object())", "object at"), ("'plain'", None)],
+    ids=["bytes", "no ASCII", "an address", "plain"],
+)
+def test_a_test_s_name_that_may_differ_from_run_to_run_is_not_collected(
+    tmp_path: Path, value: str, said: str | None
+) -> None:
+    file = tmp_path / "test_named.py"
+    file.write_text(f"import pytest\n@pytest.mark.parametrize('x', [{value}])\ndef test_x(x): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "-p", "tests.same_ids", str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(HOUSE)}
+    done = subprocess.run(  # noqa: S603 - our own code
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    if said is None:
+        assert done.returncode == pytest.ExitCode.OK, done.stdout
+    else:
+        assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+        assert "may differ from run to run; give it an id" in done.stdout
+        assert said in done.stdout

@@ -94,7 +94,9 @@ def test_the_language_model_finishes_words(known):
     assert all(len(text) == CONTINUED for text in answer)
 
 
-@pytest.mark.parametrize("text", ["", "\x00", "é" * 100, b"\xff\xfe", "x" * 10_000])
+@pytest.mark.parametrize(
+    "text", ["", "\x00", "é" * 100, b"\xff\xfe", "x" * 10_000], ids=["none", "NUL", "accents", "no UTF-8", "long"]
+)
 def test_odd_texts_get_finite_answers(known, text):
     texts = np.array([text], dtype=object)
     assert np.isfinite(known["lstm_lm"].predict({"text": texts})["bits_per_character"]).all()

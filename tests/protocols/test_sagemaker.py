@@ -114,7 +114,7 @@ def test_errors_have_sagemakers_names() -> None:
         b"[1]",
         b'{"error": 5}',
         b'{"error": "a", "message": "b"}',
-        b"\xff",
+        pytest.param(b"\xff", id="no UTF-8"),
         b"[" * 9000,
         b'{"error": "' + b"a" * 20_000 + b'"}',
     ],

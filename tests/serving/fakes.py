@@ -102,6 +102,8 @@ class EchoBackend:
         self.batches: list[int] = []
         self.requests: list[InferRequest] = []
         self.broken = False
+        self.answers: InferReply | None = None
+        """Given to everybody, if set."""
         self.free = asyncio.Event()
         self.free.set()
         self.started = self.closed = False
@@ -117,12 +119,12 @@ class EchoBackend:
         await self.free.wait()
         if self.broken:
             raise RuntimeError("the model is broken")
-        return [self._answer(request) for request in batch]
+        return [self.answers or self._echo(request) for request in batch]
 
     async def close(self) -> None:
         self.closed = True
 
-    def _answer(self, request: InferRequest) -> InferReply:
+    def _echo(self, request: InferRequest) -> InferReply:
         if request.path.startswith("/invocations"):
             return InferReply(status=200, content_type="application/json", body=request.body)
         try:

@@ -97,12 +97,12 @@ def test_a_request_that_is_wrong_gets_the_models_400() -> None:
     [(200, "answers"), (302, "answers"), (400, "rejected"), (422, "rejected"), (408, "failed"), (429, "failed"),
      (500, "failed")],
 )  # fmt: skip
-def test_a_wrong_request_is_no_answer_in_time(status: int, counted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_request_is_no_answer_in_time(status: int, counted: str) -> None:
     reply = InferReply(status=status, content_type="text/plain", body=b"so it is")
 
     async def test() -> None:
         async with live() as running:
-            monkeypatch.setattr(running.agents["i-0"].backend, "_answer", lambda _: reply)
+            running.agents["i-0"].backend.answers = reply
             for _ in range(3):
                 assert (await running.ask()).status == status
 

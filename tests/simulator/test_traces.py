@@ -90,7 +90,9 @@ def test_joined_gzip_members_are_one_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["\ufefftimestamp_s,rate_rps\n0,1\n1,2\n", "timestamp_s,rate_rps\r\n0,1\r\n1,2\r\n"]
+    "content",
+    ["\ufefftimestamp_s,rate_rps\n0,1\n1,2\n", "timestamp_s,rate_rps\r\n0,1\r\n1,2\r\n"],
+    ids=["mark", "ends"],
 )
 def test_byte_order_marks_and_windows_line_ends_do_not_matter(tmp_path, content):
     assert read_trace(saved(tmp_path, content)).rates_rps.tolist() == [1, 2]
