@@ -184,6 +184,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         ),
         "NamedFunctions": (_functions, _always, "tags are read to learn whose a function is"),
         "NewFunctions": (_functions, _made_for, "functions are tagged when they are made"),
+        "NewMappings": (_everything, _mappings_of_own, NO_RESOURCE),
         "NewTemplates": (lambda n: n.ec2("launch-template"), _made_for, "templates are tagged when they are made"),
         "OwnFunctions": (_functions, _owned, "functions of the service"),
         "OwnInstances": (lambda n: n.ec2("instance"), _owned, "instances of the service"),

@@ -148,7 +148,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[Need, ...]] = MappingProxyType(
         ("iam", "DeleteRolePolicy"): _each("OwnRoles", "iam:DeleteRolePolicy"),
         ("iam", "GetRole"): _each("OwnRoles", "iam:GetRole"),
         ("iam", "PutRolePolicy"): _each("OwnRoles", "iam:PutRolePolicy"),
-        ("lambda", "CreateEventSourceMapping"): _each("Mappings", "lambda:CreateEventSourceMapping"),
+        ("lambda", "CreateEventSourceMapping"): _each("NewMappings", "lambda:CreateEventSourceMapping"),
         ("lambda", "CreateFunction"): (
             *_each("NewFunctions", "lambda:CreateFunction", "lambda:TagResource"),
             Need("iam:PassRole", "HandFunctionsRole"),

@@ -26,6 +26,6 @@ def there(moto: None) -> Iterator[Scene]:
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
-    handlers = [*botocore.handlers.BUILTIN_HANDLERS, ("before-call", recorder)]
+    handlers = [*botocore.handlers.BUILTIN_HANDLERS, ("provide-client-params", recorder)]
     monkeypatch.setattr(botocore.handlers, "BUILTIN_HANDLERS", handlers)
     return recorder

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from mark.app.live.models import make_live_models, service_spec
 from mark.app.profiling_on_cost import LEAST_S, Meter, Price
 from mark.app.setting_rollout import RolloutSettings
 from mark.app.settings import Settings
-from mark.aws.calls import ROLES
 from mark.aws.renting import Rent, rent, with_switch
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.catalog.load import load_prices
@@ -33,6 +32,7 @@ from mark.local.config import EmulatedAwsConfig
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
+from tests.aws.iam import NAMES
 from tests.aws.recording import Recorder
 from tests.local.conftest import World, config_for, until
 
@@ -173,7 +173,7 @@ def test_types_are_rented_measured_written_and_ended(
     assert all(item.provenance.evidence.value == "measured" for item in profiles.values())
     assert set(account.rented().values()) <= {"shutting-down", "terminated"}
     assert len(account.rented()) == 2
-    assert called.by_role[""] == {(call.service, call.action) for call in ROLES["profiler"]}
+    called.assert_permitted("profiler", replace(NAMES, service="onshop"), by="")
 
 
 def test_what_fails_while_it_is_measured_is_ended_too(
