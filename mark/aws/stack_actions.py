@@ -196,11 +196,10 @@ STACK_ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "AWS::S3::Bucket": (
             (
-                "s3: CreateBucket DeleteBucket DeleteBucketEncryption DeleteBucketLifecycle "
-                "GetBucketOwnershipControls GetBucketPublicAccessBlock GetBucketTagging GetBucketVersioning "
-                "GetEncryptionConfiguration GetLifecycleConfiguration ListBucket PutBucketOwnershipControls "
-                "PutBucketPublicAccessBlock PutBucketTagging PutBucketVersioning PutEncryptionConfiguration "
-                "PutLifecycleConfiguration"
+                "s3: CreateBucket DeleteBucket GetBucketOwnershipControls GetBucketPublicAccessBlock "
+                "GetBucketTagging GetBucketVersioning GetEncryptionConfiguration GetLifecycleConfiguration "
+                "ListBucket PutBucketOwnershipControls PutBucketPublicAccessBlock PutBucketTagging "
+                "PutBucketVersioning PutEncryptionConfiguration PutLifecycleConfiguration"
             ),
         ),
         "AWS::S3::BucketPolicy": ("s3: DeleteBucketPolicy GetBucketPolicy PutBucketPolicy",),
