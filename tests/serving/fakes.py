@@ -24,7 +24,7 @@ class FakeStore:
         self.anchor = ClockAnchor()
         self.reports: dict[tuple[str, int], GatewayReport] = {}
         self.warmings: tuple[Warmed, ...] = ()
-        self.asked_warmed = 0
+        self.asked_warmed = self.told_clock = self.refused = 0
         self.away = False
         self.lose_report_answers = 0
         self._version = 0
@@ -39,6 +39,7 @@ class FakeStore:
 
     async def clock(self) -> ClockAnchor:
         self._ask()
+        self.told_clock += 1
         return self.anchor
 
     async def overflow_closed(self) -> bool:
@@ -91,6 +92,7 @@ class FakeStore:
 
     def _ask(self) -> None:
         if self.away:
+            self.refused += 1
             raise RetryLater("the store is away")
 
 

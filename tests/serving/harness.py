@@ -197,6 +197,10 @@ class Live:
         return next((float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name)), 0.0)
 
 
+async def truth(value: bool) -> bool:
+    return value
+
+
 async def until(condition: Callable[[], Coroutine[Any, Any, bool]], within_s: float = 5.0) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s

@@ -29,7 +29,7 @@ from mark.protocols.frames import (
 )
 from mark.serving.agent import EXIT_BROKEN, EXIT_DRAINED, EXIT_STOPPED, METADATA, Agent, AgentConfig, serve_agent
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
-from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, until
+from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, truth, until
 
 
 class Frames:
@@ -60,6 +60,14 @@ class Frames:
     async def close(self) -> None:
         self._writer.close()
         await self._writer.wait_closed()
+
+
+async def waits(running: Live, count: int) -> bool:
+    """Whether so many requests wait in the agent's queue, as its own metrics say."""
+    client = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
+    page = (await client.ask("/metrics", None, "GET")).body.decode()
+    await client.close()
+    return f'mark_agent_waiting{{model="echo",instance="i-0"}} {count}\n' in page
 
 
 async def frames_to(running: Live, instance: str = "i-0") -> Frames:
@@ -98,10 +106,6 @@ def test_what_comes_while_it_works_shares_the_next_batches() -> None:
     run(test())
 
 
-async def truth(value: bool) -> bool:
-    return value
-
-
 def test_the_bouncer_admits_what_can_be_in_time_and_what_is_forced() -> None:
     async def test() -> None:
         async with live() as running:
@@ -135,8 +139,10 @@ def test_a_cancelled_request_is_not_run() -> None:
             gateway = await frames_to(running)
             gateway.send(Hello(VERSION), request(1))
             await until(lambda: truth(backend.batches == [1]))
-            gateway.send(request(2), request(3), Cancel(2))
-            await asyncio.sleep(0.02)
+            gateway.send(request(2), request(3))
+            await until(lambda: waits(running, 2))
+            gateway.send(Cancel(2))
+            await until(lambda: waits(running, 1))
             backend.free.set()
             answered = [await gateway.next(Response), await gateway.next(Response)]
             await gateway.close()
@@ -255,7 +261,7 @@ def test_it_serves_on_when_the_store_is_away() -> None:
     async def test() -> None:
         async with live() as running:
             running.store.away = True
-            await asyncio.sleep(0.05)
+            await until(lambda: truth(running.store.refused > 0))
             assert (await running.ask()).status == 200
             running.store.away = False
 
@@ -265,18 +271,25 @@ def test_it_serves_on_when_the_store_is_away() -> None:
 class DeafStore(FakeStore):
     """A store whose client loses the first cancellation, as one that is just connecting may."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+
     async def announce(self, member: Member) -> bool:
+        self.begun.set()
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             await super().announce(member)
         return False
 
 
 def test_an_agent_whose_model_does_not_load_ends_though_a_task_misses_its_cancellation() -> None:
+    store = DeafStore()
+
     class Broken(EchoBackend):
         async def start(self) -> None:
-            await asyncio.sleep(0.01)  # the tasks have begun
+            await store.begun.wait()
             raise Misconfigured("no such library")
 
     async def test() -> None:
@@ -285,7 +298,7 @@ def test_an_agent_whose_model_does_not_load_ends_though_a_task_misses_its_cancel
             config,
             served=served(),
             offering=offering(),
-            link=DeafStore(),
+            link=store,
             backend=Broken(),
             interruption=no_notice,
             stop=asyncio.Event(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -26,6 +25,7 @@ from tests.serving.backend_asks import (
     run,
     wrong,
 )
+from tests.virtual_time import run_virtually
 
 
 def emulated(offering, *, now=lambda: 0.0, speed=lambda: 1.0, **more):
@@ -46,45 +46,32 @@ def test_it_answers_zeros_of_the_right_shape():
     assert EmulatedBackend.platform == "emulated"
 
 
-@pytest.fixture
-def slept(monkeypatch):
-    """Seconds of each sleep that was asked for: what a busy machine adds is not in them."""
-    asked = []
-
-    def sleep(seconds, real=asyncio.sleep):
-        asked.append(seconds)
-        return real(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    return asked
-
-
-def test_batches_in_a_row_take_the_profile_s_time(slept):
+def test_batches_in_a_row_take_the_profile_s_time():
     offering = of_batches(inception(), {1: 0.02, 2: 0.03})
+
+    async def scenario():
+        backend, loop = emulated(offering), asyncio.get_running_loop()
+        await backend.start()
+        for _ in range(10):
+            await backend.infer([ask([1, 2])])
+        alone_s = loop.time()
+        for _ in range(5):
+            await backend.infer([ask([1, 2]), ask([1, 2])])
+        return alone_s, loop.time()
+
+    assert run_virtually(scenario()) == (pytest.approx(0.2), pytest.approx(0.35))
+
+
+def test_what_cannot_be_read_takes_no_time():
+    offering = of_batches(inception(), {1: 5.0})
 
     async def scenario():
         backend = emulated(offering)
         await backend.start()
-        began = time.perf_counter()
-        for _ in range(10):
-            await backend.infer([ask([1, 2])])
-        alone_s, alone = time.perf_counter() - began, sum(slept)
-        began = time.perf_counter()
-        for _ in range(5):
-            await backend.infer([ask([1, 2]), ask([1, 2])])
-        return alone_s, time.perf_counter() - began, alone
+        await backend.infer([wrong()])
+        return asyncio.get_running_loop().time()
 
-    alone_s, pairs_s, alone = asyncio.run(scenario())
-    assert alone_s >= 0.198
-    assert alone <= 0.2
-    assert pairs_s >= 0.148
-    assert sum(slept) - alone <= 0.15
-
-
-def test_what_cannot_be_read_takes_no_time(slept):
-    offering = of_batches(inception(), {1: 5.0})
-    run(emulated(offering), [wrong()])
-    assert slept == []
+    assert run_virtually(scenario()) == 0.0
 
 
 def test_a_burstable_type_slows_when_its_credits_end():
@@ -93,22 +80,20 @@ def test_a_burstable_type_slows_when_its_credits_end():
     backend = emulated(offering, now=lambda: clock[0], credits_left=0.0)
 
     async def scenario():
+        loop = asyncio.get_running_loop()
         await backend.start()
-        began = time.perf_counter()
         await backend.infer([ask([1, 2])])
-        slow_s = time.perf_counter() - began
-        slow_pace = backend.pace
+        slow_s, slow_pace = loop.time(), backend.pace
         clock[0] += 3600.0
         earned = backend.credits
-        began = time.perf_counter()
         await backend.infer([ask([1, 2])])
-        return slow_s, slow_pace, earned, time.perf_counter() - began, backend.pace
+        return slow_s, slow_pace, earned, loop.time() - slow_s, backend.pace
 
-    slow_s, slow_pace, earned, fast_s, fast_pace = asyncio.run(scenario())
-    assert 0.095 <= slow_s < 0.5
+    slow_s, slow_pace, earned, fast_s, fast_pace = run_virtually(scenario())
+    assert slow_s == pytest.approx(0.1)
     assert slow_pace == pytest.approx(5.0)
     assert earned == pytest.approx(24.0, abs=0.01)
-    assert 0.018 <= fast_s < 0.09
+    assert fast_s == pytest.approx(0.02)
     assert fast_pace == 1.0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 
@@ -431,7 +430,8 @@ def test_arrivals_are_counted_by_the_services_clock() -> None:
     async def test() -> None:
         async with live() as running:
             running.store.anchor = ClockAnchor(wall_at=time.time(), service_at=1000.0, speed=0.0)
-            await asyncio.sleep(0.25)
+            told = running.store.told_clock
+            await until(lambda: _told(running, told + 2))  # by the second, the first has arrived
             await running.ask()
 
             async def reported() -> bool:
@@ -446,6 +446,9 @@ def test_arrivals_are_counted_by_the_services_clock() -> None:
             ]
 
             assert windows == [200]
+
+    async def _told(running: Live, count: int) -> bool:
+        return running.store.told_clock >= count
 
     run(test())
 

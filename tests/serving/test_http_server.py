@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mark.serving.http_exchange import HttpExchange
 from mark.serving.http_heads import Head
 from mark.serving.http_server import HttpLimits, HttpServer
-from tests.serving.harness import BODY, INFER, Client, Live, live, run
+from tests.serving.harness import BODY, INFER, Client, Live, live, run, truth, until
 
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n" % INFER.encode()
 
@@ -25,7 +25,7 @@ async def raw(running: Live, data: bytes) -> tuple[bytes, bool]:
     got = b""
     closed = False
     with suppress(TimeoutError, ConnectionResetError):
-        while chunk := await asyncio.wait_for(client.reader.read(65536), 1):
+        while chunk := await asyncio.wait_for(client.reader.read(65536), 10):
             got += chunk
         closed = True
     await client.close()
@@ -266,13 +266,14 @@ def test_clients_that_hang_up_in_mid_reply_harm_nobody() -> None:
             big = (
                 b'{"inputs":[{"name":"x","datatype":"INT8","shape":[200000],"data":[' + b"1," * 199_999 + b"1]}]}"
             )
-            steady = await running.client()
+            steady, backend = await running.client(), running.agents["i-0"].backend
             for _ in range(5):
+                begun = len(backend.batches)
                 clients = [await running.client() for _ in range(4)]
                 for client in clients:
                     client.send(body=big)
                 steady.send()
-                await asyncio.sleep(0.01)
+                await until(lambda begun=begun: truth(len(backend.batches) > begun))
                 for client in clients:
                     client.writer.transport.abort()
                 assert (await steady.read()).status == 200
