@@ -120,7 +120,7 @@ def test_what_becomes_of_a_bounced_request(
     assert became == expected
 
 
-INSTANTS = st.one_of(st.floats(10.0, 100.0), st.just(math.inf))
+INSTANTS = st.one_of(st.floats(10.0, 11.0), st.floats(10.0, 100.0), st.just(math.inf))
 
 
 @given(

@@ -83,7 +83,11 @@ def test_answers_come_as_they_were_asked_for() -> None:
 
 
 @given(
-    st.binary(max_size=60) | st.sampled_from([b'{"instances": [NaN]}', b'{"instances": [[1e999]]}']),
+    st.binary(max_size=60)
+    | st.sampled_from([b'{"instances": [NaN]}', b'{"instances": [[1e999]]}', b"1,2\n3,4\n", b"words\n"])
+    | st.lists(st.sampled_from([[1, 2], [[1, 2], [3, 4]], "words", {"x": [1, 2]}]), min_size=1, max_size=2).map(
+        lambda rows: json.dumps({"instances": rows}).encode()
+    ),
     st.sampled_from(["", "text/csv", "application/json"]),
     st.sampled_from([IMAGE, WHOLE, TEXT]),
 )
