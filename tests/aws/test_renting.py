@@ -13,8 +13,8 @@ from mark.aws import renting
 from mark.aws.renting import Rent, rent
 from mark.aws.session import Aws
 from mark.catalog.load import load_prices
-from mark.domain.errors import NoCapacity, RetryLater
-from tests.aws.builders import aws
+from mark.domain.errors import RetryLater
+from tests.aws.builders import aws, fail
 
 
 def rented_by(run_: str) -> Rent:
@@ -28,24 +28,35 @@ def rented_by(run_: str) -> Rent:
     )
 
 
+IMAGE = "ami-12c6146b"
+
+
+def template(there: Aws, script: str, *, group: str | None = None, again: bool = False) -> None:
+    """What the service's instances start; `again` is its next version."""
+    data: dict[str, Any] = {"ImageId": IMAGE, "UserData": base64.b64encode(script.encode()).decode()}
+    data |= {"SecurityGroupIds": [group]} if group else {}
+    given: Any = {"LaunchTemplateName": "mark-onshop-serving", "LaunchTemplateData": data}
+    (there.ec2.create_launch_template_version if again else there.ec2.create_launch_template)(**given)
+
+
+def serves_in(there: Aws, vpc: str, block: str) -> str:
+    """A subnet in which an instance of the service stands."""
+    subnet = there.ec2.create_subnet(VpcId=vpc, CidrBlock=block)["Subnet"]["SubnetId"]
+    tags: Any = [{"ResourceType": "instance", "Tags": [{"Key": "mark:service", "Value": "onshop"}]}]
+    there.ec2.run_instances(ImageId=IMAGE, MinCount=1, MaxCount=1, SubnetId=subnet, TagSpecifications=tags)
+    return subnet
+
+
 def test_it_stands_where_the_service_stands_and_starts_what_was_deployed_last() -> None:
     """A rollout's groups belong to a network of its own; CloudFormation never moves a template's default."""
     with mock_aws():
         there = aws()
         ec2 = there.ec2
         vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
-        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24")["Subnet"]["SubnetId"]
         group = ec2.create_security_group(GroupName="agents", Description="-", VpcId=vpc)["GroupId"]
-        for script in ("#!/bin/bash\nold\n", "#!/bin/bash\nnew\n"):
-            data = {
-                "ImageId": "ami-12c6146b",
-                "SecurityGroupIds": [group],
-                "UserData": base64.b64encode(script.encode()).decode(),
-            }
-            given: Any = {"LaunchTemplateName": "mark-onshop-serving", "LaunchTemplateData": data}
-            (ec2.create_launch_template_version if "new" in script else ec2.create_launch_template)(**given)
-        tags: Any = [{"ResourceType": "instance", "Tags": [{"Key": "mark:service", "Value": "onshop"}]}]
-        ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, SubnetId=subnet, TagSpecifications=tags)
+        template(there, "#!/bin/bash\nold\n", group=group)
+        template(there, "#!/bin/bash\nnew\n", group=group, again=True)
+        subnet = serves_in(there, vpc, "10.1.0.0/24")
         made = rent(there, rented_by("here"), time.time())
         [found] = ec2.describe_instances(InstanceIds=[made])["Reservations"][0]["Instances"]
         assert (found["SubnetId"], [one["GroupId"] for one in found["SecurityGroups"]]) == (subnet, [group])
@@ -54,21 +65,21 @@ def test_it_stands_where_the_service_stands_and_starts_what_was_deployed_last() 
         there.close()
 
 
-def test_a_zone_that_lacks_the_type_is_no_reason_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def run_in(_aws: Aws, _asked: Rent, subnet: str, _asks: object) -> str:
-        asked.append(subnet)
-        if subnet == "subnet-1":
-            raise NoCapacity("Unsupported")
-        return "i-1"
-
-    monkeypatch.setattr(renting, "_template", lambda *_: ({}, ""))
-    monkeypatch.setattr(renting, "_subnets", lambda *_: ("subnet-1", "subnet-2", "subnet-3"))
-    monkeypatch.setattr(renting, "_run", run_in)
-    anywhere: Any = None
-    assert rent(anywhere, rented_by("here"), time.time()) == "i-1"
-    assert asked == ["subnet-1", "subnet-2"]
+def test_a_zone_that_lacks_the_type_is_no_reason_to_give_up() -> None:
+    with mock_aws():
+        there = aws()
+        vpc = there.ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+        template(there, "#!/bin/bash\n")
+        first, second, _ = sorted(serves_in(there, vpc, f"10.1.{part}.0/24") for part in range(3))
+        asked: list[str] = []
+        there.ec2.meta.events.register(
+            "provide-client-params.ec2.RunInstances", lambda params, **_: asked.append(params["SubnetId"])
+        )
+        fail(there, "RunInstances", "Unsupported", status=400)
+        made = rent(there, rented_by("here"), time.time())
+        [found] = there.ec2.describe_instances(InstanceIds=[made])["Reservations"][0]["Instances"]
+        assert (asked, found["SubnetId"]) == ([first, second], second)
+        there.close()
 
 
 def test_what_is_known_ends_even_where_the_listing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
