@@ -60,7 +60,8 @@ class Learner:
             mode.with_name(f"trains-{os.getpid()}").write_text(json.dumps(about))
             if self.mode == "refuse":
                 raise Misconfigured("nothing to\\nlearn from")
-            time.sleep(600 if self.mode == "hang" else 0.2)
+            if self.mode == "hang":
+                time.sleep(600)
             learned.write_text(json.dumps(setup.history.end_at))
         self.rate = json.loads(learned.read_text()) / 1e6
 
@@ -208,7 +209,6 @@ def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(
         learned_until,
         len(world.model.setup.history) * 60 + 120,
     )
-    assert told.took_s >= 0.2
     ((pid, about),) = trainers(world.folder).items()
     assert about == {"nice": min(19, os.nice(0) + 10), "threads": "1"}
     assert is_gone(pid)

@@ -106,7 +106,12 @@ def test_a_drain_is_told_until_the_agent_has_left(world: World) -> None:
 
 
 def test_draining_nobody_is_no_error(world: World) -> None:
-    world.membership("digits").drain([])
+    async def story(_gateway: GatewayLink, agent: AgentLink) -> None:
+        assert not await agent.announce(a_member())
+        world.membership("digits").drain([])
+        assert not await agent.announce(a_member()), "it is told to go on"
+
+    world.play(story)
 
 
 def test_the_clock_is_the_walls_until_it_is_set(world: World) -> None:

@@ -24,6 +24,7 @@ from mark.store.keys import MODEL_DOCUMENTS
 from mark.store.service import RETIRED_S, ServiceStore
 from tests.planner.builders import offering, overflow
 from tests.store.builders import a_member, a_report, a_transition
+from tests.store.worlds import goes_by
 
 SLO = Slo(latency_s=0.6, target=0.98)
 SPEC = ServiceSpec(
@@ -140,17 +141,17 @@ def test_a_report_on_several_models_counts_for_each(
 
 
 def test_gauges_of_a_silent_gateway_count_no_more(
-    store: ServiceStore, redis: EmbeddedRedis, service: str, monkeypatch: pytest.MonkeyPatch
+    store: ServiceStore, redis: EmbeddedRedis, service: str, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mark.store.service.GATEWAY_TTL_S", 0.1)
 
     async def story() -> None:
-        link = connect_async(redis.url)
-        gateway = GatewayStore(link, service)
+        ours = connect_async(redis.url)
+        gateway = GatewayStore(ours, service)
         await gateway.report(a_report("g-1", 0, instance=1, lambda_warm=5))
-        await asyncio.sleep(0.15)
+        goes_by(link, 0.15)
         await gateway.report(a_report("g-2", 0, instance=1, lambda_warm=2))
-        await link.aclose()
+        await ours.aclose()
 
     asyncio.run(story())
 

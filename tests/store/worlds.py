@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Protocol
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.traffic import Warmed
 from mark.ports import AgentLink, GatewayLink, Membership
-from mark.store.connect import connect_async
+from mark.store.connect import Link, connect, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
 from mark.store.service import ServiceStore
 from tests.store.fakes import FakeStore
@@ -52,7 +53,20 @@ class RedisWorld:
         asyncio.run(played())
 
     def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+        with closing(connect(self._url)) as link:
+            goes_by(link, seconds)
+
+
+def goes_by(link: Link, seconds: float) -> None:
+    """Wait until the server's own clock, by which members and gateways expire, is so far ahead."""
+
+    def now() -> float:
+        second, micros = link.call("TIME")
+        return int(second) + int(micros) / 1e6
+
+    until = now() + seconds
+    while now() < until:
+        time.sleep(0.01)
 
 
 class FakeWorld:
