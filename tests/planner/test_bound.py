@@ -91,7 +91,9 @@ def test_dropping_dominated_offerings_and_levels_are_exact(known: BoundInput) ->
         )
         for item in known.offerings
     )
-    if known.arrivals.any():
+    if not known.arrivals.any():
+        assert bound_usd(known) == 0.0
+    else:
         expected = bound_by_program(known, supplies)
         assert bound_usd(known) == pytest.approx(expected, rel=1e-6, abs=1e-9)
         by_levels = bound_by_levels(known, supplies[0])
