@@ -1,0 +1,61 @@
+"""Journals that version 2 of the journal's form wrote: what reads journals today reads them too.
+
+`journals/replay.v2` is a replay on spot with refusals, interruptions, a forecaster that fails and one that lacks
+an expert; `service-1.v2` and `service-2.v2` are two segments of a service with guardrails, refusals by AWS and
+trainings. They were recorded by the program of then and are never written anew.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from mark.app.explaining import explain_journal
+from mark.controller.folding import deviations
+from mark.controller.journal import read_journal
+from mark.controller.recovery import recover
+
+FOLDER = Path(__file__).parent / "journals"
+FACTS = {
+    "replay": {"forecast-failed": 3, "launch-refused": 5, "spot-warned": 4},
+    "service-1": {"forecast-failed": 3, "launch-refused": 6, "spot-warned": 10},
+    "service-2": {"launch-refused": 2, "spot-warned": 5},
+}
+
+
+def old_lines(name: str) -> list[bytes]:
+    return gzip.decompress((FOLDER / f"{name}.v2.jsonl.gz").read_bytes()).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_folding_an_old_journal_gives_its_orders_and_its_plans(name: str) -> None:
+    assert list(deviations(*read_journal(old_lines(name)))) == []
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_an_old_journal_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = old_lines(name)
+    explain_journal(lambda: lines, minute=None, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["facts"] == FACTS[name]
+    assert (told["reproduces"], told["missing"], told["tick_count"]) == (True, [], len(lines) - 1)
+
+
+def test_the_trainings_of_an_old_journal_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = old_lines("service-2")
+    explain_journal(lambda: lines, minute=None, as_json=False)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "training begins (schedule) on 110 min, 60 min at most" in told
+    assert "training (schedule) on 110 min failed after 3.0 s: out of memory; the one before goes on" in told
+
+
+def test_an_old_segment_follows_from_the_one_before() -> None:
+    """The header's checkpoint is where the lines before it fold to."""
+    recovered = recover(*read_journal(old_lines("service-1")))
+    header, _ = read_journal(old_lines("service-2"))
+    assert recovered is not None
+    assert header.checkpoint is not None
+    assert (header.checkpoint.state, header.checkpoint.fleet) == (recovered.state, recovered.fleet)
