@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from mark.app.out_folder import JOURNAL_NAME
 from mark.app.terminal import progress, show, show_json
@@ -15,7 +15,16 @@ from mark.controller.folding import Deviation, deviations
 from mark.controller.journal import TRAINING, BrokenLine, Header, Tick, read_journal
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
-from mark.domain.orders import Launch, Order, WarmLambda
+from mark.domain.orders import (
+    Fact,
+    ForecastFailed,
+    Launch,
+    LaunchRefused,
+    Order,
+    PlanFailed,
+    SpotWarned,
+    WarmLambda,
+)
 from mark.domain.plan import Plan
 from mark.report.explain import ExplainedTick, explain_document, explain_text
 from mark.telemetry.journal_file import journal_lines
@@ -143,7 +152,9 @@ def _trainings(tick: Tick) -> list[str]:
 
 def _count(reading: Reading, tick: Tick) -> None:
     reading.trainings.extend((tick.seen.now - reading.start_at, note) for note in _trainings(tick))
-    reading.facts.update(fact.kind for fact in tick.seen.facts)
+    for fact in tick.seen.facts:
+        if not isinstance(fact, LaunchRefused) or fact.count:  # one refused launch, however many pools refused it
+            reading.facts[fact.kind] += 1
     for order in tick.orders:
         reading.ordered[order.kind] += 1
         if isinstance(order, Launch):
@@ -200,16 +211,19 @@ def _seen(tick: Tick, header: Header) -> str:
     return "; ".join(parts) or "no instances"
 
 
-def _fact(fact: Any) -> str:
-    match fact.kind:
-        case "spot-warned":
+def _fact(fact: Fact) -> str:
+    match fact:
+        case SpotWarned():
             return f"spot notice: {fact.instance} goes in {fact.gone_at - fact.at:.0f} s"
-        case "launch-refused":
-            return f"{fact.count} {fact.offering} refused: {fact.code}"
-        case "forecast-failed":
+        case LaunchRefused():
+            what = f"{fact.count} {fact.offering}" if fact.count else f"{fact.offering} also"
+            return f"{what} refused: {fact.why}"
+        case ForecastFailed():
             return f"the forecaster {fact.forecaster} failed: {fact.error}"
-        case _:
+        case PlanFailed():
             return f"no plan: {fact.error}"
+        case _:
+            assert_never(fact)
 
 
 def _expected(tick: Tick, header: Header) -> str:

@@ -20,6 +20,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from mark.domain.errors import AlreadyDone, MarkError, Misconfigured, NoCapacity, RetryLater
+from mark.domain.orders import RefusalCause
 
 NOT_BEGUN = ("EC2", "EFS", "ENI", "Invalid", "KMS", "SnapStart", "SubnetIP", "Throttl")
 """How the codes of 5xx answers begin that say that nothing was run: Lambda had no environment to run it in."""
@@ -57,18 +58,20 @@ _RETRY_LATER = (
     "TransactionInProgressException",
     "Unavailable",
 )
-_NO_CAPACITY = (
+_QUOTA = (
     "InstanceLimitExceeded",
+    "MaxSpotFleetRequestCountExceeded",
+    "MaxSpotInstanceCountExceeded",
+    "VcpuLimitExceeded",
+)
+_NO_CAPACITY = (
     "InsufficientCapacity",
     "InsufficientHostCapacity",
     "InsufficientInstanceCapacity",
     "InsufficientReservedInstanceCapacity",
-    "MaxSpotFleetRequestCountExceeded",
-    "MaxSpotInstanceCountExceeded",
     "SpotMaxPriceTooLow",
     "UnfulfillableCapacity",
     "Unsupported",
-    "VcpuLimitExceeded",
 )
 _ALREADY_DONE = (
     "BucketAlreadyOwnedByYou",
@@ -81,17 +84,24 @@ _ALREADY_DONE = (
     "QueueNameExists",
     "ResourceConflictException",
 )
-_MISCONFIGURED = (
+_UNAUTHORIZED = (
     "AccessDenied",
     "AccessDeniedException",
-    "AccountSuspendedException",
     "AuthFailure",
-    "AWS.SimpleQueueService.NonExistentQueue",
     "ExpiredToken",
     "ExpiredTokenException",
+    "InvalidClientTokenId",
+    "MissingAuthenticationToken",
+    "OptInRequired",
+    "SignatureDoesNotMatch",
+    "UnauthorizedOperation",
+    "UnrecognizedClientException",
+)
+_MISCONFIGURED = (
+    "AccountSuspendedException",
+    "AWS.SimpleQueueService.NonExistentQueue",
     "InvalidAMIID.NotFound",
     "InvalidAction",
-    "InvalidClientTokenId",
     "InvalidLaunchTemplateId.NotFound",
     "InvalidLaunchTemplateName.NotFoundException",
     "InvalidParameterCombination",
@@ -101,29 +111,24 @@ _MISCONFIGURED = (
     "ImageNotFoundException",
     "MailFromDomainNotVerifiedException",
     "MessageRejected",  # sender or recipient are not verified
-    "MissingAuthenticationToken",
     "NoSuchBucket",
     "NoSuchEntity",
     "NoSuchResourceException",
     "NotFoundException",
-    "OptInRequired",
     "QueueDoesNotExist",
     "RepositoryNotFoundException",
     "RequestEntityTooLarge",
     "ResourceNotFoundException",
     "SendingPausedException",
-    "SignatureDoesNotMatch",
-    "UnauthorizedOperation",
-    "UnrecognizedClientException",
     "ValidationError",
     "ValidationException",
 )
 
 FAMILIES: MappingProxyType[str, type[MarkError]] = MappingProxyType(
     dict.fromkeys(_RETRY_LATER, RetryLater)
-    | dict.fromkeys(_NO_CAPACITY, NoCapacity)
+    | dict.fromkeys((*_NO_CAPACITY, *_QUOTA), NoCapacity)
     | dict.fromkeys(_ALREADY_DONE, AlreadyDone)
-    | dict.fromkeys(_MISCONFIGURED, Misconfigured)
+    | dict.fromkeys((*_MISCONFIGURED, *_UNAUTHORIZED), Misconfigured)
 )
 """AWS's error code -> the family it belongs to."""
 
@@ -150,6 +155,18 @@ def family_of(code: str, status: int = 0) -> type[MarkError]:
     if code in FAMILIES:
         return FAMILIES[code]
     return RetryLater if status == 429 or status >= 500 else Misconfigured
+
+
+def cause_of(code: str) -> RefusalCause:
+    """Why a launch was refused that AWS answered with this code; without a code it had no capacity."""
+    if code in _QUOTA:
+        return RefusalCause.QUOTA
+    if code in _UNAUTHORIZED:
+        return RefusalCause.AUTHORIZATION
+    family = family_of(code) if code else NoCapacity
+    if family is NoCapacity:
+        return RefusalCause.CAPACITY
+    return RefusalCause.AWS_FAILURE if family is RetryLater else RefusalCause.CONFIGURATION
 
 
 def code_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from mark.aws.errors import FAMILIES, code_of, translated
+from mark.aws.errors import FAMILIES, cause_of, code_of, translated
 from mark.aws.guard import Guard
 from mark.aws.inbox import Arrived, EventInbox
 from mark.aws.launching import (
@@ -37,11 +37,11 @@ from mark.domain.errors import AlreadyDone, Misconfigured, NoCapacity, RetryLate
 from mark.domain.fleet import FleetView, Role
 from mark.domain.member import Member, MemberState
 from mark.domain.orders import (
-    GUARDRAIL,
     Drain,
     Fact,
     Launch,
     Order,
+    RefusalCause,
     SpotWarned,
     StartStandby,
     StopStandby,
@@ -270,7 +270,7 @@ class Ec2Cloud:
         barred = self._guard.barred(order.offering)
         if barred is not None:
             _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, barred)
-            self._facts.append(refused(order, barred, now))
+            self._facts.append(refused(order, RefusalCause.FORBIDDEN, now, said=barred))
             return
         count, why = self._guard.grant(self._setup.model, order)
         try:
@@ -281,7 +281,7 @@ class Ec2Cloud:
         if why is not None:
             lacking = order.count - count
             _log.error("%d %s of launch %s are not sent: %s", lacking, order.offering, order.token, why)
-            self._facts.append(refused(order, f"{GUARDRAIL}{why}", now, count=lacking))
+            self._facts.append(refused(order, RefusalCause.GUARDRAIL, now, said=why, count=lacking))
 
     def _ask_fleet(self, order: Launch, now: float) -> None:
         try:
@@ -296,7 +296,8 @@ class Ec2Cloud:
                 order.offering,
                 error,
             )
-            self._facts.append(refused(order, code_of(error), now))
+            code = code_of(error)
+            self._facts.append(refused(order, cause_of(code), now, code=code))
             return
         except AlreadyDone as error:
             _log.warning("launch %s was made before with other parameters: %s", order.token, error)
@@ -304,9 +305,7 @@ class Ec2Cloud:
         rows = launched_rows(self._setup, order, reply, now)
         self._transitions.launched(rows)
         self._guard.launched(rows)
-        lacking = shortfall(order, reply, now)
-        if lacking is not None:
-            self._facts.append(lacking)
+        self._facts += shortfall(self._setup, order, reply, now)
         for said in _mistakes(reply):
             _log.error(
                 "launch %s of %s cannot succeed as things are set up: %s", order.token, order.offering, said

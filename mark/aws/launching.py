@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from mark.aws.errors import cause_of
 from mark.controller.observed import Ec2Row
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType, Market, Offering
-from mark.domain.orders import GUARDRAIL, Launch, LaunchRefused, StartStandby
+from mark.domain.orders import Launch, LaunchRefused, RefusalCause, StartStandby
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import CreateFleetResultTypeDef, InstanceTypeDef
+    from mypy_boto3_ec2.type_defs import CreateFleetErrorTypeDef, CreateFleetResultTypeDef, InstanceTypeDef
 
 SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN = (
     "mark:service",
@@ -155,19 +156,43 @@ def launched_rows(
     }
 
 
-def shortfall(order: Launch, reply: CreateFleetResultTypeDef, now: float) -> LaunchRefused | None:
-    """What the answer says could not be had; its codes are those of AWS, in order, each once."""
+def shortfall(
+    setup: FleetSetup, order: Launch, reply: CreateFleetResultTypeDef, now: float
+) -> list[LaunchRefused]:
+    """What the answer says could not be had: a fact for each code and zone, all that is lacking in the first."""
     had = sum(len(group.get("InstanceIds", [])) for group in reply.get("Instances", []))
     if had >= order.count:
-        return None
-    codes = sorted({error.get("ErrorCode", "") for error in reply.get("Errors", [])} - {""})
-    return refused(order, ",".join(codes) or "UnfulfillableCapacity", now, count=order.count - had)
+        return []
+    told = {(error.get("ErrorCode", ""), _zone(setup, error)) for error in reply.get("Errors", [])} or {("", None)}
+    ordered = sorted(told, key=lambda item: (not item[0], item[0], item[1] or ""))
+    counts = (order.count - had, *(0 for _ in ordered[1:]))
+    return [
+        replace(refused(order, cause_of(code), now, code=code, count=count), zone=zone)
+        for (code, zone), count in zip(ordered, counts, strict=True)
+    ]
 
 
-def refused(order: Launch, code: str, now: float, *, count: int | None = None) -> LaunchRefused:
+def _zone(setup: FleetSetup, error: CreateFleetErrorTypeDef) -> str | None:
+    """The zone that an error of the answer speaks of, where it says so."""
+    override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    zones = {subnet: zone for zone, subnet in setup.subnets}
+    return override.get("AvailabilityZone") or zones.get(override.get("SubnetId", ""))
+
+
+def refused(
+    order: Launch,
+    cause: RefusalCause,
+    now: float,
+    *,
+    code: str = "",
+    said: str = "",
+    count: int | None = None,
+) -> LaunchRefused:
     """The fact that `count` instances of an order (all of them by default) cannot be had."""
     count = order.count if count is None else count
-    return LaunchRefused(token=order.token, offering=order.offering, count=count, code=code, at=now)
+    return LaunchRefused(
+        token=order.token, offering=order.offering, count=count, cause=cause, code=code, said=said, at=now
+    )
 
 
 def wakes_refused(
@@ -184,7 +209,8 @@ def wakes_refused(
             token=order.token,
             offering=offering,
             count=count,
-            code=f"{GUARDRAIL}waking: {first[offering]}",
+            cause=RefusalCause.GUARDRAIL,
+            said=f"waking: {first[offering]}",
             at=now,
         )
         for offering, count in Counter(offering for offering, _ in slept).items()

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Decision, Observation, State
@@ -21,11 +22,13 @@ from mark.domain.demand import Demand
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance
-from mark.domain.orders import Order
+from mark.domain.orders import Order, RefusalCause
 
-VERSION = 2
-READABLE = (1, 2)
+VERSION = 3
+READABLE = (1, 2, 3)
 """Version 1 had no checkpoints."""
+FIELDS_SINCE = 3
+"""Up to the version before, sentences told what fields say since (`_with_fields`)."""
 TRAINING = "forecaster: "
 """How a tick's note begins that tells what became of a training since the tick before."""
 Line = TypeVar("Line")
@@ -155,14 +158,15 @@ def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[H
     header = _parsed(_HEADER, first)
     if header.version not in READABLE:
         raise Misconfigured(f"the journal has version {header.version}, this program reads up to {VERSION}")
-    return header, _ticks(numbered, header.checkpoint.fleet if header.checkpoint else FleetView(), skip)
+    return header, _ticks(header, numbered, skip)
 
 
-def _ticks(numbered: Iterator[tuple[int, bytes]], before: FleetView, skip: Skip | None) -> Iterator[Tick]:
+def _ticks(header: Header, numbered: Iterator[tuple[int, bytes]], skip: Skip | None) -> Iterator[Tick]:
+    before = header.checkpoint.fleet if header.checkpoint else FleetView()
     fleet = {instance.id: instance for instance in before}
-    for line in numbered:
+    for number, text in numbered:
         try:
-            entry = _parsed(_ENTRY, line)
+            entry = _parsed(_ENTRY, (number, text if header.version >= FIELDS_SINCE else _with_fields(text)))
         except _Unreadable as error:
             if skip is None:
                 raise
@@ -191,3 +195,46 @@ class _Unreadable(Misconfigured):
     def __init__(self, line: BrokenLine) -> None:
         super().__init__(line.words)
         self.line = line
+
+
+# Journals of versions 1 and 2 told in sentences what fields say since. Nothing else reads those sentences.
+
+_OLD_GUARDRAIL = "guardrail: "
+_OLD_CAUSES = {
+    "AccessDenied": RefusalCause.AUTHORIZATION,
+    "InstanceLimitExceeded": RefusalCause.QUOTA,
+    "InsufficientInstanceCapacity": RefusalCause.CAPACITY,
+    "MaxSpotInstanceCountExceeded": RefusalCause.QUOTA,
+    "UnauthorizedOperation": RefusalCause.AUTHORIZATION,
+    "UnfulfillableCapacity": RefusalCause.CAPACITY,
+    "VcpuLimitExceeded": RefusalCause.QUOTA,
+}
+
+
+def _with_fields(text: bytes) -> bytes:
+    """An entry of an older version as this one writes it; what is no entry is left for the reader to refuse."""
+    try:
+        entry = from_json(text)
+        seen = entry["seen"]
+        seen["facts"] = [new for fact in seen["facts"] for new in _upgraded_fact(fact)]
+    except (ValueError, KeyError, TypeError):
+        return text
+    return to_json(entry)
+
+
+def _upgraded_fact(fact: dict[str, Any]) -> list[dict[str, Any]]:
+    """A refusal had one word for its cause, AWS's codes in a row and a limit's sentence."""
+    if fact["kind"] != "launch-refused":
+        return [fact]
+    code: str = fact["code"]
+    if code.startswith(_OLD_GUARDRAIL):
+        said = code.removeprefix(_OLD_GUARDRAIL)
+        return [fact | {"cause": RefusalCause.GUARDRAIL, "code": "", "said": said}]
+    if " " in code:
+        return [fact | {"cause": RefusalCause.FORBIDDEN, "code": "", "said": code}]
+    first, *others = code.split(",")
+    counted = [(first, fact["count"]), *((other, 0) for other in others)]
+    return [
+        fact | {"code": name, "count": count, "cause": _OLD_CAUSES.get(name, RefusalCause.CONFIGURATION)}
+        for name, count in counted
+    ]

@@ -23,7 +23,7 @@ from mark.controller.standby import keep_standbys, rest_standbys, short_rps
 from mark.controller.state import Counts, Decision, Extra, Observation, Requested, State, Tokens, Wanted
 from mark.dispatch.overflow import environments_for
 from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.orders import GUARDRAIL, Drain, Launch, LaunchRefused, Order, WarmLambda
+from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
 
 WARM_QUANTILE = 0.9
 """Lambda is warmed for this quantile of the load; what is rarer starts some environments cold and misses."""
@@ -108,7 +108,7 @@ def _left_alone(
     for fact in seen.facts:
         if not isinstance(fact, LaunchRefused):
             continue
-        if fact.code.startswith(GUARDRAIL):
+        if fact.cause is RefusalCause.GUARDRAIL:
             held[fact.offering] = seen.now + policy.period_s
         else:
             unavailable[fact.offering] = seen.now + policy.unavailable_s
@@ -118,9 +118,9 @@ def _left_alone(
 def _guarded(seen: Observation) -> tuple[str, ...]:
     """What a guardrail has just kept from being rented or woken: an operator's limit is an operator's to raise."""
     return tuple(
-        f"{fact.count} {fact.offering} refused: {fact.code}"
+        f"{fact.count} {fact.offering} refused: {fact.why}"
         for fact in seen.facts
-        if isinstance(fact, LaunchRefused) and fact.code.startswith(GUARDRAIL)
+        if isinstance(fact, LaunchRefused) and fact.cause is RefusalCause.GUARDRAIL
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 from mark.domain.fleet import Role
@@ -83,23 +84,49 @@ class SpotWarned:
     kind: Literal["spot-warned"] = "spot-warned"
 
 
-GUARDRAIL = "guardrail: "
-"""How the code of a LaunchRefused begins where a limit of our own left no room now, and AWS was not asked.
+class RefusalCause(StrEnum):
+    """Why a launch or a wake was refused."""
 
-It says nothing of the offering: another one would have met the limit too.
-"""
+    #: AWS has none there now.
+    CAPACITY = "capacity"
+    #: The account may have no more.
+    QUOTA = "quota"
+    #: A limit of the service leaves no room now, and AWS was not asked. Another offering would have met it too.
+    GUARDRAIL = "guardrail"
+    #: A limit of the service lets not even one of this offering run, and AWS was not asked.
+    FORBIDDEN = "forbidden"
+    #: The credentials may not launch it.
+    AUTHORIZATION = "authorization"
+    #: The launch is wrong as it is set up: its template, image, network or parameters.
+    CONFIGURATION = "configuration"
+    #: AWS was busy or failed.
+    AWS_FAILURE = "aws-failure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRefused:
-    """`count` instances of a launch order could not be had, or so many standbys of a StartStandby not be woken."""
+    """Instances of a launch order could not be had, or standbys of a StartStandby not be woken."""
 
     token: str
     offering: str
+    #: Instances that do not come, or sleep on. Where several pools refused one call, the first tells of them all.
     count: int
-    code: str
+    cause: RefusalCause
     at: float
+    #: AWS's error code, or the failure's name where AWS was not reached; empty where no code was given.
+    code: str = ""
+    #: Where it was refused; None where that is not said.
+    zone: str | None = None
+    #: What a limit of the service says of it, for people.
+    said: str = ""
     kind: Literal["launch-refused"] = "launch-refused"
+
+    @property
+    def why(self) -> str:
+        """The cause for people: AWS's code and the zone, or what a limit says."""
+        if self.code:
+            return f"{self.code} in {self.zone}" if self.zone else self.code
+        return f"{self.cause}: {self.said}" if self.said else str(self.cause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from mark.domain.orders import (
     Launch,
     LaunchRefused,
     Order,
+    RefusalCause,
     SpotWarned,
     StartStandby,
     StopStandby,
@@ -180,7 +181,12 @@ class SimulatedCloud:
         if refusal is not None:
             self.refusals += order.count
             fact = LaunchRefused(
-                token=order.token, offering=order.offering, count=order.count, code=refusal.code, at=now
+                token=order.token,
+                offering=order.offering,
+                count=order.count,
+                cause=RefusalCause.CAPACITY,
+                code=refusal.code,
+                at=now,
             )
             self._at(now, lambda _: self._facts.append(fact))
             return

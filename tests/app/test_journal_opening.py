@@ -20,7 +20,7 @@ from mark.app.live.shadow import ShadowCloud
 from mark.app.live.view import LiveView
 from mark.app.settings import Settings
 from mark.controller.folding import deviations
-from mark.controller.journal import Tick, read_journal
+from mark.controller.journal import VERSION, Tick, read_journal
 from mark.controller.runner import Controller
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import DemandUnit
@@ -215,6 +215,34 @@ def test_a_model_replaced_by_another_begins_a_journal_of_its_own(store: ServiceS
     assert begin(store, NOON + 7200.0).controller.state.tick == 10  # what was kept of the first one is there
 
 
+def with_header(redis: EmbeddedRedis, head: bytes, lines: list[bytes]) -> None:
+    """Put another header before the lines of the first segment."""
+    link, key = connect(redis.url), Keys("shop").of("journal", "inception-v3", 1)
+    link.call("DEL", key)
+    for line in (head, *lines[1:]):
+        link.call("XADD", key, "*", "line", line)
+
+
+def test_a_segment_of_an_older_version_is_followed_by_one_of_today(
+    store: ServiceStore, redis: EmbeddedRedis
+) -> None:
+    """Lines of two forms in one segment could not be told apart."""
+    first = begin(store, NOON)
+    first.run(20)
+    lines = list(store.journal_lines("inception-v3", 1))
+    with_header(redis, json.dumps(json.loads(lines[0]) | {"version": VERSION - 1}).encode(), lines)
+
+    second = begin(store, NOON + 1260.0)
+    assert second.controller.state.tick == 20
+    second.run(10)
+    numbers = store.journal_segments("inception-v3")
+    headers = [read_journal(store.journal_lines("inception-v3", number))[0] for number in numbers]
+    assert [header.version for header in headers] == [VERSION - 1, VERSION]
+    assert headers[0].run == headers[1].run
+    assert not [order for tick in ticks(store, 2) for order in tick.orders if isinstance(order, Launch)]
+    assert deviating(store) == []
+
+
 BROKEN = {
     "no JSON": b'{"broken": tru',
     "no tick": b'{"seen": {}}',
@@ -253,14 +281,10 @@ def test_a_header_that_cannot_be_read_begins_a_journal_anew(
     store: ServiceStore, redis: EmbeddedRedis, head: bytes | None
 ) -> None:
     begin(store, NOON).run(20)
-    key = Keys("shop").of("journal", "inception-v3", 1)
-    lines = [b"%s" % line for line in store.journal_lines("inception-v3", 1)]
+    lines = list(store.journal_lines("inception-v3", 1))
     if head is None:
         head = json.dumps(json.loads(lines[0]) | {"version": 99}).encode()
-    link = connect(redis.url)
-    link.call("DEL", key)
-    for line in (head, *lines[1:]):
-        link.call("XADD", key, "*", "line", line)
+    with_header(redis, head, lines)
 
     second = begin(store, NOON + 1260.0)
     second.run(5)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mark.aws.guard import UNLISTED_S, Guard, Guardrails
+from mark.aws.launching import FleetSetup, shortfall
 from mark.controller.observed import Ec2Row
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState, Role
@@ -14,6 +17,7 @@ from mark.domain.member import MemberState
 from mark.domain.orders import (
     Drain,
     LaunchRefused,
+    RefusalCause,
     SpotWarned,
     StartStandby,
     StopStandby,
@@ -33,6 +37,8 @@ from tests.aws.builders import (
     launch,
     scene,
 )
+
+SETUP = FleetSetup(service="shop", model="m", run="r1", offerings=OFFERINGS, templates={})
 
 
 def test_a_launch_is_seen_with_what_it_was_told(there: Scene) -> None:
@@ -89,7 +95,12 @@ def test_the_same_order_after_a_crash_launches_nothing_twice(there: Scene) -> No
     assert next_one.cloud.facts() == first
     assert first == [
         LaunchRefused(
-            token="t1-1", offering=ON_DEMAND.name, count=1, code="InsufficientInstanceCapacity", at=1000.0
+            token="t1-1",
+            offering=ON_DEMAND.name,
+            count=1,
+            cause=RefusalCause.CAPACITY,
+            code="InsufficientInstanceCapacity",
+            at=1000.0,
         )
     ]
     next_one.cloud.close()
@@ -121,24 +132,53 @@ def test_the_same_token_of_another_run_or_model_is_another_launch(there: Scene) 
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("InsufficientInstanceCapacity", 400), ("MaxSpotInstanceCountExceeded", 400)]
+    ("code", "status", "cause"),
+    [
+        ("InsufficientInstanceCapacity", 400, RefusalCause.CAPACITY),
+        ("MaxSpotInstanceCountExceeded", 400, RefusalCause.QUOTA),
+        ("UnauthorizedOperation", 403, RefusalCause.AUTHORIZATION),
+        ("InvalidParameterValue", 400, RefusalCause.CONFIGURATION),
+    ],
 )
-def test_no_capacity_at_all_is_a_fact(there: Scene, code: str, status: int) -> None:
+def test_a_call_that_launches_nothing_is_a_fact_with_its_cause(
+    there: Scene, code: str, status: int, cause: RefusalCause
+) -> None:
     fail(there.aws, "CreateFleet", code, status=status)
     there.cloud.submit(launch(4))
 
     [fact] = there.cloud.facts()
-    assert fact == LaunchRefused(token="t1-1", offering=ON_DEMAND.name, count=4, code=code, at=1000.0)
+    assert fact == LaunchRefused(token="t1-1", offering=ON_DEMAND.name, count=4, cause=cause, code=code, at=1000.0)
     assert there.cloud.facts() == []
 
 
-def test_what_we_may_not_do_is_refused_and_not_raised(there: Scene) -> None:
-    fail(there.aws, "CreateFleet", "UnauthorizedOperation", status=403)
-    there.cloud.submit(launch())
-
-    assert [fact.code for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [
-        "UnauthorizedOperation"
+def test_each_pool_that_refuses_is_a_fact_and_what_is_lacking_counts_once() -> None:
+    setup = replace(SETUP, subnets=(("us-east-1a", "subnet-1"), ("us-east-1b", "subnet-2")))
+    errors = [
+        ("UnfulfillableCapacity", {"SubnetId": "subnet-2"}),
+        ("InsufficientInstanceCapacity", {"SubnetId": "subnet-2"}),
+        ("InsufficientInstanceCapacity", {"SubnetId": "subnet-1"}),
+        ("InsufficientInstanceCapacity", {"SubnetId": "subnet-1"}),
+        ("InternalError", {"AvailabilityZone": "us-east-1c"}),
     ]
+    reply: Any = {
+        "Instances": [{"InstanceIds": ["i-1"]}],
+        "Errors": [
+            {"ErrorCode": code, "LaunchTemplateAndOverrides": {"Overrides": override}} for code, override in errors
+        ],
+    }
+    facts = shortfall(setup, launch(4), reply, 1000.0)
+
+    assert [(fact.cause, fact.code, fact.zone, fact.count) for fact in facts] == [
+        (RefusalCause.CAPACITY, "InsufficientInstanceCapacity", "us-east-1a", 3),
+        (RefusalCause.CAPACITY, "InsufficientInstanceCapacity", "us-east-1b", 0),
+        (RefusalCause.AWS_FAILURE, "InternalError", "us-east-1c", 0),
+        (RefusalCause.CAPACITY, "UnfulfillableCapacity", "us-east-1b", 0),
+    ]
+
+
+def test_a_shortfall_that_aws_does_not_explain_is_a_lack_of_capacity() -> None:
+    [fact] = shortfall(SETUP, launch(2), {}, 1000.0)  # type: ignore[typeddict-item]
+    assert (fact.cause, fact.code, fact.zone, fact.count) == (RefusalCause.CAPACITY, "", None, 2)
 
 
 def test_a_throttled_launch_is_sent_again_once(there: Scene) -> None:
@@ -284,8 +324,8 @@ def test_guardrails_hold_at_the_actuator(moto: None, rails: Guardrails, words: s
 
     [fact] = strict.cloud.facts()
     assert isinstance(fact, LaunchRefused)
-    assert fact.code.startswith("guardrail: ")
-    assert words in fact.code
+    assert (fact.cause, fact.code) == (RefusalCause.GUARDRAIL, "")
+    assert words in fact.said
     assert asked == []
     strict.cloud.close()
     there.close()
@@ -318,7 +358,8 @@ def test_standbys_are_woken_as_far_as_the_spend_allows(moto: None) -> None:
     [fact] = there.cloud.facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.token, fact.offering, fact.count, fact.at) == ("t3-1", SLEEPER.name, 1, 1000.0)
-    assert fact.code == "guardrail: waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"
+    assert fact.cause is RefusalCause.GUARDRAIL
+    assert fact.said == "waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"
     there.close()
 
 
@@ -328,7 +369,7 @@ def test_standbys_that_cost_too_much_sleep_on(moto: None) -> None:
     there.cloud.submit(wake(names))
 
     assert there.cloud.has_facts  # the controller looks at once
-    assert [(fact.count, fact.code) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [
+    assert [(fact.count, fact.why) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [
         (2, "guardrail: waking: one costs 0.0832 USD an hour, the limit is 0.0416")
     ]
     assert set(there.states().values()) == {"stopped"}
@@ -405,7 +446,14 @@ def test_an_order_that_does_not_fit_is_cut_to_what_does(moto: None, rails: Guard
 
     assert Counter(instance.token for instance in there.cloud.observe()) == {"t1-1": 8, "t2-1": 2}
     assert there.cloud.facts() == [
-        LaunchRefused(token="t2-1", offering=ON_DEMAND.name, count=3, code=f"guardrail: {why}", at=1000.0)
+        LaunchRefused(
+            token="t2-1",
+            offering=ON_DEMAND.name,
+            count=3,
+            cause=RefusalCause.GUARDRAIL,
+            said=why,
+            at=1000.0,
+        )
     ]
     there.close()
 
@@ -414,9 +462,8 @@ def test_what_a_guardrail_and_aws_leave_of_an_order_is_all_told(moto: None) -> N
     there = scene(Guardrails(max_instances=4, max_usd_per_hour=9.0))
     fall_short(there.aws, by=1, code="InsufficientInstanceCapacity")
     there.cloud.submit(launch(5))
-    told = [(fact.count, fact.code) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)]
-    assert [count for count, _ in told] == [1, 1]
-    assert [code.startswith("guardrail: ") for _, code in told] == [False, True]
+    told = [(fact.count, fact.cause) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)]
+    assert told == [(1, RefusalCause.CAPACITY), (1, RefusalCause.GUARDRAIL)]
     there.close()
 
 
@@ -435,7 +482,8 @@ def test_an_offering_of_which_not_even_one_may_run_is_refused_as_such(moto: None
     there.cloud.submit(launch(2))
     [fact] = there.cloud.facts()
     assert isinstance(fact, LaunchRefused)
-    assert (fact.count, fact.code) == (2, "one costs 0.0850 USD an hour, the limit is 0.0425")
+    assert (fact.count, fact.cause) == (2, RefusalCause.FORBIDDEN)
+    assert fact.said == "one costs 0.0850 USD an hour, the limit is 0.0425"
     there.close()
 
 

@@ -11,7 +11,7 @@ from mark.controller.journal_facts import journal_demand, journal_facts
 from mark.controller.state import Observation
 from mark.domain.demand import Demand, DemandUnit, point_forecast
 from mark.domain.fleet import FleetView, InstanceState
-from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, Order, SpotWarned
+from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, Order, RefusalCause, SpotWarned
 from mark.domain.plan import Excuse
 from tests.controller.builders import LARGE, POLICY, SMALL, instances, plan
 
@@ -77,7 +77,7 @@ def test_the_largest_orders_come_with_what_they_cost_an_hour() -> None:
 
 def test_what_happened_is_counted_in_the_period_alone() -> None:
     warned = SpotWarned(instance="i-1", at=0.0, gone_at=120.0)
-    refused = LaunchRefused(token="t", offering="small", count=4, code="c", at=0.0)
+    refused = LaunchRefused(token="t", offering="small", count=4, cause=RefusalCause.CAPACITY, at=0.0)
     failed = ForecastFailed(forecaster="f", error="e", at=0.0)
     ticks = [tick(minute, load=1.0, facts=(warned, refused, failed)) for minute in (1, 2, 3)]
     facts = journal_facts([(HEADER, ticks[:2]), (HEADER, ticks[2:])], 100.0, 180.0)

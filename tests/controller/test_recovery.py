@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +12,8 @@ from mark.controller.journal import Header, Tick, entry_line, header_line, read_
 from mark.controller.recovery import recover
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation
-from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance, InstanceState
-from mark.domain.orders import Launch, LaunchRefused
+from mark.domain.orders import Launch, LaunchRefused, RefusalCause
 from tests.controller.builders import POLICY, SMALL, unit
 from tests.controller.test_runner import HISTORY, World
 
@@ -56,7 +53,13 @@ def ran(steps: list[tuple[float, int, bool]], *, rotate_after: int | None) -> tu
             world.fleet = tuple(sorted(world.fleet, key=lambda one: one.id))
             if refuse and appear < count:
                 world.happened.append(
-                    LaunchRefused(token=token, offering=launches[-1].offering, count=1, code="no", at=world.at)
+                    LaunchRefused(
+                        token=token,
+                        offering=launches[-1].offering,
+                        count=1,
+                        cause=RefusalCause.CAPACITY,
+                        at=world.at,
+                    )
                 )
         made.tick()
         if number == rotate_after:
@@ -125,17 +128,3 @@ def test_an_empty_journal_says_nothing() -> None:
     world = Journalled()
     world.open()
     assert recover(*read_journal(world.segments[0])) is None
-
-
-@pytest.mark.parametrize(("version", "is_read"), [(1, True), (2, True), (3, False)])
-def test_journals_of_the_first_version_are_read(version: int, is_read: bool) -> None:
-    world, _ = ran([(30.0, 1, False), (30.0, 1, False)], rotate_after=None)
-    head = json.loads(world.segments[0][0])
-    head["version"] = version
-    head.pop("checkpoint")
-    lines = [json.dumps(head).encode(), *world.segments[0][1:]]
-    if is_read:
-        assert list(deviations(*read_journal(lines))) == []
-    else:
-        with pytest.raises(Misconfigured, match="version 3"):
-            read_journal(lines)

@@ -12,7 +12,16 @@ from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView, Instance
-from mark.domain.orders import Fact, ForecastFailed, Launch, LaunchRefused, Order, PlanFailed, SloWindow
+from mark.domain.orders import (
+    Fact,
+    ForecastFailed,
+    Launch,
+    LaunchRefused,
+    Order,
+    PlanFailed,
+    RefusalCause,
+    SloWindow,
+)
 from tests.controller.builders import POLICY, SMALL, instances, launched, unit
 from tests.planner.builders import offering
 
@@ -115,7 +124,7 @@ def test_it_plans_once_a_period_and_at_once_after_a_refusal() -> None:
         made.tick()
     assert [seen.plan is not None for seen in world.seen] == [True, False, False]
     world.at = 59.95
-    world.happened = [LaunchRefused(token="t1-1", offering="other", count=1, code="x", at=59.0)]
+    world.happened = [LaunchRefused(token="t1-1", offering="other", count=1, cause=RefusalCause.CAPACITY, at=59.0)]
     made.tick()
     world.at = 60.0
     made.tick()

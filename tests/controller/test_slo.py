@@ -8,7 +8,7 @@ import pytest
 
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
-from mark.domain.orders import Launch, LaunchRefused, SloWindow
+from mark.domain.orders import Launch, LaunchRefused, RefusalCause, SloWindow
 from tests.controller.builders import SMALL, SPOT, TWIN, WATCHED, Stepped, drained, instances, launched, plan, seen
 
 BOOTING_S = SMALL.boot_s
@@ -60,7 +60,7 @@ def test_a_refused_type_is_replaced_by_its_twin_or_not_asked_for() -> None:
     alone = replace(spot, fallbacks=())
     for policy, expected in ((spot, {TWIN.name: 1}), (alone, {})):
         made = Stepped(policy)
-        refused = LaunchRefused(token="t0-1", offering=SPOT.name, count=1, code="none", at=0.0)
+        refused = LaunchRefused(token="t0-1", offering=SPOT.name, count=1, cause=RefusalCause.CAPACITY, at=0.0)
         made.see(seen(0.0, instances(3, SPOT), facts=(refused,)))
         assert launched(made.see(seen(10.0, instances(3, SPOT), slo=window(10.0)))) == expected
         assert (made.state.quiet_until > 0.0) is bool(expected)

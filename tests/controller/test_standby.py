@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from mark.controller.policy import StandbyPolicy
 from mark.domain.fleet import Instance, InstanceState, Role
-from mark.domain.orders import LaunchRefused, SpotWarned, StartStandby, StopStandby, Terminate, WarmLambda
+from mark.domain.orders import (
+    LaunchRefused,
+    RefusalCause,
+    SpotWarned,
+    StartStandby,
+    StopStandby,
+    Terminate,
+    WarmLambda,
+)
 from tests.controller.builders import SLEEPER, WITH_STANDBY, Stepped, instances, launched, plan, seen
 
 READY, STOPPED, PENDING = InstanceState.READY, InstanceState.STOPPED, InstanceState.PENDING
@@ -107,7 +115,9 @@ def test_a_lost_wake_is_ordered_again_after_a_period() -> None:
 def test_a_wake_that_a_guardrail_refused_is_noted_and_asked_for_again_after_a_period() -> None:
     made, leaving = bridging(lost=1)
     still = (*leaving, *pool(10))
-    fact = LaunchRefused(token="t2-1", offering=SLEEPER.name, count=2, code="guardrail: waking: no", at=30.0)
+    fact = LaunchRefused(
+        token="t2-1", offering=SLEEPER.name, count=2, cause=RefusalCause.GUARDRAIL, said="waking: no", at=30.0
+    )
     orders = made.see(seen(31.0, still, facts=(fact,)))
     assert not [order for order in orders if isinstance(order, StartStandby)]
     assert f"2 {SLEEPER.name} refused: guardrail: waking: no" in made.last.notes
@@ -161,7 +171,9 @@ def test_the_pool_shrinks_when_all_plans_of_the_cool_down_agree() -> None:
 def test_a_refused_standby_is_left_alone_until_it_expires() -> None:
     made = Stepped(WITH_STANDBY)
     made.see(seen(0.0, instances(2), wanted=plan(small=2)))
-    fact = LaunchRefused(token=made.state.requested[0].token, offering=SLEEPER.name, count=2, code="x", at=1.0)
+    fact = LaunchRefused(
+        token=made.state.requested[0].token, offering=SLEEPER.name, count=2, cause=RefusalCause.CAPACITY, at=1.0
+    )
     assert made.see(seen(1.0, instances(2), facts=(fact,))) == ()
     assert made.see(seen(600.0, instances(2))) == ()
     assert launched(made.see(seen(601.0, instances(2))), Role.STANDBY) == {SLEEPER.name: 2}

@@ -17,7 +17,7 @@ from mark.controller.step import step
 from mark.dispatch.overflow import environments_for
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.orders import GUARDRAIL, Launch, LaunchRefused, SloWindow, WarmLambda
+from mark.domain.orders import Launch, LaunchRefused, RefusalCause, SloWindow, WarmLambda
 from mark.domain.plan import Plan
 from tests.controller.builders import (
     LARGE,
@@ -38,6 +38,8 @@ from tests.controller.builders import (
 from tests.planner.builders import SLO, overflow
 
 PENDING, READY = InstanceState.PENDING, InstanceState.READY
+
+CAPACITY = RefusalCause.CAPACITY
 
 
 def test_without_a_plan_it_waits() -> None:
@@ -92,7 +94,7 @@ def test_a_lost_call_heals_when_the_request_expires() -> None:
 
 def refusal(made: Stepped, at: float, count: int) -> LaunchRefused:
     return LaunchRefused(
-        token=made.state.requested[0].token, offering=SMALL.name, count=count, code="Insufficient", at=at
+        token=made.state.requested[0].token, offering=SMALL.name, count=count, cause=CAPACITY, at=at
     )
 
 
@@ -108,8 +110,10 @@ def test_a_refused_offering_is_left_alone_until_it_expires() -> None:
 
 
 def cut(token: str, at: float, count: int) -> LaunchRefused:
-    code = f"{GUARDRAIL}8 instances and 5 more exceed 10"
-    return LaunchRefused(token=token, offering=SMALL.name, count=count, code=code, at=at)
+    said = "8 instances and 5 more exceed 10"
+    return LaunchRefused(
+        token=token, offering=SMALL.name, count=count, cause=RefusalCause.GUARDRAIL, said=said, at=at
+    )
 
 
 def test_what_a_guardrail_cut_off_is_asked_for_again_after_a_period() -> None:
@@ -118,7 +122,7 @@ def test_what_a_guardrail_cut_off_is_asked_for_again_after_a_period() -> None:
     there = (*instances(8), *instances(2, token=order.token, first=20))
     assert made.see(seen(1.0, there, wanted=plan(small=13), facts=(cut(order.token, 0.0, 3),))) == ()
     assert made.state.requested == ()
-    assert any(f"3 {SMALL.name} refused: {GUARDRAIL}" in note for note in made.last.notes)
+    assert any(f"3 {SMALL.name} refused: guardrail: " in note for note in made.last.notes)
     assert made.see(seen(60.9, there)) == ()
     assert any("held back by a guardrail" in note for note in made.last.notes)
     assert launched(made.see(seen(61.0, there))) == {SMALL.name: 3}
@@ -135,7 +139,7 @@ def test_a_limit_of_the_service_takes_no_offering_from_the_plan() -> None:
 def test_what_a_guardrail_and_the_cloud_refused_of_one_order_adds_up() -> None:
     made = Stepped()
     (order,) = made.see(seen(0.0, wanted=plan(small=5)))
-    short = LaunchRefused(token=order.token, offering=SMALL.name, count=1, code="Insufficient", at=0.0)
+    short = LaunchRefused(token=order.token, offering=SMALL.name, count=1, cause=CAPACITY, at=0.0)
     made.see(seen(1.0, facts=(short, cut(order.token, 0.0, 3))))
     assert made.state.requested[0].count == 1
     assert made.state.unavailable == ((SMALL.name, 601.0),)
@@ -311,7 +315,7 @@ def test_each_input_moves_a_decision() -> None:
     def orders(seen_then: Observation = base, **changes: Any) -> object:
         return step(before.state, replace(seen_then, **changes), policy).orders
 
-    refused = LaunchRefused(token="t0-1", offering=SMALL.name, count=1, code="none", at=399.0)
+    refused = LaunchRefused(token="t0-1", offering=SMALL.name, count=1, cause=CAPACITY, at=399.0)
     moved = {
         "now": orders(now=100.0) != orders(),
         "fleet": orders(fleet=FleetView(instances=fleet[1:])) != orders(),
@@ -380,7 +384,7 @@ def test_a_refusal_that_is_told_again_counts_once() -> None:
     """As after a crash: a launch that was refused in part is submitted again, and answered as before."""
     made = Stepped()
     (order,) = made.see(seen(0.0, wanted=plan(small=5)))
-    fact = LaunchRefused(token=order.token, offering=SMALL.name, count=2, code="none", at=1.0)
+    fact = LaunchRefused(token=order.token, offering=SMALL.name, count=2, cause=CAPACITY, at=1.0)
     for at in (1.0, 2.0):
         made.see(seen(at, facts=(fact,)))
         (waited_for,) = made.state.requested

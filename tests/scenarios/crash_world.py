@@ -32,6 +32,7 @@ from mark.domain.orders import (
     Launch,
     LaunchRefused,
     Order,
+    RefusalCause,
     SloWindow,
     SpotWarned,
     StartStandby,
@@ -309,7 +310,11 @@ class Life:
         if count < asked:
             self._refused.append(
                 LaunchRefused(
-                    token=order.token, offering=order.offering, count=asked - count, code="none", at=world.now
+                    token=order.token,
+                    offering=order.offering,
+                    count=asked - count,
+                    cause=RefusalCause.CAPACITY,
+                    at=world.now,
                 )
             )
 

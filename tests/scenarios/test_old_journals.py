@@ -15,8 +15,10 @@ import pytest
 
 from mark.app.explaining import explain_journal
 from mark.controller.folding import deviations
-from mark.controller.journal import read_journal
+from mark.controller.journal import VERSION, read_journal
 from mark.controller.recovery import recover
+from mark.domain.errors import Misconfigured
+from mark.domain.orders import LaunchRefused, RefusalCause
 
 FOLDER = Path(__file__).parent / "journals"
 FACTS = {
@@ -35,6 +37,19 @@ def test_folding_an_old_journal_gives_its_orders_and_its_plans(name: str) -> Non
     assert list(deviations(*read_journal(old_lines(name)))) == []
 
 
+def test_a_journal_of_the_first_version_which_had_no_checkpoints_is_folded() -> None:
+    first, *lines = old_lines("replay")
+    header = {key: value for key, value in json.loads(first).items() if key != "checkpoint"} | {"version": 1}
+    assert list(deviations(*read_journal([json.dumps(header).encode(), *lines]))) == []
+
+
+def test_a_journal_of_the_version_to_come_is_refused() -> None:
+    first, *lines = old_lines("replay")
+    header = json.loads(first) | {"version": VERSION + 1}
+    with pytest.raises(Misconfigured, match=f"version {VERSION + 1}"):
+        read_journal([json.dumps(header).encode(), *lines])
+
+
 @pytest.mark.parametrize("name", FACTS)
 def test_an_old_journal_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = old_lines(name)
@@ -50,6 +65,21 @@ def test_the_trainings_of_an_old_journal_are_told(capsys: pytest.CaptureFixture[
     told = " ".join(capsys.readouterr().out.split())
     assert "training begins (schedule) on 110 min, 60 min at most" in told
     assert "training (schedule) on 110 min failed after 3.0 s: out of memory; the one before goes on" in told
+
+
+def test_the_causes_of_old_refusals_are_told_from_their_words() -> None:
+    """An order that two of AWS's codes refused is two facts, and counted once."""
+    _, ticks = read_journal(old_lines("service-1"))
+    refused = [fact for tick in ticks for fact in tick.seen.facts if isinstance(fact, LaunchRefused)]
+    assert [(fact.count, fact.cause, fact.code, fact.said) for fact in refused] == [
+        (1, RefusalCause.GUARDRAIL, "", "8 instances and 5 more exceed 10"),
+        (1, RefusalCause.CAPACITY, "InsufficientInstanceCapacity", ""),
+        (0, RefusalCause.CAPACITY, "UnfulfillableCapacity", ""),
+        (1, RefusalCause.QUOTA, "MaxSpotInstanceCountExceeded", ""),
+        (1, RefusalCause.GUARDRAIL, "", "waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"),
+        (1, RefusalCause.GUARDRAIL, "", "waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"),
+        (1, RefusalCause.FORBIDDEN, "", "one costs 0.0850 USD an hour, the limit is 0.0425"),
+    ]
 
 
 def test_an_old_segment_follows_from_the_one_before() -> None:

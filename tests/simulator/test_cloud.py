@@ -14,6 +14,7 @@ from mark.domain.orders import (
     Drain,
     Launch,
     LaunchRefused,
+    RefusalCause,
     SpotWarned,
     StartStandby,
     StopStandby,
@@ -316,7 +317,9 @@ def test_a_refused_launch_is_a_fact_and_nothing_else(kernel: Kernel) -> None:
     world = World(kernel, faults=FaultScript(refusals=(Refuse(from_s=0.0, to_s=10.0, code="NoCapacity"),)))
     world.launch(SERVING, 3, token="t7-1")
     world.cloud.fire(0.0)
-    fact = LaunchRefused(token="t7-1", offering=SERVING.name, count=3, code="NoCapacity", at=0.0)
+    fact = LaunchRefused(
+        token="t7-1", offering=SERVING.name, count=3, cause=RefusalCause.CAPACITY, code="NoCapacity", at=0.0
+    )
     assert world.cloud.facts() == (fact,)
     assert (world.cloud.refusals, world.cloud.launches, world.states()) == (3, 0, {})
     world.to(10.0)

@@ -1,7 +1,8 @@
 """A model's journal as the next controller finds it: folded, gone on with under another policy, or begun anew.
 
-It goes on in the last segment where all of that can be read and was written under the policy of today. Where the
-settings have changed, a segment follows whose header has the new policy and all that the fold gave. Where a line
+It goes on in the last segment where all of that can be read and was written under the policy of today, in the
+form of today. Where the settings have changed, or the form, a segment follows whose header has the policy of today
+and all that the fold gave. Where a line
 cannot be read, the segments are left as they are, and one follows that begins with the demand and the age that the
 readable lines tell; it has a run of its own, so that none of its orders bears the token of one that nobody knows.
 """
@@ -18,7 +19,7 @@ from mark.app.live.models import LiveModel
 from mark.app.settings import Settings
 from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
-from mark.controller.journal import BrokenLine, Header, Tick, header_line, read_journal, same_policy
+from mark.controller.journal import VERSION, BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.planning import tail
 from mark.controller.quotas import Quotas
 from mark.controller.recovery import Recovered, begun_anew, checkpoint_of, goes_on, recover, salvaged
@@ -76,9 +77,12 @@ def open_journal(
         header, recovered = found.header, found.recovered
         journal = store.open_journal(model.name, header_line(header), lease)
         today = replace(model.bundle.controller, quotas=header.policy.quotas)
-        if same_policy(header.policy, today):
+        if header.version == VERSION and same_policy(header.policy, today):
             return _opened(model, header, journal, recovered)
-        log.info("the settings have changed: the journal goes on in a new segment", extra={"model": model.name})
+        log.info(
+            "the settings or this program are new: the journal goes on in a new segment",
+            extra={"model": model.name},
+        )
         recovered, run = recovered and goes_on(recovered, today), header.run
     else:
         recovered, run = _begun_anew(store, model.name, found), uuid.uuid4().hex
