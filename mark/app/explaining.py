@@ -12,7 +12,8 @@ from typing import Any, assert_never
 from mark.app.out_folder import JOURNAL_NAME
 from mark.app.terminal import progress, show, show_json
 from mark.controller.folding import Deviation, deviations
-from mark.controller.journal import TRAINING, BrokenLine, Header, Tick, read_journal
+from mark.controller.journal import BrokenLine, Header, Tick, read_journal
+from mark.controller.state import NoteKind
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
 from mark.domain.orders import (
@@ -147,7 +148,7 @@ def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Readin
 
 def _trainings(tick: Tick) -> list[str]:
     """What became of the forecaster's trainings."""
-    return [note for note in tick.notes if note.startswith(TRAINING)]
+    return [note.text for note in tick.notes if note.kind is NoteKind.TRAINING]
 
 
 def _count(reading: Reading, tick: Tick) -> None:
@@ -184,7 +185,7 @@ def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
         forecast=_expected(tick, header),
         plan=_planned(tick),
         orders=tuple(_order(order, tick.seen.plan) for order in tick.orders),
-        notes=tick.notes,
+        notes=tuple(note.text for note in tick.notes),
     )
 
 

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from mark.controller.policy import ControllerPolicy
-from mark.controller.state import Decision, Observation, State
+from mark.controller.state import Decision, Note, NoteKind, Observation, State
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.demand import Demand
 from mark.domain.documents import plain
@@ -29,8 +29,6 @@ READABLE = (1, 2, 3)
 """Version 1 had no checkpoints."""
 FIELDS_SINCE = 3
 """Up to the version before, sentences told what fields say since (`_with_fields`)."""
-TRAINING = "forecaster: "
-"""How a tick's note begins that tells what became of a training since the tick before."""
 Line = TypeVar("Line")
 
 
@@ -88,7 +86,7 @@ class Entry:
     changed: tuple[Instance, ...]
     gone: tuple[str, ...]
     orders: tuple[Order, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +95,7 @@ class Tick:
 
     seen: Observation
     orders: tuple[Order, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +207,18 @@ _OLD_CAUSES = {
     "UnfulfillableCapacity": RefusalCause.CAPACITY,
     "VcpuLimitExceeded": RefusalCause.QUOTA,
 }
+_OLD_NOTES = {
+    "no plan yet": NoteKind.NO_PLAN,
+    " was refused: not asked for again before ": NoteKind.LEFT_OUT,
+    " was held back by a guardrail: ": NoteKind.HELD_BACK,
+    " was taken away in bulk: ": NoteKind.VOLATILE_POOL,
+    " wanted, but the limit is ": NoteKind.INSTANCE_LIMIT,
+    " wanted, but the account's quota leaves ": NoteKind.QUOTA,
+    " refused: guardrail: ": NoteKind.GUARDRAIL,
+    " more than planned: the load needs them": NoteKind.KEPT,
+    " times as long as its profile says": NoteKind.SERVICE_TIME,
+}
+_OLD_TRAINING = "forecaster: "
 
 
 def _with_fields(text: bytes) -> bytes:
@@ -217,7 +227,8 @@ def _with_fields(text: bytes) -> bytes:
         entry = from_json(text)
         seen = entry["seen"]
         seen["facts"] = [new for fact in seen["facts"] for new in _upgraded_fact(fact)]
-    except (ValueError, KeyError, TypeError):
+        entry["notes"] = [{"kind": _old_kind(text), "text": text} for text in entry["notes"]]
+    except (ValueError, KeyError, TypeError, AttributeError):
         return text
     return to_json(entry)
 
@@ -238,3 +249,10 @@ def _upgraded_fact(fact: dict[str, Any]) -> list[dict[str, Any]]:
         fact | {"code": name, "count": count, "cause": _OLD_CAUSES.get(name, RefusalCause.CONFIGURATION)}
         for name, count in counted
     ]
+
+
+def _old_kind(text: str) -> NoteKind:
+    """What a sentence was about."""
+    if text.startswith(_OLD_TRAINING):
+        return NoteKind.TRAINING
+    return next((kind for words, kind in _OLD_NOTES.items() if words in text), NoteKind.OTHER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import Allowance, counted
-from mark.controller.state import Observation, State
+from mark.controller.state import Note, NoteKind, Observation, State
 
 
 class Launchable:
@@ -25,21 +25,26 @@ class Launchable:
         self._volatile = {pool.offering for pool in state.pools if pool.is_open(seen.now)}
         self._returning = {pool.offering: 1 for pool in state.pools if pool.is_returning(seen.now)}
 
-    def most(self, name: str, wanted: int) -> tuple[int, tuple[str, ...]]:
-        """How many of `wanted` may be launched, and a sentence for each limit that cut them."""
+    def most(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
+        """How many of `wanted` may be launched, and a note for each limit that cut them."""
         if name in self._unavailable:
-            return 0, (f"{name} was refused: not asked for again before {self._unavailable[name]:.0f} s",)
+            text = f"{name} was refused: not asked for again before {self._unavailable[name]:.0f} s"
+            return 0, (Note(kind=NoteKind.LEFT_OUT, text=text),)
         if name in self._held:
-            return 0, (f"{name} was held back by a guardrail: not before {self._held[name]:.0f} s",)
+            text = f"{name} was held back by a guardrail: not before {self._held[name]:.0f} s"
+            return 0, (Note(kind=NoteKind.HELD_BACK, text=text),)
         if name in self._volatile:
-            return 0, (f"{name} was taken away in bulk: nothing is launched in that pool for a while",)
+            text = f"{name} was taken away in bulk: nothing is launched in that pool for a while"
+            return 0, (Note(kind=NoteKind.VOLATILE_POOL, text=text),)
         wanted = min(wanted, self._returning.get(name, wanted))
         quota = self._allowance.left(name)
         notes = []
         if wanted > self._left:
-            notes.append(f"{name}: {wanted} wanted, but the limit is {self._limit} instances")
+            text = f"{name}: {wanted} wanted, but the limit is {self._limit} instances"
+            notes.append(Note(kind=NoteKind.INSTANCE_LIMIT, text=text))
         if wanted > quota:
-            notes.append(f"{name}: {wanted} wanted, but the account's quota leaves {quota:.0f}")
+            text = f"{name}: {wanted} wanted, but the account's quota leaves {quota:.0f}"
+            notes.append(Note(kind=NoteKind.QUOTA, text=text))
         return int(min(wanted, self._left, quota)), tuple(notes)
 
     def take(self, name: str, count: int) -> None:

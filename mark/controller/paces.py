@@ -13,6 +13,7 @@ from dataclasses import replace
 from statistics import median
 
 from mark.controller.policy import ControllerPolicy
+from mark.controller.state import Note, NoteKind
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering
@@ -51,10 +52,10 @@ def with_paces(policy: ControllerPolicy, paces: Paces) -> ControllerPolicy:
     )
 
 
-def told_paces(paces: Paces) -> tuple[str, ...]:
-    """A sentence for each offering whose profile is wrong by more than a fifth."""
+def told_paces(paces: Paces) -> tuple[Note, ...]:
+    """A note for each offering whose profile is wrong by more than a fifth."""
     return tuple(
-        f"{name} takes {pace:g} times as long as its profile says"
+        Note(kind=NoteKind.SERVICE_TIME, text=f"{name} takes {pace:g} times as long as its profile says")
         for name, pace in paces
         if abs(pace - 1.0) > REPORTED
     )

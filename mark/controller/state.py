@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from mark.controller.breaker import Pool
 from mark.controller.budget import Restraint
@@ -101,13 +102,48 @@ class Observation:
     restraint: Restraint = Restraint.NONE
 
 
+class NoteKind(StrEnum):
+    """What a note is about."""
+
+    #: There is no plan to follow yet.
+    NO_PLAN = "no-plan"
+    #: An offering that was refused is not asked for until that has expired.
+    LEFT_OUT = "left-out"
+    #: An offering that a guardrail cut off is not asked for until a period later.
+    HELD_BACK = "held-back"
+    #: A spot pool that was taken away in bulk is left alone.
+    VOLATILE_POOL = "volatile-pool"
+    #: The policy's limit of instances cut what was wanted.
+    INSTANCE_LIMIT = "instance-limit"
+    #: A quota of the account cut what was wanted.
+    QUOTA = "quota"
+    #: A limit of the service has just kept something from being rented or woken.
+    GUARDRAIL = "guardrail"
+    #: More than planned stays, for the load needs it.
+    KEPT = "kept"
+    #: Batches take much longer, or shorter, than the offering's profile says.
+    SERVICE_TIME = "service-time"
+    #: A training of the forecaster began, or ended.
+    TRAINING = "training"
+    #: A sentence of an older journal that none of these stands for.
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A remark on a tick. Only people read `text`; whatever decides or counts reads `kind`."""
+
+    kind: NoteKind
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The state after the tick, the orders with their reasons, and remarks on what was left alone."""
 
     state: State
     orders: tuple[Order, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def awake_of(state: State, pool: Iterable[Instance], now: float, period_s: float) -> list[Instance]:

@@ -20,7 +20,18 @@ from mark.controller.paces import told_paces, with_paces
 from mark.controller.policy import ControllerPolicy
 from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, rest_standbys, short_rps
-from mark.controller.state import Counts, Decision, Extra, Observation, Requested, State, Tokens, Wanted
+from mark.controller.state import (
+    Counts,
+    Decision,
+    Extra,
+    Note,
+    NoteKind,
+    Observation,
+    Requested,
+    State,
+    Tokens,
+    Wanted,
+)
 from mark.dispatch.overflow import environments_for
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.orders import Drain, Launch, LaunchRefused, Order, RefusalCause, WarmLambda
@@ -35,6 +46,7 @@ EXACT = 1e-9
 """What rounding may take off a whole number of instances."""
 READY_UNITS = 15
 """How many units of ready instances are remembered: the longest look-back of an autoscaler."""
+NO_PLAN = Note(kind=NoteKind.NO_PLAN, text="no plan yet")
 
 
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
@@ -47,7 +59,7 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     state, watched = watch(state, seen, policy, launchable, tokens)
     if state.plan is None:
         first = (*watched, *_warm_ups(state, seen, policy, tokens))
-        return Decision(state=_remember(state, seen, first), orders=first, notes=("no plan yet",))
+        return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
     launches, notes = _launches(state, seen, launchable, tokens, ordered=watched)
     drains, kept = _drains(state, seen, policy, tokens)
     if seen.restraint is Restraint.NONE:
@@ -115,10 +127,10 @@ def _left_alone(
     return tuple(sorted(unavailable.items())), tuple(sorted(held.items()))
 
 
-def _guarded(seen: Observation) -> tuple[str, ...]:
+def _guarded(seen: Observation) -> tuple[Note, ...]:
     """What a guardrail has just kept from being rented or woken: an operator's limit is an operator's to raise."""
     return tuple(
-        f"{fact.count} {fact.offering} refused: {fact.why}"
+        Note(kind=NoteKind.GUARDRAIL, text=f"{fact.count} {fact.offering} refused: {fact.why}")
         for fact in seen.facts
         if isinstance(fact, LaunchRefused) and fact.cause is RefusalCause.GUARDRAIL
     )
@@ -166,12 +178,12 @@ def _launches(
     tokens: Tokens,
     *,
     ordered: list[Order],
-) -> tuple[list[Order], list[str]]:
+) -> tuple[list[Order], list[Note]]:
     """Launch what is wanted and neither there nor on its way."""
     have = Counter(dict(running_counts(state, seen.fleet)))
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
     orders: list[Order] = []
-    notes: list[str] = []
+    notes: list[Note] = []
     for name, count in sorted(_wanted_now(state).items()):
         missing = count - have[name]
         if missing <= 0:
@@ -189,7 +201,7 @@ def _launches(
 
 def _drains(
     state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
-) -> tuple[list[Order], list[str]]:
+) -> tuple[list[Order], list[Note]]:
     """Drain what no plan of the cool-down wanted and the load just seen does not need."""
     floor = _wanted_now(state)
     for past in state.wanted:
@@ -202,7 +214,7 @@ def _drains(
     if not unwanted:
         return [], []
     orders: list[Order] = []
-    notes: list[str] = []
+    notes: list[Note] = []
     spare_rps = _spare_rps(state, seen.fleet.staying(), policy)
     ready_rps = _spare_rps(state, seen.fleet.ready(), policy)
     ahead_rps = carried_rps(state, policy, seen.fleet.ready()) - (state.plan.capacity_rps if state.plan else 0.0)
@@ -217,7 +229,8 @@ def _drains(
         if policy.keep_planned and usable > 0:
             surplus = min(surplus, pending + max(0, math.floor(ahead_rps / usable + EXACT)))
         if surplus <= 0:
-            notes.append(f"kept {too_many} {name} more than planned: the load needs them")
+            text = f"kept {too_many} {name} more than planned: the load needs them"
+            notes.append(Note(kind=NoteKind.KEPT, text=text))
             continue
         ahead_rps -= max(0, surplus - pending) * usable
         spare_rps -= surplus * usable

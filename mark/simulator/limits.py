@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mark.controller.policy import ControllerPolicy
 from mark.controller.runner import Journal
-from mark.controller.state import Decision, Observation
+from mark.controller.state import Decision, NoteKind, Observation
 from mark.domain.fleet import FleetView
 from mark.simulator.results import RunResult
 
@@ -24,7 +24,7 @@ class LimitWatch:
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         """Pass one tick on."""
         self._journal.append(before, seen, decision)
-        self.fleet_full += any("but the limit is" in note for note in decision.notes)
+        self.fleet_full += any(note.kind is NoteKind.INSTANCE_LIMIT for note in decision.notes)
 
 
 def limit_notes(result: RunResult, policy: ControllerPolicy, watch: LimitWatch) -> tuple[str, ...]:

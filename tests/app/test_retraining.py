@@ -27,8 +27,8 @@ from mark.app.live.training import Task, Training
 from mark.app.live.troubles import Troubles
 from mark.app.setting_service import RetrainSettings
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
-from mark.controller.state import Decision, Observation, State
-from mark.controller.step import step
+from mark.controller.state import Decision, Note, NoteKind, Observation, State
+from mark.controller.step import NO_PLAN, step
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
@@ -188,6 +188,10 @@ def world(folder: Path) -> World:
     return made
 
 
+def training_note(text: str) -> Note:
+    return Note(kind=NoteKind.TRAINING, text=f"forecaster: {text}")
+
+
 def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(world: World) -> None:
     assert (world.told.why, world.told.until, world.told.training) == ("first", BEGAN_AT, None)
     world.tick(23.9)
@@ -196,13 +200,13 @@ def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(
     due_at, learned_until = world.at, world.history.end_at
 
     assert world.told.training == RunningTraining(why="schedule", since=due_at)
-    assert world.retraining.notes == ["forecaster: training begins (schedule) on 62 min, 60 min at most"]
+    assert world.retraining.notes == [training_note("training begins (schedule) on 62 min, 60 min at most")]
     assert world.speaks_of() == 900.0
     world.tick_until(lambda: world.told.training is None)
 
     told = world.told
-    note = f"forecaster: training (schedule) on 62 min is done after {told.took_s} s: it speaks from now on"
-    assert world.retraining.notes[1:] == [note]
+    note = f"training (schedule) on 62 min is done after {told.took_s} s: it speaks from now on"
+    assert world.retraining.notes[1:] == [training_note(note)]
     assert world.speaks_of() == pytest.approx(learned_until)
     assert (told.why, told.at, told.failed) == ("schedule", world.at, None)
     assert (told.until, told.until - told.from_) == (
@@ -284,7 +288,9 @@ def test_what_fails_or_is_late_leaves_the_old_one_and_the_status_says_so(
 
     assert said in world.told.failed.error
     [_, note] = world.retraining.notes
-    assert re.match(rf"forecaster: training \(schedule\) on \d+ min failed after \d+\.\d s: .*{said}.*; the", note)
+    assert re.match(
+        rf"forecaster: training \(schedule\) on \d+ min failed after \d+\.\d s: .*{said}.*; the", note.text
+    )
     assert world.told.failed.why == "schedule"
     assert world.told.why == "first"
     assert world.speaks_of() == 900.0
@@ -426,12 +432,12 @@ def test_a_followed_journal_is_written_before_it_is_told_of() -> None:
             if len(said) > 2:
                 raise RetryLater("away")
 
-    notes: list[str] = []
+    notes: list[Note] = []
     journal = FollowedJournal(Journal(), lambda _seen: said.append("told"), notes)
     anything: Any = None
     journal.append(anything, anything, anything)
-    notes.append("kept until it is written")
-    decision = Decision(state=State(), notes=("a",))
+    notes.append(training_note("kept until it is written"))
+    decision = Decision(state=State(), notes=(training_note("a"),))
     with pytest.raises(RetryLater):
         journal.append(anything, anything, decision)
     assert said == ["written", "told", "written"]
@@ -443,7 +449,8 @@ def test_the_journal_tells_what_became_of_trainings_and_folds_as_before(
 ) -> None:
     header = Header(policy=POLICY, catalogue="c", seed=1, history=Demand(end_at=0.0, mean_rps=(), max_rps=()))
     lines = [header_line(header)]
-    notes: list[str] = []
+    begun = training_note("training begins (drift) on 99 min")
+    notes: list[Note] = []
     state = State()
 
     class Journal:
@@ -456,11 +463,11 @@ def test_the_journal_tells_what_became_of_trainings_and_folds_as_before(
         decision = step(state, seen, POLICY)
         state = decision.state
         if at == 90.0:
-            notes.append("forecaster: training begins (drift) on 99 min")
+            notes.append(begun)
         journal.append(FleetView(), seen, decision)
     assert notes == []
     _, ticks = read_journal(lines)
-    assert [tick.notes for tick in ticks][2] == ("no plan yet", "forecaster: training begins (drift) on 99 min")
+    assert [tick.notes for tick in ticks][2] == (NO_PLAN, begun)
 
     explain_journal(lambda: lines, minute=None, as_json=False)
     told = capsys.readouterr().out

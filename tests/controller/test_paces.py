@@ -13,7 +13,7 @@ from mark.controller.folding import deviations
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.paces import Paces, measured_paces, told_paces, with_paces
 from mark.controller.runner import Controller
-from mark.controller.state import Decision, Observation
+from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.member import Member, MemberState
 from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL, WITH_STANDBY, instances, launched
@@ -71,7 +71,8 @@ def test_a_paced_offering_takes_that_much_longer_and_carries_that_much_less(pace
 
 
 def test_a_profile_that_is_wrong_by_a_fifth_is_told() -> None:
-    assert told_paces(((SMALL.name, 1.3),)) == (f"{SMALL.name} takes 1.3 times as long as its profile says",)
+    text = f"{SMALL.name} takes 1.3 times as long as its profile says"
+    assert told_paces(((SMALL.name, 1.3),)) == (Note(kind=NoteKind.SERVICE_TIME, text=text),)
     assert told_paces(((SMALL.name, 1.2), (LARGE.name, 0.8))) == ()
     assert len(told_paces(((SMALL.name, 0.75),))) == 1
 
@@ -123,4 +124,4 @@ def test_a_journal_with_paces_folds_to_the_same_orders_and_plans(paces: list[flo
 def test_what_is_slower_is_planned_in_larger_numbers() -> None:
     (_, slow), (_, plain) = run([1.5], 60.0), run([1.0], 60.0)
     assert launched(slow[0].orders)[SMALL.name] > launched(plain[0].orders)[SMALL.name]
-    assert any("1.5 times as long" in note for note in slow[0].notes)
+    assert any("1.5 times as long" in note.text for note in slow[0].notes if note.kind is NoteKind.SERVICE_TIME)

@@ -12,7 +12,7 @@ from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.controller.planning import plan_request
 from mark.controller.quotas import Allowance, VcpuQuota, counted, full_offerings, quota_family
-from mark.controller.state import State
+from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState
 from mark.domain.offering import Market
@@ -103,7 +103,9 @@ def test_a_launch_is_cut_to_what_the_quota_leaves_and_says_so() -> None:
     wanted = replace(plan(small=9), counts=tuple(replace(c, offering=C5.name) for c in plan(small=9).counts))
     orders = made.see(seen(0.0, instances(2, C5), wanted=wanted))
     assert launched(orders) == {C5.name: 3}
-    assert any("quota leaves 3" in note for note in made.last.notes)
+    assert [note.text for note in made.last.notes if note.kind is NoteKind.QUOTA] == [
+        f"{C5.name}: 7 wanted, but the account's quota leaves 3"
+    ]
     assert launched(made.see(seen(60.0, instances(2, C5), wanted=wanted))) == {}
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.policy import StandbyPolicy
+from mark.controller.state import Note, NoteKind
 from mark.domain.fleet import Instance, InstanceState, Role
 from mark.domain.orders import (
     LaunchRefused,
@@ -120,7 +121,8 @@ def test_a_wake_that_a_guardrail_refused_is_noted_and_asked_for_again_after_a_pe
     )
     orders = made.see(seen(31.0, still, facts=(fact,)))
     assert not [order for order in orders if isinstance(order, StartStandby)]
-    assert f"2 {SLEEPER.name} refused: guardrail: waking: no" in made.last.notes
+    text = f"2 {SLEEPER.name} refused: guardrail: waking: no"
+    assert Note(kind=NoteKind.GUARDRAIL, text=text) in made.last.notes
     (wake,) = [order for order in made.see(seen(90.0, still)) if isinstance(order, StartStandby)]
     assert wake.instances == ("s-0001", "s-0002")
 

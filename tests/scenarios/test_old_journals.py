@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from mark.app.explaining import explain_journal
 from mark.controller.folding import deviations
 from mark.controller.journal import VERSION, read_journal
 from mark.controller.recovery import recover
+from mark.controller.state import NoteKind
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import LaunchRefused, RefusalCause
 
@@ -65,6 +67,19 @@ def test_the_trainings_of_an_old_journal_are_told(capsys: pytest.CaptureFixture[
     told = " ".join(capsys.readouterr().out.split())
     assert "training begins (schedule) on 110 min, 60 min at most" in told
     assert "training (schedule) on 110 min failed after 3.0 s: out of memory; the one before goes on" in told
+
+
+def test_the_kinds_of_old_notes_are_told_from_their_words() -> None:
+    ticks = [tick for name in FACTS for tick in read_journal(old_lines(name))[1]]
+    kinds = Counter(note.kind for tick in ticks for note in tick.notes)
+    assert kinds == {
+        NoteKind.LEFT_OUT: 11,
+        NoteKind.TRAINING: 4,
+        NoteKind.KEPT: 4,
+        NoteKind.GUARDRAIL: 4,
+        NoteKind.HELD_BACK: 2,
+        NoteKind.INSTANCE_LIMIT: 2,
+    }
 
 
 def test_the_causes_of_old_refusals_are_told_from_their_words() -> None:

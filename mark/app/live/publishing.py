@@ -102,7 +102,7 @@ class Publisher:
             trained=self._trained(),
             plan=_plan(decision),
             decisions=tuple(self._decisions),
-            notes=(*stand_in_notes(controller), *self._notes, *decision.notes),
+            notes=(*stand_in_notes(controller), *self._notes, *(note.text for note in decision.notes)),
         )
 
     def _series(self, controller: Controller, came: Demand) -> LoadSeries:

@@ -26,9 +26,9 @@ from mark.app.live.training import Task, Training
 from mark.app.plugins import build_forecaster
 from mark.app.setting_service import RetrainSettings
 from mark.controller.drift import Drift, DriftPolicy, followed, worsening
-from mark.controller.journal import TRAINING, Tick
+from mark.controller.journal import Tick
 from mark.controller.runner import Journal, check_forecast
-from mark.controller.state import Decision, Observation
+from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.domain.demand import Demand, Forecast
 from mark.domain.fleet import FleetView
 from mark.ports import Forecaster
@@ -106,7 +106,7 @@ class Retraining:
         self._failed: FailedTraining | None = None
         self._tried_at = self._given_up_at = -math.inf
         self._rest_until = time.monotonic() + pause(0.0)
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         """What became of trainings while we act, and stands in no journal yet."""
 
     # What the controller asks.
@@ -263,21 +263,25 @@ class Retraining:
         return trained
 
 
-def _begun(why: TrainingCause, history: Demand, drift: float | None, limit_min: float) -> str:
+def _begun(why: TrainingCause, history: Demand, drift: float | None, limit_min: float) -> Note:
     """The journal's note that a training begins."""
     losses = "" if drift is None else f"; losses of late {drift:.2f}x the usual"
-    return f"{TRAINING}training begins ({why}) on {len(history)} min, {limit_min:g} min at most{losses}"
+    return _noted(f"training begins ({why}) on {len(history)} min, {limit_min:g} min at most{losses}")
 
 
-def _ended(run: _Run) -> str:
+def _ended(run: _Run) -> Note:
     """The journal's note that a training is over, and how."""
     took, history = f"{run.training.seconds:.1f} s", run.task.history
     what = f"({run.why}) on {len(history)} min"
     if run.training.forecaster is None:
-        return f"{TRAINING}training {what} failed after {took}: {run.training.error}; the one before goes on"
+        return _noted(f"training {what} failed after {took}: {run.training.error}; the one before goes on")
     if run.again is not None:
-        return f"{TRAINING}what another controller trained {what} speaks from now on, made again in {took}"
-    return f"{TRAINING}training {what} is done after {took}: it speaks from now on"
+        return _noted(f"what another controller trained {what} speaks from now on, made again in {took}")
+    return _noted(f"training {what} is done after {took}: it speaks from now on")
+
+
+def _noted(text: str) -> Note:
+    return Note(kind=NoteKind.TRAINING, text=f"forecaster: {text}")
 
 
 def _drop_older(newest: Path) -> None:
@@ -292,7 +296,7 @@ def _drop_older(newest: Path) -> None:
 class FollowedJournal:
     """A journal that tells `follow` what was written. `notes` go into the next tick, and are dropped then."""
 
-    def __init__(self, journal: Journal, follow: Callable[[Observation], None], notes: list[str]) -> None:
+    def __init__(self, journal: Journal, follow: Callable[[Observation], None], notes: list[Note]) -> None:
         self._journal, self._follow, self._notes = journal, follow, notes
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
