@@ -1,6 +1,6 @@
 """An expert for means and one for maxima, as the forecaster that the controller asks.
 
-Below the history that the experts need, simple rules speak, and `source` says so: the last value with the
+Below the history that the experts need, simple rules speak, and `degraded` says so: the last value with the
 quantiles of its own errors, and below the half-hour that these take, the highest values of the last hour.
 """
 
@@ -17,11 +17,11 @@ from predictors.residuals import PointExpert
 class ExpertForecaster:
     """A forecaster made of two experts. Not for several threads: experts keep what they computed."""
 
-    def __init__(self, mean_expert: Expert, max_expert: Expert, *, name: str = "") -> None:
-        """Take the experts. `name` opens `source`; it is the experts' where none is given."""
+    def __init__(self, mean_expert: Expert, max_expert: Expert, *, name: str = "", lacking: str = "") -> None:
+        """Take the experts. `name` is theirs where none is given; `lacking` is what they go without."""
         self._experts = (mean_expert, max_expert)
         self._simple = (PointExpert(LastValue()), PointExpert(LastValue()))
-        self._name = name or mean_expert.name
+        self._name, self._lacking = name or mean_expert.name, lacking
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:
         """Quantiles of the `horizon` units from `history.end_at` on; a maximum is never below the mean."""
@@ -52,7 +52,8 @@ class ExpertForecaster:
             max_rps=tuple(map(tuple, maxima.tolist())),
             quantiles=LEVELS,
             unit_s=history.unit_s,
-            source=": ".join(part for part in (self._name, short) if part),
+            source=self._name,
+            degraded=": ".join(part for part in (self._lacking, short) if part) or None,
         )
 
 

@@ -199,7 +199,7 @@ def _forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
     means, maxima = experts
     if means is None or maxima is None:
         simple = (PointExpert(LastValue()), PointExpert(LastValue()))
-        return ExpertForecaster(*simple, name=f"{name}: {why_not_learned(name, both[0])}, last value")
+        return ExpertForecaster(*simple, name=name, lacking=f"{why_not_learned(name, both[0])}, last value")
     return ExpertForecaster(means, maxima, name=name)
 
 

@@ -3,7 +3,7 @@
 One LSTM layer reads the last 60 units, their mean and maximum, and a linear head gives both for the next 60 at
 once. It is trained once, on all of the history before the run; its weights are cached under a name made from all
 that they depend on. With under a day of history there is nothing to learn a day's shape from: then the highest
-values of the last hour are planned for, and `Forecast.source` says so.
+values of the last hour are planned for, and `Forecast.degraded` says so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def build(setup: ForecasterSetup, *, settings: LstmSettings | None = None) -> Fo
     settings = settings or LstmSettings()
     history = setup.history
     if len(history) * history.unit_s < DAY_S:
-        return LastHour(f"{NAME}: under a day of history")
+        return LastHour("under a day of history")
     rates = _rates(history, len(history))
     if not (np.isfinite(rates).all() and (rates >= 0).all()):
         raise Misconfigured(f"{NAME}: the history holds rates that are negative or no numbers; repair the trace")
@@ -51,7 +51,7 @@ def build(setup: ForecasterSetup, *, settings: LstmSettings | None = None) -> Fo
 
 
 class LastHour:
-    """The last hour's highest mean and maximum over the whole horizon, and the reason in `source`."""
+    """The last hour's highest mean and maximum over the whole horizon, and the reason in `degraded`."""
 
     def __init__(self, reason: str) -> None:
         """Keep the reason."""
@@ -60,13 +60,14 @@ class LastHour:
     def forecast(self, history: Demand, horizon: int) -> Forecast:
         """Rates of the `horizon` units from `history.end_at` on."""
         if not len(history):
-            return without_history(self._reason, history, horizon)
+            return without_history(NAME, history, horizon)
         units = max(1, round(HOUR_S / history.unit_s))
         return point_forecast(
             history.end_at,
             mean_rps=(max(history.mean_rps[-units:]),) * horizon,
             max_rps=(max(history.max_rps[-units:]),) * horizon,
-            source=f"{self._reason}, last hour's maximum",
+            source=NAME,
+            degraded=f"{self._reason}, last hour's maximum",
         )
 
 
@@ -77,8 +78,8 @@ class LstmVanilla:
         """Prepare the forward pass."""
         self._forward = LstmForward(weights)
         self._window = window
-        self._blind = LastHour(f"{NAME}: under {window} units of history")
-        self._broken = LastHour(f"{NAME}: no finite answer")
+        self._blind = LastHour(f"under {window} units of history")
+        self._broken = LastHour("no finite answer")
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:
         """Rates of the `horizon` units from `history.end_at` on, from the last window of the history."""

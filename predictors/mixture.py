@@ -38,8 +38,8 @@ class LearnedForecaster(ExpertForecaster):
     """A forecaster with a card: what its networks were trained on, by kind of series."""
 
     def __init__(self, mean_expert: Expert, max_expert: Expert, *, note: str, card: Mapping[str, Any]) -> None:
-        """Take the experts; `note` is added to `source`."""
-        super().__init__(mean_expert, max_expert, name=": ".join(filter(None, (mean_expert.name, note))))
+        """Take the experts; `note` is what they lack."""
+        super().__init__(mean_expert, max_expert, lacking=note)
         self.card = card
 
 
@@ -64,7 +64,7 @@ def build(
     settings: MixtureSettings | None = None,
     lstm: QuantileSettings | None = None,
 ) -> Forecaster:
-    """The mixture of all experts that can learn from `setup.history`; who cannot is named in `Forecast.source`."""
+    """The mixture of all experts that can learn from `setup.history`; `Forecast.degraded` names the others."""
     mixtures: list[Mixture] = []
     cards: dict[str, Any] = {}
     missing: dict[str, str] = {}

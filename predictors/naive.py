@@ -17,7 +17,7 @@ class LastValue:
         del setup
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:
-        """Rates of the `horizon` units from `history.end_at` on; zeros, and `source` says so, without history."""
+        """Rates of the `horizon` units from `history.end_at` on; without history zeros, and `degraded`."""
         if not len(history):
             return without_history("last-value", history, horizon)
         return point_forecast(
@@ -36,7 +36,7 @@ class SeasonalNaive:
         del setup
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:
-        """Rates of the `horizon` units from `history.end_at` on; `source` says how many lack a day of history.
+        """Rates of the `horizon` units from `history.end_at` on; `degraded` says how many lack a day of history.
 
         Under a day of history the later leads can already be known: with 1,430 units the lead of 11 min falls on
         the first of them. Beyond a day ahead the last day repeats.
@@ -51,12 +51,14 @@ class SeasonalNaive:
             history.end_at,
             mean_rps=tuple(history.mean_rps[row] for row in rows),
             max_rps=tuple(history.max_rps[row] for row in rows),
-            source="seasonal-naive"
-            + (f": under a day of history, last value for {blind} of {horizon} units" if blind else ""),
+            source="seasonal-naive",
+            degraded=f"under a day of history, last value for {blind} of {horizon} units" if blind else None,
         )
 
 
 def without_history(forecaster: str, history: Demand, horizon: int) -> Forecast:
-    """The forecast of somebody who has seen nothing: zeros, and a source that says so."""
+    """The forecast of somebody who has seen nothing: zeros, and `degraded` says so."""
     zeros = (0.0,) * horizon
-    return point_forecast(history.end_at, mean_rps=zeros, max_rps=zeros, source=f"{forecaster}: no history, zeros")
+    return point_forecast(
+        history.end_at, mean_rps=zeros, max_rps=zeros, source=forecaster, degraded="no history, zeros"
+    )

@@ -32,7 +32,7 @@ class Oracle:
     def forecast(self, history: Demand, horizon: int) -> Forecast:
         """True rates of the `horizon` units from `history.end_at` on; it needs no history, only its end.
 
-        Before the truth's first unit its first value counts, beyond its last the last one, and `source` says so.
+        Before the truth's first unit its first value counts, beyond its last the last one, and `degraded` says so.
         """
         truth = self._truth
         offset = (history.end_at - self._start_at) / truth.unit_s
@@ -48,6 +48,8 @@ class Oracle:
             history.end_at,
             mean_rps=tuple(truth.mean_rps[row] for row in rows),
             max_rps=tuple(truth.max_rps[row] for row in rows),
-            source="oracle"
-            + (f": {outside} of {horizon} units lie outside of what is known, nearest value" if outside else ""),
+            source="oracle",
+            degraded=f"{outside} of {horizon} units lie outside of what is known, nearest value"
+            if outside
+            else None,
         )

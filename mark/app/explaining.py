@@ -233,7 +233,7 @@ def _expected(tick: Tick, header: Header) -> str:
         return "no new forecast at this tick"
     lead = min(header.policy.lead_units, len(forecast) - 1)
     peaks = forecast.max_at(0.5)
-    source = f" ({forecast.source})" if forecast.source else ""
+    source = f" ({forecast.label})" if forecast.label else ""
     return (
         f"at most {peaks[lead]:.1f} requests/s in {lead * forecast.unit_s / 60:g} minutes, "
         f"{max(peaks):.1f} within {len(forecast) * forecast.unit_s / 60:g}{source}"

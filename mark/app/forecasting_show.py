@@ -40,7 +40,7 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
         show_json(document)
     else:
         known = duration_words(len(history) * history.unit_s)
-        show(f"{name} at {at_s:.10g} s of {workload.trace.name}, after {known}: {forecast.source or 'no source'}")
+        show(f"{name} at {at_s:.10g} s of {workload.trace.name}, after {known}: {forecast.label or 'no source'}")
         show("", forecast_table(forecast, actual))
     if settings.out is not None:
         written = _write(settings.out, built, document, history, forecast, actual)
@@ -65,7 +65,7 @@ def _document(
         "trace": workload.trace.name,
         "at_s": history.end_at,
         "history_min": len(history),
-        "source": forecast.source,
+        "source": forecast.label,
         "quantiles": [float(level) for level in forecast.quantiles],
         "minutes": minutes,
         "train_s": built.train_s,
@@ -80,6 +80,6 @@ def _write(
         ("Trace", document["trace"]),
         ("Moment", f"{document['at_s']:.10g} s"),
         ("History", duration_words(len(history) * history.unit_s)),
-        ("Source", forecast.source),
+        ("Source", forecast.label),
     )
     return write_forecast(out, built.name, history, forecast, actual, facts=facts)

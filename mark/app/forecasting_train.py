@@ -61,7 +61,7 @@ def _first_words(built: Built, history: Demand) -> tuple[str | None, Misconfigur
         forecast, _ = ask(built, history)
     except Misconfigured as error:
         return None, error
-    return forecast.source, None
+    return forecast.label, None
 
 
 def _print(document: dict[str, Any], out: Path | None) -> None:

@@ -226,6 +226,8 @@ def _with_fields(text: bytes) -> bytes:
     try:
         entry = from_json(text)
         seen = entry["seen"]
+        if seen["forecast"] is not None:
+            seen["forecast"] |= _named_forecast(seen["forecast"]["source"])
         seen["facts"] = [new for fact in seen["facts"] for new in _upgraded_fact(fact)]
         entry["notes"] = [{"kind": _old_kind(text), "text": text} for text in entry["notes"]]
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -249,6 +251,12 @@ def _upgraded_fact(fact: dict[str, Any]) -> list[dict[str, Any]]:
         fact | {"code": name, "count": count, "cause": _OLD_CAUSES.get(name, RefusalCause.CONFIGURATION)}
         for name, count in counted
     ]
+
+
+def _named_forecast(source: str) -> dict[str, str | None]:
+    """A forecaster's name, and behind a colon what it lacked."""
+    name, _, lacking = source.partition(": ")
+    return {"source": name, "degraded": lacking or None}
 
 
 def _old_kind(text: str) -> NoteKind:

@@ -70,6 +70,7 @@ class JournalFacts:
     until: float | None = None
     policy: str = ""
     forecaster: str = ""
+    degraded: str | None = None
     warned: set[str] = field(default_factory=set)
     refused: int = 0
     launched: int = 0
@@ -157,7 +158,7 @@ def _score(facts: JournalFacts, tick: Tick, foretold: dict[int, tuple[float, flo
             facts.naive_error_rps += abs(unit.max_rps - said[1])
     if forecast is None or unit is None or len(forecast) == 0:
         return
-    facts.forecaster = forecast.source or facts.forecaster
+    facts.forecaster, facts.degraded = forecast.source or facts.forecaster, forecast.degraded
     step = min(lead, len(forecast) - 1)
     at = round(forecast.start_at + step * forecast.unit_s)
     foretold.setdefault(at, (forecast.max_at(0.5)[step], unit.max_rps))

@@ -81,7 +81,10 @@ class Forecast:
     max_rps: tuple[tuple[float, ...], ...]
     quantiles: tuple[float, ...] = (0.5,)
     unit_s: float = UNIT_S
+    #: The forecaster's name.
     source: str = ""
+    #: Why it knew less than it can, or another rule answered in its place; None where nothing was lacking.
+    degraded: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.mean_rps) != len(self.max_rps):
@@ -89,6 +92,11 @@ class Forecast:
 
     def __len__(self) -> int:
         return len(self.max_rps)
+
+    @property
+    def label(self) -> str:
+        """The source for people, with what was lacking."""
+        return ": ".join(part for part in (self.source, self.degraded) if part)
 
     def max_at(self, quantile: float) -> tuple[float, ...]:
         """The maxima at the smallest level >= `quantile` (the largest level where there is none)."""
@@ -98,7 +106,12 @@ class Forecast:
 
 
 def point_forecast(
-    start_at: float, *, mean_rps: tuple[float, ...], max_rps: tuple[float, ...], source: str
+    start_at: float,
+    *,
+    mean_rps: tuple[float, ...],
+    max_rps: tuple[float, ...],
+    source: str,
+    degraded: str | None = None,
 ) -> Forecast:
     """A forecast without quantiles; negative values are raised to 0. mean_rps, max_rps: length horizon."""
     # in this order NaN stays NaN, for the controller to refuse: max(0.0, NaN) is a silent 0
@@ -107,4 +120,5 @@ def point_forecast(
         mean_rps=tuple((max(float(value), 0.0),) for value in mean_rps),
         max_rps=tuple((max(float(value), 0.0),) for value in max_rps),
         source=source,
+        degraded=degraded,
     )

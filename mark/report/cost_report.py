@@ -123,6 +123,8 @@ class ForecastError:
     error: float | None
     naive_error: float | None
     failed: int
+    #: What the last forecast lacked; None where nothing.
+    degraded: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,6 +195,7 @@ def _model(
         launched=facts.launched,
         forecast=ForecastError(
             forecaster=facts.forecaster,
+            degraded=facts.degraded,
             scored=facts.scored,
             error=facts.error_rps / facts.came_rps if facts.came_rps else None,
             naive_error=facts.naive_error_rps / facts.came_rps if facts.came_rps else None,

@@ -322,7 +322,7 @@ def _forecasts(report: CostReport) -> Section | None:
     rows = tuple(
         (
             model.name,
-            model.forecast.forecaster.partition(": ")[0],
+            model.forecast.forecaster,
             f"{model.forecast.scored:,}",
             _share(model.forecast.error),
             _share(model.forecast.naive_error),
@@ -335,8 +335,8 @@ def _forecasts(report: CostReport) -> Section | None:
         return None
     columns = ("Model", "Forecaster", "Minutes", "Error", "Last value's", "Failed")
     text = "Of each minute's largest rate, one planning lead ahead, as a share of what came."
-    said = dict.fromkeys(model.forecast.forecaster for model in report.models)
-    lacking = (f"{source}." for source in said if ": " in source)  # `mixture: without lstm: ...`
+    said = (model.forecast for model in report.models)
+    lacking = dict.fromkeys(f"{one.forecaster}: {one.degraded}." for one in said if one.degraded)
     return Section(title="Forecast error", text=(text, *lacking), table=Table(columns=columns, rows=rows))
 
 

@@ -159,7 +159,7 @@ def _ask(
         rates = np.array(forecast.mean_rps if span.target == "mean" else forecast.max_rps)
         answers[place] = scores.at_levels(rates[rows], forecast.quantiles, KEPT_LEVELS)
         levels[tuple(forecast.quantiles)] += 1
-        sources[forecast.source] += 1
+        sources[forecast.label] += 1
         if place % step == 0:
             progress((place + 1) / len(origins))
     return answers, levels, sources

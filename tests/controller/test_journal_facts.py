@@ -52,6 +52,16 @@ def test_forecasts_are_scored_by_what_came_one_lead_later() -> None:
     assert facts.forecaster == "steady"
 
 
+def test_what_the_last_forecast_lacked_is_told_until_one_lacks_nothing() -> None:
+    whole, blind = (tick(minute, load=1.0, said=1.0) for minute in (1, 2))
+    assert blind.seen.forecast is not None
+    lacking = replace(blind.seen.forecast, degraded="under a day of history")
+    blind = replace(blind, seen=replace(blind.seen, forecast=lacking))
+
+    assert journal_facts([(HEADER, [whole, blind])], 0.0, 1e9).degraded == "under a day of history"
+    assert journal_facts([(HEADER, [blind, whole])], 0.0, 1e9).degraded is None
+
+
 def test_the_largest_orders_come_with_what_they_cost_an_hour() -> None:
     launches = [
         Launch(token=f"t{count}", reason=f"because {count}", offering=LARGE.name, count=count)

@@ -57,7 +57,7 @@ def test_a_maximum_is_never_below_the_mean():
 
     assert forecast.mean_rps == (RISING, RISING)
     assert forecast.max_rps == ((4.0, 4.0, 4.0, 4.0, 5.0, 6.0, 7.0),) * 2
-    assert forecast.source == "fixed"
+    assert (forecast.source, forecast.degraded) == ("fixed", None)
 
 
 def test_no_history_gives_zeros_and_says_so():
@@ -67,7 +67,7 @@ def test_no_history_gives_zeros_and_says_so():
 
     assert_sane(forecast, history, 3)
     assert forecast.max_rps == ((0.0,) * len(LEVELS),) * 3
-    assert forecast.source == "fixed: no history, zeros"
+    assert forecast.label == "fixed: no history, zeros"
 
 
 def test_the_first_minutes_are_planned_on_the_highest_of_them():
@@ -75,7 +75,7 @@ def test_the_first_minutes_are_planned_on_the_highest_of_them():
 
     assert forecast.mean_rps == ((9.0,) * len(LEVELS),) * 2
     assert forecast.max_rps == ((18.0,) * len(LEVELS),) * 2
-    assert forecast.source == "fixed: under 90 units of history, last hour's maximum"
+    assert forecast.label == "fixed: under 90 units of history, last hour's maximum"
 
 
 def test_after_half_an_hour_the_last_value_has_quantiles():
@@ -84,7 +84,7 @@ def test_after_half_an_hour_the_last_value_has_quantiles():
 
     assert_sane(forecast, history, 2)
     assert forecast.mean_rps[0][0] < forecast.mean_rps[0][-1]
-    assert forecast.source == "fixed: under 90 units of history, last value"
+    assert (forecast.source, forecast.degraded) == ("fixed", "under 90 units of history, last value")
 
 
 def test_an_expert_without_a_finite_answer_is_replaced():
@@ -93,7 +93,7 @@ def test_an_expert_without_a_finite_answer_is_replaced():
     forecast = ExpertForecaster(Fixed(*RISING), broken).forecast(history, 2)
 
     assert_sane(forecast, history, 2)
-    assert forecast.source == "fixed: no finite answer, last value"
+    assert forecast.label == "fixed: no finite answer, last value"
 
 
 @pytest.mark.parametrize("horizon", [1, 60, 90])

@@ -194,7 +194,7 @@ def test_every_name_is_a_forecaster_with_quantiles(name):
     for horizon in (1, 60, 90):
         assert_sane(forecaster.forecast(history, horizon), history, horizon)
     if name != "autoregression":  # it takes three days to learn
-        assert forecaster.forecast(history, 60).source == name
+        assert forecaster.forecast(history, 60).label == name
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -207,10 +207,10 @@ def test_any_length_of_history_gives_a_sane_forecast(name, units):
 
     assert_sane(forecast, history, 60)
     if units < 30:
-        assert "no history" in forecast.source or "last hour's maximum" in forecast.source
+        assert "no history" in forecast.label or "last hour's maximum" in forecast.label
     if name in {"autoregression", "ridge", "boosted"} and units >= 30:
         days = 3 if name == "autoregression" else 2
-        assert forecast.source == f"{name}: it needs {days} days of history, last value"
+        assert forecast.label == f"{name}: it needs {days} days of history, last value"
 
 
 @pytest.mark.parametrize("name", CLASSICAL)

@@ -79,7 +79,7 @@ def test_empty_history_gives_zeros_and_says_so(name, forecaster):
         assert means(forecast) == DAYS.mean_rps[:HORIZON]
     else:
         assert forecast.max_at(0.5) == (0.0,) * HORIZON
-        assert "no history" in forecast.source
+        assert "no history" in forecast.label
 
 
 def test_same_setup_and_history_give_the_same_forecast(name, forecaster):

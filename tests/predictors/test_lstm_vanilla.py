@@ -179,7 +179,7 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_only(tmp_path):
     with pytest.warns(UserWarning, match="weights not cached"):
         forecaster = build(setup(cache_dir=tmp_path / "file"), settings=SMALL)
 
-    assert forecaster.forecast(HISTORY, 60).source == "lstm-vanilla"
+    assert forecaster.forecast(HISTORY, 60).label == "lstm-vanilla"
 
 
 def test_under_a_day_it_plans_on_the_last_hour_and_does_not_train(trainings):
@@ -188,7 +188,7 @@ def test_under_a_day_it_plans_on_the_last_hour_and_does_not_train(trainings):
 
     forecast = build(setup(history=short)).forecast(history, 60)
 
-    assert forecast.source == "lstm-vanilla: under a day of history, last hour's maximum"
+    assert forecast.label == "lstm-vanilla: under a day of history, last hour's maximum"
     assert means(forecast) == (max(history.mean_rps[-60:]),) * 60
     assert forecast.max_at(0.5) == (max(history.max_rps[-60:]),) * 60
     assert trainings == []
@@ -215,7 +215,7 @@ def test_an_answer_that_is_no_number_falls_back_to_the_last_hour():
     forecaster = build(setup(), settings=SMALL)
     spoilt = Demand(end_at=0.0, mean_rps=(*HISTORY.mean_rps, math.nan), max_rps=(*HISTORY.max_rps, 1.0))
 
-    assert forecaster.forecast(spoilt, 60).source == "lstm-vanilla: no finite answer, last hour's maximum"
+    assert forecaster.forecast(spoilt, 60).label == "lstm-vanilla: no finite answer, last hour's maximum"
 
 
 def test_progress_rises_to_one():

@@ -75,8 +75,8 @@ def test_names_lead_to_them():
 
 
 def test_they_say_who_speaks(mixture, lstm):
-    assert mixture.forecast(HISTORY, 60).source == "mixture"
-    assert lstm.forecast(HISTORY, 60).source == "lstm"
+    assert mixture.forecast(HISTORY, 60).label == "mixture"
+    assert lstm.forecast(HISTORY, 60).label == "lstm"
 
 
 def test_the_same_setup_gives_the_same_forecasts_minute_by_minute(mixture):
@@ -108,15 +108,15 @@ def test_under_a_day_simple_rules_speak_and_the_source_says_so():
     ):
         forecast = forecaster.forecast(history, 60)
         assert_sane(forecast, history, 60)
-        assert forecast.source == why
+        assert forecast.label == why
         assert not forecaster.card
 
 
 def test_experts_that_need_more_history_are_named():
     short = build(setup(history=first_units(DAYS, 600)), experts=("last-value", "ridge"), lstm=TINY)
 
-    source = short.forecast(first_units(DAYS, 600), 60).source
-    assert source == "mixture: without ridge: it needs 2 days of history; without lstm: under a day of history"
+    label = short.forecast(first_units(DAYS, 600), 60).label
+    assert label == "mixture: without ridge: it needs 2 days of history; without lstm: under a day of history"
 
 
 def test_without_torch_the_mixture_goes_on_and_says_so(monkeypatch):
@@ -127,7 +127,7 @@ def test_without_torch_the_mixture_goes_on_and_says_so(monkeypatch):
     forecast = build(setup(), experts=FEW, lstm=TINY).forecast(HISTORY, 60)
 
     assert_sane(forecast, HISTORY, 60)
-    assert forecast.source == "mixture: without lstm: torch is not installed"
+    assert forecast.label == "mixture: without lstm: torch is not installed"
     with pytest.raises(ImportError):
         build_lstm(setup(), lstm=TINY)
 

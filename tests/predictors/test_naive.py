@@ -24,7 +24,7 @@ def test_seasonal_gives_the_same_minute_of_the_day_before(units):
     expected = tuple(float(units + lead - DAY) for lead in range(60))
     assert means(forecast) == expected
     assert forecast.max_at(0.5) == tuple(2 * value for value in expected)
-    assert forecast.source == "seasonal-naive"
+    assert forecast.label == "seasonal-naive"
 
 
 def test_seasonal_uses_the_part_of_a_day_that_it_has():
@@ -34,7 +34,7 @@ def test_seasonal_uses_the_part_of_a_day_that_it_has():
 
     assert means(forecast)[:10] == (float(units - 1),) * 10
     assert means(forecast)[10:] == tuple(float(i) for i in range(50))
-    assert forecast.source == "seasonal-naive: under a day of history, last value for 10 of 60 units"
+    assert forecast.label == "seasonal-naive: under a day of history, last value for 10 of 60 units"
 
 
 def test_seasonal_is_the_last_value_where_no_lead_reaches_back():

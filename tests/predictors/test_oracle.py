@@ -22,7 +22,7 @@ def test_it_reads_the_units_that_follow_the_history():
 
     assert means(forecast) == truth.mean_rps[90:150]
     assert forecast.max_at(0.5) == truth.max_rps[90:150]
-    assert forecast.source == "oracle"
+    assert forecast.label == "oracle"
 
 
 def test_it_needs_no_history_only_its_end():
@@ -39,7 +39,7 @@ def test_beyond_the_end_the_last_value_repeats_and_the_source_says_so():
     forecast = oracle(truth).forecast(first_units(truth, 98), 4)
 
     assert means(forecast) == (98.0, 99.0, 99.0, 99.0)
-    assert forecast.source == "oracle: 2 of 4 units lie outside of what is known, nearest value"
+    assert forecast.label == "oracle: 2 of 4 units lie outside of what is known, nearest value"
 
 
 @pytest.mark.parametrize(("truth", "said"), [(None, "replay only"), (ramp(0), "replay is too short")])

@@ -82,6 +82,16 @@ def test_the_kinds_of_old_notes_are_told_from_their_words() -> None:
     }
 
 
+def test_what_an_old_forecast_lacked_is_told_from_its_source() -> None:
+    _, ticks = read_journal(old_lines("replay"))
+    forecasts = [tick.seen.forecast for tick in ticks if tick.seen.forecast is not None]
+    assert Counter((forecast.source, forecast.degraded) for forecast in forecasts) == {
+        ("mixture", None): 10,
+        ("mixture", "without lstm: it is not trained yet"): 26,
+        ("last-value", None): 3,
+    }
+
+
 def test_the_causes_of_old_refusals_are_told_from_their_words() -> None:
     """An order that two of AWS's codes refused is two facts, and counted once."""
     _, ticks = read_journal(old_lines("service-1"))

@@ -127,7 +127,7 @@ class Publisher:
         if controller.forecast is None:
             return self._bundle.forecaster
         failed = controller.forecast_failed
-        return controller.forecast.source + (f", in place of {failed.forecaster}" if failed else "")
+        return controller.forecast.label + (f", in place of {failed.forecaster}" if failed else "")
 
 
 def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
@@ -144,7 +144,7 @@ def stand_in_notes(controller: Controller) -> tuple[str, ...]:
     if failed is None or forecast is None:
         return ()
     why = " ".join(failed.error.split())
-    return (f"the forecaster {failed.forecaster} failed, {forecast.source} stands in for it: {why}",)
+    return (f"the forecaster {failed.forecaster} failed, {forecast.label} stands in for it: {why}",)
 
 
 def _plan(decision: Decision) -> PlanStatus | None:
