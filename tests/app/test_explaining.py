@@ -10,8 +10,8 @@ from mark.app.explaining import explained
 from mark.controller.journal import Header, Tick
 from mark.controller.policy import ControllerPolicy
 from mark.domain.demand import Demand
-from mark.domain.orders import SloWindow
-from tests.controller.builders import POLICY, WATCHED, instances, seen
+from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed, RefusalCause, SloWindow, SpotWarned
+from tests.controller.builders import POLICY, SMALL, WATCHED, instances, seen
 
 WINDOW = SloWindow(closed_at=60.0, requests=1004, missed=3)
 
@@ -24,3 +24,53 @@ def test_the_monitors_window_is_told_of_policies_that_have_a_monitor(policy: Con
 
     assert ("3 of 1004 requests missed in the monitor's window" in said) is told
     assert "19 warm Lambda environments" in said
+
+
+REFUSED = LaunchRefused(
+    token="t1-1",
+    offering=SMALL.name,
+    count=3,
+    cause=RefusalCause.CAPACITY,
+    code="InsufficientInstanceCapacity",
+    zone="us-east-1a",
+    at=60.0,
+)
+CUT = LaunchRefused(
+    token="t1-1",
+    offering=SMALL.name,
+    count=2,
+    cause=RefusalCause.GUARDRAIL,
+    said="9 and 2 more exceed 10",
+    at=60.0,
+)
+TOLD = {
+    "a notice": (
+        SpotWarned(instance="i-1", at=60.0, gone_at=180.0),
+        "spot notice: i-1 goes in 120 s",
+    ),
+    "a pool without capacity": (
+        REFUSED,
+        f"3 {SMALL.name} refused: InsufficientInstanceCapacity in us-east-1a",
+    ),
+    "a second pool": (
+        replace(REFUSED, count=0, zone="us-east-1b"),
+        f"{SMALL.name} also refused: InsufficientInstanceCapacity in us-east-1b",
+    ),
+    "a guardrail": (CUT, f"2 {SMALL.name} refused: guardrail: 9 and 2 more exceed 10"),
+    "a shortfall without a code": (
+        replace(CUT, cause=RefusalCause.CAPACITY, said=""),
+        f"2 {SMALL.name} refused: capacity",
+    ),
+    "a failed forecast": (
+        ForecastFailed(forecaster="lstm", error="ValueError: no", at=60.0),
+        "the forecaster lstm failed: ValueError: no",
+    ),
+    "a failed plan": (PlanFailed(error="no fleet is enough", at=60.0), "no plan: no fleet is enough"),
+}
+
+
+@pytest.mark.parametrize(("fact", "told"), TOLD.values(), ids=TOLD)
+def test_each_fact_is_told_by_what_it_is(fact: Fact, told: str) -> None:
+    header = Header(policy=POLICY, catalogue="", seed=0, history=Demand(end_at=0.0, mean_rps=(), max_rps=()))
+    tick = Tick(seen=seen(60.0, instances(1), facts=(fact,)), orders=(), notes=())
+    assert explained(tick, header, 0.0).seen.split("; ")[-1] == told
