@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -360,6 +361,25 @@ def test_missing_samples_of_a_counter_are_spread_evenly(tmp_path):
     assert read_trace(saved(tmp_path, json.dumps(document))).rates_rps.tolist() == [1, 1.5, 1.5, 1]
 
 
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_a_sample_that_is_no_number_is_left_out_and_its_bin_missing(tmp_path, odd):
+    trace = read_trace(saved(tmp_path, prometheus([({}, [1.0, odd, 3.0, 4.0])], 60)))
+    assert trace.rates_rps.tolist() == [1, 0, 3, 4]
+    notes = " ".join(trace.notes)
+    assert "1 samples that are NaN or infinite are left out" in notes
+    assert "1 missing bins became 0 rps" in notes
+
+
+def test_a_bin_of_which_one_series_has_no_number_is_what_the_others_say(tmp_path):
+    both = [({"pod": "a"}, [1.0, math.nan, 3.0]), ({"pod": "b"}, [0.5, 0.5, 0.5])]
+    assert read_trace(saved(tmp_path, prometheus(both, 60))).rates_rps.tolist() == [1.5, 0.5, 3.5]
+
+
+def test_a_counter_spreads_its_increase_over_samples_that_are_no_numbers(tmp_path):
+    counter = prometheus([({"__name__": "requests_total"}, [0, 60, math.nan, 240, 300])], 60)
+    assert read_trace(saved(tmp_path, counter)).rates_rps.tolist() == [1, 1.5, 1.5, 1]
+
+
 # --- many files ------------------------------------------------------------------------------------------------
 
 
@@ -483,7 +503,8 @@ def error_of(path, *where: str, rows: Kind | None = None) -> str:
             "holds a vector, one instant; ask /api/v1/query_range",
         ),
         ('{"status":"success","data":{"resultType":"matrix","result":[]}}', [], "holds no sample"),
-        (prometheus([({}, [1.0, float("nan")])], 60), [], "is nan; ask for a query without NaN"),
+        (prometheus([({}, [float("nan"), float("inf")])], 60), [], "no rate but NaN or infinite ones"),
+        (prometheus([({}, [1.0, 2.0])], 60).replace(str(START + 60), '"NaN"'), [], "time is no epoch second"),
         (prometheus([({"a": "b"}, [1.0])], 60), [], "one sample of each series"),
         (prometheus([({}, [1.0, 2.0])], 60).replace(str(START + 60), "1e308"), [], "time is no epoch second"),
         ('{"Label": "x", "Datapoints": [{"Timestamp": 1e30, "Sum": 1.0}]}', [], "1e+30 is no epoch second"),

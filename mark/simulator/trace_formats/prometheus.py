@@ -2,7 +2,8 @@
 
 A series whose name ends in `_total` or `_count` is a counter, as Prometheus's naming has it: the rate between two
 samples is their difference, or the second one where the counter began anew. `rate(...)` leaves no name: other
-series are requests per second over the step before each sample. Series are summed.
+series are requests per second over the step before each sample. Series are summed. A sample that is NaN or infinite
+says nothing: it is left out, and its bin is missing where no other series has one.
 """
 
 from __future__ import annotations
@@ -38,15 +39,18 @@ def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
     taken = [one for one in series if takes(one)]
     if not taken:
         return Rows(name=text.name, format=RANGE, kind=Kind.RATE, times=np.empty(0), values=np.empty(0))
-    samples = [_samples(text, one["values"]) for one in taken]
-    step = int(np.gcd.reduce(np.concatenate([np.diff(times) for times, _ in samples])))
+    sampled = [_samples(text, one["values"]) for one in taken]
+    step = int(np.gcd.reduce(np.concatenate([np.diff(times) for times, _ in sampled])))
     if step == 0:
         raise Misconfigured(f"{text.name} holds one sample of each series; ask for a longer range")
-    length = max(int(times[-1]) for times, _ in samples) - min(int(times[0]) for times, _ in samples)
+    length = max(int(times[-1]) for times, _ in sampled) - min(int(times[0]) for times, _ in sampled)
     if length / step > MOST_STEPS:
         raise Misconfigured(
             f"{text.name}: its times are multiples of no step but {step} ms; ask for one query's range"
         )
+    finite = [np.isfinite(values) for _, values in sampled]
+    samples = [(times[good], values[good]) for (times, values), good in zip(sampled, finite, strict=True)]
+    left_out = sum(int((~good).sum()) for good in finite)
     rates: dict[int, float] = {}
     counters = 0
     for one, (times, values) in zip(taken, samples, strict=True):
@@ -54,6 +58,8 @@ def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
         counters += counter
         for at, rate in _bins(times, values, step, counter=counter):
             rates[at] = rates.get(at, 0.0) + rate
+    if not rates:
+        raise EmptyFile(f"{text.name} holds no rate but NaN or infinite ones; check the query and the times asked for")
     starts = np.array(sorted(rates), dtype=np.int64)
     return Rows(
         name=text.name,
@@ -63,7 +69,7 @@ def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
         values=np.array([rates[at] for at in starts.tolist()]),
         bin_s=step / MS,
         exact=True,
-        notes=_notes(taken, counters, asked),
+        notes=_notes(taken, counters, asked, left_out),
     )
 
 
@@ -98,13 +104,7 @@ def _samples(text: Text, values: Sequence[Any]) -> tuple[NDArray[np.int64], Floa
         raise Misconfigured(
             f"{text.name} holds a sample that is no [time, value]; ask Prometheus again"
         ) from error
-    bad = ~np.isfinite(found).all(axis=1)
-    if bad.any():
-        at, value = found[int(np.argmax(bad))]
-        raise Misconfigured(
-            f"{text.name}: the value at {at:.15g} is {value}; ask for a query without NaN, such as sum(rate(...))"
-        )
-    if np.abs(found[:, 0]).max() > MAX_TIME_S:
+    if not (np.abs(found[:, 0]) <= MAX_TIME_S).all():
         raise Misconfigured(f"{text.name}: a sample's time is no epoch second; ask Prometheus again")
     order = np.argsort(found[:, 0], kind="stable")
     return np.rint(found[order, 0] * MS).astype(np.int64), found[order, 1]
@@ -123,7 +123,7 @@ def _bins(times: NDArray[np.int64], values: Floats, step: int, *, counter: bool)
     return found
 
 
-def _notes(taken: Sequence[Any], counters: int, asked: Asked) -> tuple[str, ...]:
+def _notes(taken: Sequence[Any], counters: int, asked: Asked, left_out: int) -> tuple[str, ...]:
     what = asked.rows or Kind.RATE
     per = "step" if what is Kind.COUNT else "second"
     notes = [
@@ -135,6 +135,8 @@ def _notes(taken: Sequence[Any], counters: int, asked: Asked) -> tuple[str, ...]
         named = ", ".join(_words(one["metric"]) for one in taken[:MOST_SERIES])
         more = f" and {len(taken) - MOST_SERIES} more" if len(taken) > MOST_SERIES else ""
         notes.append(f"{len(taken)} series are summed: {named}{more}; --where LABEL=VALUE chooses among them")
+    if left_out:
+        notes.append(f"{left_out} samples that are NaN or infinite are left out")
     return tuple(notes)
 
 
