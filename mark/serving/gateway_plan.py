@@ -85,9 +85,9 @@ def _allowed_s(headers: Headers, objective_s: float) -> float:
     deadline = headers.get("x-mark-deadline-ms")
     if deadline is None:
         return objective_s
-    if not deadline.isdigit() or len(deadline) > 9:
-        raise BadRequest("x-mark-deadline-ms must be a whole number of milliseconds")
-    return min(objective_s, int(deadline) / 1000)
+    if not deadline.isdigit() or len(deadline) > 9 or not (deadline_ms := int(deadline)):
+        raise BadRequest("x-mark-deadline-ms must be a whole number of milliseconds from 1 to 999999999")
+    return min(objective_s, deadline_ms / 1000)
 
 
 def _variant(headers: Headers, route: Route, lane: Lane) -> bytes:

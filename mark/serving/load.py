@@ -34,7 +34,6 @@ class Target:
     body: bytes
     token: str | None = None
     tls: ssl.SSLContext | None = None
-    deadline_ms: float | None = None
 
 
 @dataclass(slots=True)
@@ -183,8 +182,6 @@ class Load:
         )
         if target.token:
             head += f"authorization: Bearer {target.token}\r\n"
-        if target.deadline_ms:
-            head += f"x-mark-deadline-ms: {target.deadline_ms:g}\r\n"
         return head.encode("ascii") + b"\r\n" + target.body
 
     def _done(self, connection: Connection, sent: _Sent, outcome: Answer | Lost) -> None:

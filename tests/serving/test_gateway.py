@@ -140,6 +140,20 @@ def test_headers_that_cannot_be_meant(headers: dict[str, str], status: int) -> N
     run(test())
 
 
+@pytest.mark.parametrize("deadline", ["0", "000", "-1", "nan", "inf", "1e3", "0.5", "1000000000", ""])
+def test_a_deadline_that_nothing_can_meet_or_that_is_no_number_is_refused(deadline: str) -> None:
+    async def test() -> None:
+        async with live() as running:
+            reply = await running.ask(x_mark_deadline_ms=deadline)
+
+            assert reply.status == 400
+            assert reply.document["error"] == (
+                "x-mark-deadline-ms must be a whole number of milliseconds from 1 to 999999999"
+            )
+
+    run(test())
+
+
 def test_a_variant_is_named_by_path_or_header() -> None:
     async def test() -> None:
         async with live(served(variants=("small", "large"))) as running:
