@@ -65,6 +65,17 @@ def test_another_folder_may_hold_the_files(mark):
     assert mark("predict", "--config", "elsewhere/mark.yaml").status == 0
 
 
+def test_a_folder_that_imports_count_from_is_written_with_what_it_is(mark):
+    assert mark(*INIT).status == 0
+    lines = Path("own/mark.yaml").read_text().splitlines()
+    comment, folder = lines[lines.index('        folder: ".."') - 1 :][:2]
+
+    assert "# Imports are looked for here, too: where `mark init` ran" in comment
+    assert folder.endswith('".."')
+    assert mark("init", "--target", "own/doubler.py:Doubler", "--seconds", "0", "--out", ".").status == 0
+    assert "folder:" not in Path("mark.yaml").read_text()
+
+
 def test_a_model_in_a_package_is_named_by_its_module(mark, tmp_path):
     package(tmp_path, "models")
     for name in ("model.json", "profile.json"):

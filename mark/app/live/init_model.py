@@ -200,7 +200,7 @@ def _config_text(target: str, folder: Path, needs: _Needs) -> str:
         name=json_text(needs.name),
         service=service if service[:1].isalpha() else "mark",
         target=json_text(shown),
-        folder="" if here == "." else f", folder: {json_text(here)}",
+        folder="" if here == "." else FOLDER.format(folder=json_text(here)),
         rps=f"{needs.rps:g}",
         models=MODEL_FILE,
         profiles=PROFILE_FILE,
@@ -232,7 +232,10 @@ service:
   serve:
     - model: {name}
       # path/file.py:Name or module:Name; what lies in its folder may be imported.
-      backend: {{kind: python, target: {target}{folder}}}
+      backend:
+        kind: python
+        target: {target}
+{folder}\
       # The load to start with, requests/s, until there is a history.
       expected_rps: {rps}
       # Lambda takes what instances cannot answer in time, once the profile has it:
@@ -244,6 +247,11 @@ service:
 
 # What may be spent in a day and a month (UTC), and what happens then: warn, floor or pause.
 # budget: {{daily_usd: 50, monthly_usd: 900, when_reached: floor}}
+"""
+
+FOLDER = """\
+        # Imports are looked for here, too: where `mark init` ran, as this file's folder lies in another one.
+        folder: {folder}
 """
 
 
