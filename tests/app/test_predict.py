@@ -139,3 +139,32 @@ def test_what_a_model_prints_is_no_part_of_the_document(mark, tmp_path):
     assert said.status == 0, said.err
     assert json.loads(said.out)
     assert said.err.count("seen") == 1
+
+
+@pytest.mark.parametrize(
+    ("answered", "listed", "shown"),
+    [
+        ("b'text', b''", ["text", ""], ['"text"', '""']),
+        ("'caf\u00e9'.encode(), b'[bold]'", ["caf\u00e9", "[bold]"], ['"caf\u00e9"', '"[bold]"']),
+        ("b'\\xff\\x00', b'a'", [{"base64": "/wA="}, "a"], ['{"base64": "/wA="}', '"a"']),
+        ("b'\\x1b[31m', b'a'", ["\x1b[31m", "a"], ['"\\u001b[31m"', '"a"']),
+    ],
+    ids=["text", "markup", "no text", "control characters"],
+)
+def test_an_output_of_texts_is_shown(mark, answered, listed, shown):
+    Path("texts.py").write_text(
+        "import numpy as np\n"
+        "from mark.domain.tensor import TensorSpec\n"
+        "class Texts:\n"
+        "    inputs = (TensorSpec(name='x', datatype='FP32', shape=(-1,)),)\n"
+        "    outputs = (TensorSpec(name='said', datatype='BYTES', shape=(-1, 2)),)\n"
+        "    def predict(self, tensors):\n"
+        f"        return {{'said': np.array([[{answered}]], dtype=object)}}\n"
+    )
+    asked = ("predict", "--target", "texts.py:Texts")
+
+    assert document(mark(*asked, "--json"))["outputs"]["said"]["data"] == [listed]
+    table = mark(*asked)
+    assert "outputs are as declared" in table.out
+    for text in shown:
+        assert text in table.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import math
@@ -19,6 +20,7 @@ import typer
 from numpy.typing import NDArray
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from mark.app.live.targets import TriedModel, existing_source, tried_model
 from mark.app.plugins import make_model
@@ -246,7 +248,7 @@ def _document(chosen: TriedModel, tried: Tried) -> dict[str, Any]:
 
 
 def _tensors(tensors: Tensors) -> dict[str, Any]:
-    """Names to type, shape and values; what JSON has no number for is null."""
+    """Names to type, shape and values; what JSON has no number for is null, bytes that are no text are base64."""
     return {
         name: {"dtype": str(array.dtype), "shape": list(array.shape), "data": _listed(array.tolist())}
         for name, array in tensors.items()
@@ -258,7 +260,31 @@ def _listed(value: object) -> object:
         return [_listed(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value.decode(errors="replace") if isinstance(value, bytes) else plain_number(value)
+    if isinstance(value, bytes):
+        text = _utf8(value)
+        return {"base64": base64.b64encode(value).decode()} if text is None else text
+    return plain_number(value)
+
+
+def _utf8(value: bytes) -> str | None:
+    """The text, None where it is no UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _element(value: object) -> str:
+    """An element of a tensor of texts, as a table shows it: JSON, so that no control character reaches the terminal."""
+    listed = _listed(value)
+    return json.dumps(listed, ensure_ascii=False) if isinstance(listed, str | dict) else str(listed)
+
+
+def _values(array: NDArray[Any]) -> str:
+    """The first of a tensor's values and the last ones."""
+    texts: Any = {"all": _element} if array.dtype.kind in "OSU" else None
+    text = np.array2string(array, threshold=16, precision=4, separator=", ", formatter=texts)
+    return text.replace("\n", "")[:SHOWN]
 
 
 def _show(chosen: TriedModel, tried: Tried) -> None:
@@ -267,8 +293,7 @@ def _show(chosen: TriedModel, tried: Tried) -> None:
         table.add_column(column, overflow="fold")
     for kind, tensors in (("input", tried.inputs), ("output", tried.outputs)):
         for name, array in tensors.items():
-            text = np.array2string(array, threshold=16, precision=4, separator=", ").replace("\n", "")
-            table.add_row(kind, name, str(array.dtype), str(list(array.shape)), text[:SHOWN])
+            table.add_row(kind, Text(name), str(array.dtype), str(list(array.shape)), Text(_values(array)))
     rows, more = row_count(tried.inputs), tried.calls - 1
     then = f", then {tried.median_s * 1000:.3g} ms (median of {more} calls)" if more else ""
     show(
