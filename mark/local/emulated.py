@@ -142,7 +142,7 @@ class EmulatedAws:
             ec2=ec2, lambdas=functions, pricing=pricing, limits=limits, ses=ses, scheduler=scheduler, moto=moto
         )
         imds = Imds(machines.find, clock)
-        return Front(services, imds=imds, control=control, faults=faults, calls=calls, gate=gate, host=config.host)
+        return Front(services, imds=imds, control=control, faults=faults, calls=calls, gate=gate)
 
     def _end_with(self, *ends: Callable[[], Awaitable[None] | None]) -> None:
         """Call these when it ends, the last one first."""

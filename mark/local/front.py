@@ -25,6 +25,7 @@ from mark.local.moto_app import StrictMoto
 from mark.local.pricing import Pricing
 from mark.local.scheduler import Scheduler
 from mark.local.ses import Ses
+from mark.protocols.local_names import is_local_name
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +42,6 @@ OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
 PARTS = frozenset(("acl", "encryption", "lifecycle", "policy", "tagging", "uploads", "versioning", "versions"))
 """What of a bucket or an object a call of S3 may be about."""
 MOST_BYTES = 16 * 1024 * 1024
-LOCAL = frozenset(("127.0.0.1", "localhost", "[::1]"))
 SETS_UP = "setup"
 """The role that an account is set up by, as `mark.aws.session` says it."""
 
@@ -118,7 +118,6 @@ class Front:
         faults: Faults,
         calls: Counter[tuple[str, str]],
         gate: Gate,
-        host: str = "127.0.0.1",
     ) -> None:
         self._services = services
         self._imds = imds
@@ -126,7 +125,6 @@ class Front:
         self._faults = faults
         self._calls = calls
         self._gate = gate
-        self._host = host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -137,7 +135,7 @@ class Front:
             await _reply(send, Answer(413, b""))
             return
         call = Call(scope, body)
-        if _is_from_a_page(call.headers(), self._host):
+        if _is_from_a_page(call.headers()):
             await _reply(send, Answer(403, b'{"error": "web pages may not call the emulated AWS"}'))
         elif call.path.startswith("/_imds/"):
             headers = call.headers()
@@ -219,12 +217,9 @@ class Front:
         return None
 
 
-def _is_from_a_page(headers: Mapping[str, str], host: str) -> bool:
+def _is_from_a_page(headers: Mapping[str, str]) -> bool:
     """Whether a browser sends this for a web page: it names the page, or a host that was made to resolve to us."""
-    if "origin" in headers:
-        return True
-    name = headers.get("host", host).rpartition(":")[0] or headers.get("host", host)
-    return name not in {host, *LOCAL} and not name.endswith(".localhost")
+    return "origin" in headers or not is_local_name(headers.get("host", ""))
 
 
 def _name(call: Call) -> None:

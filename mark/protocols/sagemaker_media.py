@@ -11,6 +11,7 @@ import orjson
 
 from mark.ports import InferRequest
 from mark.protocols import oip
+from mark.protocols.accept import accept_weights
 
 CSV_TYPE = "text/csv"
 JSON_LINES_TYPE = "application/jsonlines"
@@ -44,29 +45,13 @@ def answer_type(asked: InferRequest) -> str:
     default = own if own in (CSV_TYPE, JSON_LINES_TYPE) else oip.JSON_TYPE
     if not asked.accept.strip():
         return default
-    weights = _weights(asked.accept)
+    weights = {_ALIASES.get(kind, kind): weight for kind, weight in accept_weights(asked.accept).items()}
     if oip.BINARY_TYPE in weights and is_open_inference(asked):
         return default
     best = max((default, *_OFFERED), key=lambda kind: _weight_of(kind, weights))
     if _weight_of(best, weights) <= 0:
         raise oip.BadRequest(f"nothing accepted of {asked.accept[:80]!r} is offered: {', '.join(_OFFERED)}", 406)
     return best
-
-
-def _weights(accept: str) -> dict[str, float]:
-    weights: dict[str, float] = {}
-    for entry in accept.split(","):
-        kind, *parameters = (part.strip() for part in entry.lower().split(";"))
-        weight = 1.0
-        for parameter in parameters:
-            name, _, value = parameter.partition("=")
-            if name.strip() == "q":
-                try:
-                    weight = float(value)
-                except ValueError:
-                    weight = 0.0
-        weights[_ALIASES.get(kind, kind)] = weight
-    return weights
 
 
 def _weight_of(kind: str, weights: dict[str, float]) -> float:

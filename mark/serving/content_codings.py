@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import zlib
 
+from mark.protocols.accept import accept_weights
 from mark.protocols.oip import BadRequest
 
 ACCEPTED = b"accept-encoding: gzip, deflate\r\n"
@@ -81,23 +82,12 @@ def _inflated(body: bytes, window: int, limit: int) -> bytes:
 @functools.lru_cache(maxsize=256)
 def coding_for(accepted: bytes) -> bytes | None:
     """The coding to answer with, by an Accept-Encoding header; None for none."""
-    weights: dict[bytes, float] = {}
-    for entry in accepted.lower().split(b","):
-        name, _, parameter = entry.partition(b";")
-        weights[name.strip()] = _weight(parameter.strip())
-    other = weights.get(b"*", 0.0)
-    gzip, deflate = weights.get(GZIP, other), weights.get(DEFLATE, other)
+    weights = accept_weights(accepted.decode("latin-1"))
+    other = weights.get("*", 0.0)
+    gzip, deflate = weights.get(GZIP.decode(), other), weights.get(DEFLATE.decode(), other)
     if gzip <= 0 and deflate <= 0:
         return None
     return GZIP if gzip >= deflate else DEFLATE
-
-
-def _weight(parameter: bytes) -> float:
-    name, _, value = parameter.partition(b"=")
-    try:
-        return float(value) if name.strip() == b"q" else 1.0
-    except ValueError:
-        return 0.0
 
 
 def encode(coding: bytes, body: bytes) -> bytes | None:

@@ -41,8 +41,9 @@ def test_a_web_page_is_refused(world: World, headers: dict[str, str]) -> None:
         urllib.request.urlopen(asked, timeout=10)  # noqa: S310
 
 
-def test_a_name_of_this_machine_is_none(world: World) -> None:
+@pytest.mark.parametrize("name", ["localhost", "LocalHost", "localhost.", "a.localhost", "127.0.0.2", "[::1]"])
+def test_a_name_of_this_machine_is_none(world: World, name: str) -> None:
     port = world.url.rpartition(":")[2]
-    asked = urllib.request.Request(f"{world.url}/_mark/state", headers={"Host": f"localhost:{port}"})  # noqa: S310
+    asked = urllib.request.Request(f"{world.url}/_mark/state", headers={"Host": f"{name}:{port}"})  # noqa: S310
     with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
         assert reply.status == 200

@@ -65,6 +65,8 @@ def test_what_is_no_compressed_body_is_refused(coding: bytes, body: bytes, statu
         (b"identity", None),
         (b"br", None),
         (b"gzip;q=x", None),
+        (b"gzip;q=nan, deflate;q=0.1", b"deflate"),
+        (b"gzip;x=y;q=0.2, deflate;q=0.3", b"deflate"),
         (b"", None),
     ],
 )
