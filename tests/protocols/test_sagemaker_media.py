@@ -87,7 +87,9 @@ def test_the_answer_is_what_the_client_accepts_best(kind: str, accept: str, answ
     assert answer_type(asked(b"[]", kind, accept)) == answered
 
 
-@pytest.mark.parametrize("accept", ["image/png", "application/x-npy", "application/json;q=0", "text/csv;q=x", "text/csv;q=nan"])
+@pytest.mark.parametrize(
+    "accept", ["image/png", "application/x-npy", "application/json;q=0", "text/csv;q=x", "text/csv;q=nan"]
+)
 def test_what_is_accepted_and_not_offered_is_406_before_the_model_runs(accept: str) -> None:
     with pytest.raises(oip.BadRequest) as refused:
         parse_invocation(asked(b"[[1, 2]]", accept=accept), PAIR)

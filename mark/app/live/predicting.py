@@ -275,7 +275,7 @@ def _utf8(value: bytes) -> str | None:
 
 
 def _element(value: object) -> str:
-    """An element of a tensor of texts, as a table shows it: JSON, so that no control character reaches the terminal."""
+    """An element of a tensor of texts as JSON, so that no control character reaches the terminal."""
     listed = _listed(value)
     return json.dumps(listed, ensure_ascii=False) if isinstance(listed, str | dict) else str(listed)
 

@@ -2,8 +2,8 @@
 
 A series whose name ends in `_total` or `_count` is a counter, as Prometheus's naming has it: the rate between two
 samples is their difference, or the second one where the counter began anew. `rate(...)` leaves no name: other
-series are requests per second over the step before each sample. Series are summed. A sample that is NaN or infinite
-says nothing: it is left out, and its bin is missing where no other series has one.
+series are requests per second over the step before each sample. Series are summed. A sample that is NaN or
+infinite says nothing: it is left out, and its bin is missing where no other series has one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
         for at, rate in _bins(times, values, step, counter=counter):
             rates[at] = rates.get(at, 0.0) + rate
     if not rates:
-        raise EmptyFile(f"{text.name} holds no rate but NaN or infinite ones; check the query and the times asked for")
+        raise EmptyFile(
+            f"{text.name} holds no rate but NaN or infinite ones; check the query and the times asked for"
+        )
     starts = np.array(sorted(rates), dtype=np.int64)
     return Rows(
         name=text.name,
