@@ -2,14 +2,16 @@
 
 It is a sequence of streams, its segments: each opens with a header and goes on with one line per tick. Who takes
 the lease over goes on in the last segment, whose lines gave it its state. When one has grown long, `rotate` opens
-the next; its header has to say all that the next lines build upon. The last KEEP_SEGMENTS are kept.
+the next; its header has to say all that the next lines build upon. The last KEEP_SEGMENTS are kept, and those
+before them from the first one on that may not be dropped yet.
 
 What a line says is the affair of `mark.controller.journal`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from mark.controller.journal import entry_line
 from mark.controller.state import Decision, Observation
@@ -32,8 +34,19 @@ class StoreJournal:
     so is writing another one in its place.
     """
 
-    def __init__(self, link: Link, keys: Keys, model: str, *, header: bytes, lease: Lease) -> None:
+    def __init__(
+        self,
+        link: Link,
+        keys: Keys,
+        model: str,
+        *,
+        header: bytes,
+        lease: Lease,
+        may_drop: Callable[[int], bool],
+    ) -> None:
+        """`may_drop`: whether a segment, by its number, was copied to where it is kept."""
         self._link = link
+        self._may_drop = may_drop
         self._keys = keys
         self._model = model
         self._lease = lease
@@ -51,9 +64,10 @@ class StoreJournal:
         return int(self._link.call("HGET", self._keys.of("journal", self._model), "bytes") or 0)
 
     @property
-    def dropped_next(self) -> int:
-        """The segment that the next `rotate` drops; below 1 where it drops none."""
-        return self.segment + 1 - KEEP_SEGMENTS
+    def is_waiting(self) -> bool:
+        """Whether `rotate` would keep more than KEEP_SEGMENTS now, as the oldest may not be dropped yet."""
+        surplus = self._surplus(self.segment + 1)
+        return len(surplus) > len(self._droppable(surplus))
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         """Write one tick; `before` is the fleet of the line above. LeaseLost where another has the lease."""
@@ -68,22 +82,34 @@ class StoreJournal:
             raise self._lost()
         self._lines += 1
 
-    def rotate(self, header: bytes) -> None:
+    def rotate(self, header: bytes, *, unkept: bool = False) -> None:
         """Open the next segment with this header, and drop the oldest. LeaseLost where another has the lease.
 
-        Where it raises RetryLater, the next line is preceded by this header all the same.
+        unkept: drop them though they may not be. Where it raises RetryLater, the next line is preceded by this
+        header all the same.
         """
         self._unopened = header
         following = self.segment + 1
+        surplus = self._surplus(following)
+        dropped = surplus if unkept else self._droppable(surplus)
         keys = (
             self._keys.of("epoch"),
             self._keys.of("journal", self._model),
             self._stream(following),
-            self._stream(following - KEEP_SEGMENTS),
+            *map(self._stream, dropped),
         )
-        if not self._link.run(OPEN, keys, (self._lease.epoch, following, KEEP_SEGMENTS, header)):
+        first = surplus.start + len(dropped)
+        if not self._link.run(OPEN, keys, (self._lease.epoch, following, first, header)):
             raise self._lost()
         self.segment, self._lines, self._unopened = following, 1, None
+
+    def _surplus(self, following: int) -> range:
+        """The segments that are there, oldest first, and beyond KEEP_SEGMENTS once `following` is opened."""
+        first = _segments(self._link, self._keys, self._model)[0]
+        return range(first, max(first, following + 1 - KEEP_SEGMENTS))
+
+    def _droppable(self, surplus: range) -> range:
+        return surplus[: len(list(takewhile(self._may_drop, surplus)))]
 
     def _stream(self, segment: int) -> str:
         return self._keys.of("journal", self._model, segment)

@@ -228,7 +228,7 @@ return 1
 """)
 
 OPEN = Script("""
--- KEYS: epoch, journal, the new stream, the stream to drop. ARGV: epoch, segment, segments kept, header line.
+-- KEYS: epoch, journal, the new stream, the streams to drop. ARGV: epoch, segment, first one kept, header line.
 -- Whether the segment is open. One that has no line but its header was opened by this call, whose answer was lost.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local last = tonumber(redis.call('HGET', KEYS[2], 'last') or 0)
@@ -237,8 +237,8 @@ if last >= tonumber(ARGV[2]) then
   redis.call('DEL', KEYS[3])
 end
 redis.call('XADD', KEYS[3], '*', 'line', ARGV[4])
-redis.call('HSET', KEYS[2], 'last', ARGV[2], 'first', math.max(1, ARGV[2] - ARGV[3] + 1), 'bytes', #ARGV[4])
-redis.call('DEL', KEYS[4])
+redis.call('HSET', KEYS[2], 'last', ARGV[2], 'first', ARGV[3], 'bytes', #ARGV[4])
+for number = 4, #KEYS do redis.call('DEL', KEYS[number]) end
 return 1
 """)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -165,9 +165,14 @@ class ServiceStore:
         found = self._link.call("HGET", self._keys.of("warmed"), model)
         return None if found is None else WARMED.decode(found)
 
-    def open_journal(self, model: str, header: bytes, lease: Lease) -> StoreJournal:
-        """A model's journal to write: its last segment, or a first one that opens with this header."""
-        return StoreJournal(self._link, self._keys, model, header=header, lease=lease)
+    def open_journal(
+        self, model: str, header: bytes, lease: Lease, *, may_drop: Callable[[int], bool] = lambda _: True
+    ) -> StoreJournal:
+        """A model's journal to write: its last segment, or a first one that opens with this header.
+
+        may_drop: whether a segment, by its number, was copied to where it is kept.
+        """
+        return StoreJournal(self._link, self._keys, model, header=header, lease=lease, may_drop=may_drop)
 
     def journal_segments(self, model: str) -> range:
         """The numbers of the journal's segments that are kept."""

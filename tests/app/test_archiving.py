@@ -222,28 +222,30 @@ def test_segments_that_cannot_be_replayed_say_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "copied", "rotates"),
+    ("size_bytes", "is_waiting", "rotations"),
     [
-        (SEGMENT_BYTES, True, False),
-        (SEGMENT_BYTES + 1, True, True),
-        (SEGMENT_BYTES + 1, False, False),
-        (WAITING_BYTES, False, False),
-        (WAITING_BYTES + 1, False, True),
+        (SEGMENT_BYTES, False, []),
+        (SEGMENT_BYTES + 1, False, ["what is copied is dropped"]),
+        (SEGMENT_BYTES + 1, True, []),
+        (WAITING_BYTES, True, []),
+        (WAITING_BYTES + 1, True, ["the oldest is dropped"]),
     ],
 )
 def test_a_long_segment_waits_for_the_copy_of_the_one_that_it_would_drop(
-    size_bytes: int, copied: bool, rotates: bool
+    size_bytes: int, is_waiting: bool, rotations: list[str]
 ) -> None:
-    asked: list[int] = []
+    rotated: list[str] = []
 
-    def may(segment: int) -> bool:
-        asked.append(segment)
-        return copied
+    def rotate(line: bytes, *, unkept: bool) -> None:
+        assert line
+        rotated.append("the oldest is dropped" if unkept else "what is copied is dropped")
 
-    anything: Any = SimpleNamespace(size_bytes=size_bytes, dropped_next=3)
+    journal: Any = SimpleNamespace(size_bytes=size_bytes, is_waiting=is_waiting, rotate=rotate)
+    controller: Any = SimpleNamespace(checkpoint=None, history=header().history)
+    anything: Any = SimpleNamespace()
     driver = ModelDriver(
-        anything, clock=anything, cloud=anything, plane=anything, publisher=anything, journal=anything,
-        header=anything, may_drop=may,
+        controller, clock=anything, cloud=anything, plane=anything, publisher=anything, journal=journal,
+        header=header(),
     )  # fmt: skip
-    assert driver._is_long() is rotates
-    assert set(asked) <= {3}
+    driver._look_at_size()
+    assert rotated == rotations

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from mark.app.live import explaining as live_explaining
+from mark.app.live.account import RESOURCES
+from mark.app.live.archiving import ARCHIVE
 from mark.app.live.journal_opening import OpenedJournal, open_journal
 from mark.app.live.models import LiveModel, make_live_models, service_spec
 from mark.app.live.publishing import Publisher
@@ -29,6 +31,7 @@ from mark.domain.orders import Launch
 from mark.report.cost_report_reading import read_cost_report
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
+from mark.store.journal import KEEP_SEGMENTS
 from mark.store.keys import Keys
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import BUDGET
@@ -182,6 +185,17 @@ def test_a_store_with_history_serves_other_settings_and_the_old_ones_again(
     assert deviating(store) == []
     tokens = [order.token for n in (1, 2, 3) for tick in ticks(store, n) for order in tick.orders]
     assert len(tokens) == len(set(tokens))  # one run: none is used twice
+
+
+def test_changed_settings_drop_no_segment_that_the_bucket_has_not(store: ServiceStore) -> None:
+    store.put_status(RESOURCES, {"bucket": "away"})
+    for number in range(2 * KEEP_SEGMENTS):
+        begin(store, NOON + 600.0 * number, objective={"latency_ms": 600 + number}).run(1)
+    assert list(store.journal_segments("inception-v3")) == list(range(1, 2 * KEEP_SEGMENTS + 1))
+
+    store.put_status(ARCHIVE, {"copied": {"inception-v3": 2 * KEEP_SEGMENTS - 1}})
+    begin(store, NOON + 7200.0).run(1)
+    assert list(store.journal_segments("inception-v3")) == list(range(KEEP_SEGMENTS + 2, 2 * KEEP_SEGMENTS + 2))
 
 
 def test_what_was_on_its_way_when_its_type_was_taken_away_is_not_awaited(store: ServiceStore) -> None:

@@ -90,6 +90,29 @@ def test_old_segments_are_dropped(store: ServiceStore) -> None:
         next(store.journal_lines("m", 2))
 
 
+def test_a_segment_that_may_not_be_dropped_is_kept_with_all_after_it(
+    store: ServiceStore, link: Link, service: str
+) -> None:
+    copied: set[int] = {1}
+    journal = store.open_journal("m", b"header", taken(store), may_drop=copied.__contains__)
+    for number in range(2, KEEP_SEGMENTS + 4):
+        journal.rotate(f"header {number}".encode())
+    assert list(store.journal_segments("m")) == list(range(2, KEEP_SEGMENTS + 4))
+    assert journal.is_waiting
+
+    copied.update((2, 4))
+    journal.rotate(b"another")
+    assert list(store.journal_segments("m")) == list(range(3, KEEP_SEGMENTS + 5))
+    copied.add(3)
+    journal.rotate(b"one more")
+    assert list(store.journal_segments("m")) == list(range(5, KEEP_SEGMENTS + 6))
+    streams = [f"{{mark:{service}}}:journal:m:{number}" for number in range(1, 6)]
+    assert [link.call("EXISTS", stream) for stream in streams] == [0, 0, 0, 0, 1]
+
+    journal.rotate(b"the last", unkept=True)
+    assert len(store.journal_segments("m")) == KEEP_SEGMENTS
+
+
 def test_a_dropped_segment_leaves_nothing_behind(store: ServiceStore, link: Link, service: str) -> None:
     journal = store.open_journal("m", b"header", taken(store))
     for _ in range(KEEP_SEGMENTS):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mark.app.live.clock import ServiceClock
@@ -48,12 +48,9 @@ class ModelDriver:
         publisher: Publisher,
         journal: StoreJournal,
         header: Header,
-        may_drop: Callable[[int], bool],
     ) -> None:
-        """`may_drop`: whether a segment of the journal, by its number, was copied to where it is kept."""
         self._controller, self._clock, self._cloud, self._plane = controller, clock, cloud, plane
         self._publisher, self._journal, self._header = publisher, journal, header
-        self._may_drop = may_drop
         self._wake = threading.Event()
         self._watch_at = -math.inf
 
@@ -86,15 +83,15 @@ class ModelDriver:
         if self._cloud.has_facts:
             self.wake()
         self._publisher.publish(self._controller, decision)
-        if decision.state.tick % LOOK_AT_SIZE == 0 and self._is_long():
-            self._journal.rotate(header_line(self._checkpointed()))
+        if decision.state.tick % LOOK_AT_SIZE == 0:
+            self._look_at_size()
 
-    def _is_long(self) -> bool:
-        """Whether another segment should follow: that drops one, which waits for its copy, but not for ever."""
+    def _look_at_size(self) -> None:
+        """Open another segment where this one is long; what that drops waits for its copy, but not for ever."""
         size_bytes = self._journal.size_bytes
-        return size_bytes > SEGMENT_BYTES and (
-            size_bytes > WAITING_BYTES or self._may_drop(self._journal.dropped_next)
-        )
+        is_last_call = size_bytes > WAITING_BYTES
+        if size_bytes > SEGMENT_BYTES and (is_last_call or not self._journal.is_waiting):
+            self._journal.rotate(header_line(self._checkpointed()), unkept=is_last_call)
 
     def _is_surging(self) -> bool:
         """Looked at every few seconds of service time."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mark.app.live.archiving import may_drop
 from mark.app.live.models import LiveModel
 from mark.app.settings import Settings
 from mark.aws.quotas import read_quotas
@@ -68,14 +69,20 @@ def open_journal(
     quotas: Callable[[], Quotas],
 ) -> OpenedJournal:
     """The journal to write to. LeaseLost where another controller acts; `quotas` asks for the account's."""
+
+    def opened(header: Header) -> StoreJournal:
+        return store.open_journal(
+            model.name, header_line(header), lease, may_drop=lambda segment: may_drop(store, model.name, segment)
+        )
+
     if not store.journal_segments(model.name):
         header = _new_header(model, settings, now, quotas())
-        journal = store.open_journal(model.name, header_line(header), lease)
+        journal = opened(header)
         return _opened(model, header, journal, None)
     found = _read_last(store, model.name, read)
     if found is not None and found.is_whole:
         header, recovered = found.header, found.recovered
-        journal = store.open_journal(model.name, header_line(header), lease)
+        journal = opened(header)
         today = replace(model.bundle.controller, quotas=header.policy.quotas)
         if header.version == VERSION and same_policy(header.policy, today):
             return _opened(model, header, journal, recovered)
@@ -93,7 +100,7 @@ def open_journal(
         history = header.history if found is None else _history(model, found.header, recovered)
         recovered = replace(recovered, units=())
         header = replace(header, history=history, checkpoint=checkpoint_of(recovered))
-    journal = store.open_journal(model.name, header_line(header), lease)
+    journal = opened(header)
     journal.rotate(header_line(header))
     return _opened(model, header, journal, recovered)
 

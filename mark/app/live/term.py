@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from mark.app.live.account import RESOURCES, launches_of
-from mark.app.live.archiving import may_drop
 from mark.app.live.clock import ServiceClock
 from mark.app.live.driver import ModelDriver
 from mark.app.live.folder import Running
@@ -203,7 +202,6 @@ class Term:
             ),
             journal=written.journal,
             header=written.header,
-            may_drop=lambda segment: may_drop(store, model.name, segment),
         )
         return driver, lambda: driver.run(self._over, recovered.unseen if recovered else ())
 
