@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from mark.app.live import service_lock, upping
 from mark.app.live.downing import bring_down
 from mark.app.live.folder import RunFolder, find_known
 from mark.app.live.service_lock import ServiceLock, lock_holder
+from mark.app.settings import Settings
 from mark.domain.errors import Misconfigured
 from tests.app.waiting import until
 
@@ -61,3 +63,49 @@ def test_what_starts_is_found_by_status_and_ended_by_down(tmp_path: Path, monkey
         child.communicate()
     with pytest.raises(Misconfigured, match="no service mine is up"):
         bring_down("mine")
+
+
+HOPELESS = Settings.model_validate({"service": {"name": "mine", "serve": [{"model": "no-such-model"}]}})
+
+
+def test_a_start_that_is_refused_leaves_nothing_that_it_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path / "state" / "mark"))
+    with pytest.raises(Misconfigured, match="no-such-model"):
+        upping.start(HOPELESS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_that_is_refused_leaves_an_earlier_life_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path))
+    folder = RunFolder.of("mine")
+    earlier = Settings.model_validate({"service": {"name": "mine"}})
+    with folder.lock("mine"):
+        folder.create(earlier)
+        folder.fail("out of memory", ())
+    with pytest.raises(Misconfigured, match="no-such-model"):
+        upping.start(HOPELESS)
+    assert folder.settings() == earlier
+    assert folder.failure() == ("out of memory",)
+    assert folder.logs.is_dir()
+
+
+def test_who_waited_for_a_folder_that_was_removed_makes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
+    first, second = RunFolder.of("mine"), RunFolder.of("mine")
+    held = first.lock("mine")
+
+    def refused_meanwhile(_: float) -> None:
+        first.unmake()
+        held.close()
+
+    monkeypatch.setattr(service_lock.time, "sleep", refused_meanwhile)
+    with second.lock("mine") as lock:
+        assert lock.is_in(second.path)
+        assert second.logs.is_dir()
+        assert lock_holder(second.path) == os.getpid()

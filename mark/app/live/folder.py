@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mark.app.live.service_lock import NAME as LOCK_NAME
 from mark.app.live.service_lock import ServiceLock, lock_holder
 from mark.app.settings import Settings, state_dir
 from mark.domain.documents import json_text
@@ -50,6 +51,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._made: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, service: str) -> RunFolder:
@@ -79,11 +81,24 @@ class RunFolder:
                 f"{service}` ends it, service.name in the settings names another"
             )
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-            self.path.chmod(0o700)
-            return ServiceLock(self.path, service)
+            while True:
+                self._made = tuple(path for path in (self.logs, *self.logs.parents) if not path.exists())
+                self.logs.mkdir(parents=True, exist_ok=True)
+                self.path.chmod(0o700)
+                lock = ServiceLock(self.path, service)
+                if lock.is_in(self.path):
+                    return lock
+                lock.close()  # a start that was refused took the folder with it
         except OSError as error:
             raise self._refused(error) from error
+
+    def unmake(self) -> None:
+        """Remove the folders that `lock` made, for whoever holds it: nothing runs, nothing else lies in them."""
+        for path in self._made:
+            if path == self.path:
+                (path / LOCK_NAME).unlink(missing_ok=True)
+            with suppress(OSError):
+                path.rmdir()
 
     def starting(self) -> int | None:
         """The process that holds the folder though nothing runs yet: a `mark up` that makes ready."""

@@ -45,6 +45,13 @@ class ServiceLock:
             os.ftruncate(self.fd, 0)
             os.pwrite(self.fd, str(pid).encode(), 0)
 
+    def is_in(self, folder: Path) -> bool:
+        """Whether its file is still the folder's: whoever held it before may have removed it."""
+        try:
+            return os.path.samestat(os.fstat(self.fd), (folder / NAME).stat())
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Hold it no more ourselves; it is not undone for a process that was handed `fd`."""
         os.close(self.fd)

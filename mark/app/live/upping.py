@@ -67,8 +67,12 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
         note(line)
     folder = RunFolder.of(asked.name)
     with folder.lock(asked.name) as lock:  # the supervisor keeps it to its end
-        folder.create(settings)
-        _prepare(settings)
+        try:
+            _prepare(settings)
+            folder.create(settings)
+        except BaseException:
+            folder.unmake()
+            raise
         supervisor = _spawn(folder, lock, hold=hold)
         lock.tell(supervisor.pid)
     try:
