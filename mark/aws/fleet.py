@@ -97,6 +97,7 @@ class Ec2Cloud:
             drain_limit_s=setup.drain_limit_s, silent_limit_s=setup.silent_limit_s, lost_limit_s=setup.lost_limit_s
         )
         self._rows: dict[str, Ec2Row] = {}
+        self._unlisted: dict[str, Ec2Row] = {}
         self._listed_at: float | None = None
         self._draining: set[str] = set()
         self._warned: dict[str, float] = {}
@@ -113,11 +114,16 @@ class Ec2Cloud:
         self._send_again(now)
         self._list(now)
         members = self._membership.members()
-        rows = self._rows.values()
+        rows = self._rows | self._unlisted
         self._draining = {name for name in self._draining if self._still_drains(name)}
         self._warned = {name: at for name, at in self._warned.items() if self._transitions.knows(name)}
-        view = fleet_view(rows, members, draining=self._draining, warned=self._warned)
-        self._end_overdue(view, now, {member.instance for member in members})
+        view = fleet_view(rows.values(), members, draining=self._draining, warned=self._warned)
+        self._unlisted = {  # each was in one view at least: what is gone then is ordered anew, not waited for
+            name: row
+            for name, row in self._unlisted.items()
+            if now - row.launched_at < self._setup.unlisted_limit_s
+        }
+        self._end_overdue(self._overdue.names(view, rows, now, {member.instance for member in members}))
         return view
 
     def facts(self) -> Sequence[Fact]:
@@ -181,6 +187,7 @@ class Ec2Cloud:
             _log.warning("instances of %.0f s ago are believed: %s", now - self._listed_at, error)
             return
         self._rows = {row.id: row for row in listed}
+        self._unlisted = {name: row for name, row in self._unlisted.items() if name not in self._rows}
         self._listed_at = now
         self._guard.saw(self._setup.model, self._rows, now)
         self._transitions.listed(self._rows, now)
@@ -188,9 +195,9 @@ class Ec2Cloud:
     def _still_drains(self, name: str) -> bool:
         return name in self._rows and self._rows[name].state != "stopped"
 
-    def _end_overdue(self, view: FleetView, now: float, heard: Collection[str]) -> None:
+    def _end_overdue(self, overdue: Collection[str]) -> None:
         """End what drains or keeps silent for too long: its agent will not end it."""
-        late = [self._rows[name] for name in self._overdue.names(view, self._rows, now, heard)]
+        late = [self._rows[name] for name in overdue]
         serving = [row.id for row in late if row.role is Role.SERVING]
         standby = [row.id for row in late if row.role is Role.STANDBY]
         for names, act in ((serving, self._terminate), (standby, self._stop)):
@@ -303,6 +310,7 @@ class Ec2Cloud:
             _log.warning("launch %s was made before with other parameters: %s", order.token, error)
             return
         rows = launched_rows(self._setup, order, reply, now)
+        self._unlisted |= rows
         self._transitions.launched(rows)
         self._guard.launched(rows)
         self._facts += shortfall(self._setup, order, reply, now)

@@ -44,7 +44,8 @@ class FleetSetup:
     Ended are instances that drain for `drain_limit_s` or have been running without a ready agent for
     `silent_limit_s`, or whose agent was heard and then not for `lost_limit_s`. An order that could not be sent is
     sent again for `resend_limit_s`, less than a controller waits for its launches. A listing that cannot be
-    renewed is believed for `stale_limit_s`.
+    renewed is believed for `stale_limit_s`. What AWS said it launched is there until it was listed, and is gone
+    where no listing has it after `unlisted_limit_s`: EC2 is eventually consistent.
     """
 
     service: str
@@ -60,6 +61,7 @@ class FleetSetup:
     lost_limit_s: float = 300.0
     resend_limit_s: float = 600.0
     stale_limit_s: float = 120.0
+    unlisted_limit_s: float = 120.0
 
     def template(self, role: Role, offering: Offering) -> str:
         """The launch template that instances of an offering start from in a role."""

@@ -106,6 +106,28 @@ def test_the_same_order_after_a_crash_launches_nothing_twice(there: Scene) -> No
     next_one.cloud.close()
 
 
+def test_what_was_launched_and_is_never_listed_is_there_for_a_while_and_then_gone(there: Scene) -> None:
+    there.cloud.submit(launch(2))
+    there.aws.ec2.terminate_instances(InstanceIds=list(there.states()))
+    seen = there.cloud.observe()
+
+    assert [(one.token, one.state) for one in seen] == [("t1-1", InstanceState.PENDING)] * 2
+    there.clock.at += 119.0
+    assert len(there.ids()) == 2
+    there.clock.at += 1.0
+    there.cloud.observe()
+    assert there.ids() == []
+
+
+def test_what_was_launched_and_lost_while_aws_was_away_is_seen_once(there: Scene) -> None:
+    there.cloud.observe()
+    there.cloud.submit(launch(1))
+    there.aws.ec2.terminate_instances(InstanceIds=list(there.states()))
+    there.clock.at += 600.0
+    assert len(there.ids()) == 1  # so that nobody waits for it any longer
+    assert there.ids() == []
+
+
 @pytest.mark.parametrize(
     ("code", "lasts"), [("UnauthorizedOperation", True), ("InsufficientInstanceCapacity", False)]
 )
