@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
@@ -73,21 +73,46 @@ class Forecaster(Protocol):
 class ForecasterSetup:
     """What a forecaster's factory is given: the history to learn from, a seed, a place for what it learned.
 
-    `truth` is the load to come, known in a replay only and None to all forecasters but an oracle. `progress` is
-    called while something long runs, with its label and the share of it that is done, in [0, 1].
+    `progress` is called while something long runs, with its label and the share of it that is done, in [0, 1].
     """
 
     history: Demand
     seed: int
     cache_dir: Path | None = None
-    truth: Demand | None = None
     progress: Callable[[str, float], None] | None = None
+
+    def with_truth(self, truth: Demand) -> OracleSetup:
+        """The same for a factory that uses the load to come."""
+        return OracleSetup(
+            history=self.history, seed=self.seed, cache_dir=self.cache_dir, progress=self.progress, truth=truth
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleSetup(ForecasterSetup):
+    """What a factory is given that declares `uses_truth`, and no other: in a replay, the load to come."""
+
+    truth: Demand
+
+    def without_truth(self) -> ForecasterSetup:
+        """The same for all other factories."""
+        return ForecasterSetup(
+            history=self.history, seed=self.seed, cache_dir=self.cache_dir, progress=self.progress
+        )
 
 
 class ForecasterFactory(Protocol):
     """What a forecaster's name loads: an entry point of `mark.forecasters`, or `module:attribute`."""
 
     def __call__(self, setup: ForecasterSetup) -> Forecaster: ...
+
+
+class OracleFactory(Protocol):
+    """A forecaster's factory whose forecasts are what will come: it works in a replay only."""
+
+    uses_truth: Literal[True]
+
+    def __call__(self, setup: OracleSetup) -> Forecaster: ...
 
 
 class Membership(Protocol):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured
-from mark.ports import ForecasterSetup
+from mark.ports import OracleSetup
 
 ALIGNED = 1e-3
 """Units by which a tick may lie off the truth's grid: rounding lies far below, a mix-up of clocks far above."""
@@ -13,15 +15,13 @@ ALIGNED = 1e-3
 class Oracle:
     """Reads the forecast from `setup.truth`, placed in time by its `end_at` and its length.
 
-    Errors: Misconfigured where there is no truth (a live service), or where a tick lies off its grid.
+    Errors: Misconfigured where a tick lies off its grid.
     """
 
-    def __init__(self, setup: ForecasterSetup) -> None:
+    uses_truth: ClassVar[Literal[True]] = True
+
+    def __init__(self, setup: OracleSetup) -> None:
         """Keep the truth."""
-        if setup.truth is None:
-            raise Misconfigured(
-                "oracle needs the load to come: it works in a replay only, take another forecaster"
-            )
         if not len(setup.truth):
             raise Misconfigured(
                 "the replay is too short for oracle: its trace ends within a minute; start earlier"

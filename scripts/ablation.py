@@ -152,7 +152,7 @@ def _standing_by(name: str, spec: ExperimentSpec) -> ExperimentSpec:
 
 
 def _forecast_by(name: str, bundle: PolicyBundle) -> PolicyBundle:
-    return replace(bundle, forecaster=name)
+    return replace(bundle, forecaster=name, uses_truth=name == "oracle")
 
 
 def _unbridged(bundle: PolicyBundle) -> PolicyBundle:

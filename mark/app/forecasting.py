@@ -102,9 +102,8 @@ def build(name: str, history: Demand, *, workload: Workload, cache_dir: Path | N
         history=history,
         seed=workload.seed,
         cache_dir=cache_dir,
-        truth=demand_between(workload, history.end_at, known_until),
         progress=report,
-    )
+    ).with_truth(demand_between(workload, history.end_at, known_until))
     began = time.perf_counter()
     forecaster = build_forecaster(name, setup)
     train_s = time.perf_counter() - began

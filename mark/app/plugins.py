@@ -12,11 +12,18 @@ from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import TypeGuard, cast
 
 from mark import plugin_files
 from mark.domain.errors import MarkError, Misconfigured, failure_words, unknown
-from mark.ports import Forecaster, ForecasterFactory, ForecasterSetup, PythonModel
+from mark.ports import (
+    Forecaster,
+    ForecasterFactory,
+    ForecasterSetup,
+    OracleFactory,
+    OracleSetup,
+    PythonModel,
+)
 
 FORECASTERS = "mark.forecasters"
 """The entry-point group; see pyproject.toml."""
@@ -29,7 +36,7 @@ def forecaster_names() -> tuple[str, ...]:
     return tuple(sorted({entry.name for entry in entry_points(group=FORECASTERS)}))
 
 
-def load_forecaster(name: str) -> ForecasterFactory:
+def load_forecaster(name: str) -> ForecasterFactory | OracleFactory:
     """The factory behind a forecaster's name.
 
     Errors: Misconfigured, in one line, where the name is unknown, the module or file does not load, or what it
@@ -43,17 +50,23 @@ def load_forecaster(name: str) -> ForecasterFactory:
         raise _refusal(name, error) from error
     if not callable(found):
         raise Misconfigured(f"forecaster {name!r} is no class or function but a {type(found).__name__}")
-    return cast("ForecasterFactory", found)
+    return cast("ForecasterFactory | OracleFactory", found)
+
+
+def is_oracle(factory: ForecasterFactory | OracleFactory) -> TypeGuard[OracleFactory]:
+    """Whether a factory declares that its forecasts are what will come."""
+    return getattr(factory, "uses_truth", False) is True
 
 
 def build_forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
-    """The forecaster of that name, made from `setup` (an LSTM trains here).
+    """The forecaster of that name, made from `setup` (an LSTM trains here); only an oracle is told the truth.
 
-    Errors: Misconfigured as in `load_forecaster`, and where the factory fails or what it makes has no `forecast`.
+    Errors: Misconfigured as in `load_forecaster`, where the factory fails or what it makes has no `forecast`, and
+    where an oracle lacks the truth.
     """
     factory = load_forecaster(name)
     try:
-        forecaster = factory(setup)
+        forecaster = _made(name, factory, setup)
     except MarkError:
         raise
     except (Exception, SystemExit) as error:  # as above
@@ -63,6 +76,17 @@ def build_forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
             f"forecaster {name!r} made a {type(forecaster).__name__} without a method forecast(history, horizon)"
         )
     return forecaster
+
+
+def _made(name: str, factory: ForecasterFactory | OracleFactory, setup: ForecasterSetup) -> Forecaster:
+    if is_oracle(factory):
+        if not isinstance(setup, OracleSetup):
+            raise Misconfigured(
+                f"{name} needs the load to come: it works in a replay only, take another forecaster"
+            )
+        return factory(setup)
+    blind = setup.without_truth() if isinstance(setup, OracleSetup) else setup
+    return cast("ForecasterFactory", factory)(blind)
 
 
 def load_model(name: str, folder: Path | None = None) -> Callable[[], PythonModel]:

@@ -13,7 +13,7 @@ from mark.app.journalled import Journalled, demand_trace, service_journal
 from mark.app.live.models import settings_of_model
 from mark.app.settings import Settings
 from mark.app.terminal import Report, note
-from mark.app.wiring import make_experiment, overrides_for, warm_engine
+from mark.app.wiring import chosen_overrides, make_experiment, warm_engine
 from mark.catalog.billing import bill_provisioned
 from mark.controller.daily_costs import DAY_S, days_between
 from mark.controller.service import ServedModel
@@ -114,7 +114,7 @@ def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDa
         report(f"{day.day}: {label}", share)
 
     for policy in subject.policies:
-        changed = overrides_for(policy, settings)
+        changed = chosen_overrides(settings)
         try:
             overflows = whole.bundle(policy, changed).controller.overflow is not None
             ran = whole.run(policy, overrides=changed, progress=told)
@@ -150,4 +150,5 @@ def _difference(whole: RunResult, before: RunResult | None, run_in_s: float) -> 
         overhead_usd=max(0.0, cost.overhead - (less.overhead if less else 0.0)),
         requests=int(seconds.arrivals[skipped:].sum()),
         missed=int(seconds.missed[skipped:].sum()),
+        uses_truth=whole.uses_truth,
     )

@@ -16,7 +16,7 @@ import typer
 from mark.app.out_folder import OutFolder
 from mark.app.settings import Settings
 from mark.app.terminal import INTERRUPTED, Report, note, progress, show, show_json
-from mark.app.wiring import ALL, line_up, make_experiment, overrides_for, shared_changes, warm_engine
+from mark.app.wiring import ALL, chosen_overrides, line_up, make_experiment, shared_changes, warm_engine
 from mark.domain.errors import MarkError, Misconfigured
 from mark.report.comparison import ComparedRun, headline
 from mark.report.documents import simulate_document
@@ -84,7 +84,7 @@ def _run_all(
         try:
             result = experiment.run(
                 policy,
-                overrides=overrides_for(policy, settings),
+                overrides=chosen_overrides(settings),
                 open_journal=folder.open_journal if folder else None,
                 progress=report,
             )
@@ -104,10 +104,13 @@ def _run_all(
 
 def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tuple[str, ...]:
     """What a reader of the run must know besides its figures."""
-    changed = overrides_for(policy, settings)
+    own_forecaster = experiment.bundle(policy).uses_truth
     replaced = [
         f"{part} {value} instead of the policy's own"
-        for part, value in (("forecaster", changed.forecaster), ("dispatch", changed.routing))
+        for part, value in (
+            ("forecaster", None if own_forecaster else settings.forecaster),
+            ("dispatch", settings.dispatch),
+        )
         if value is not None
     ]
     excuse = experiment.overflow_excuse

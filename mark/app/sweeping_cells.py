@@ -19,12 +19,11 @@ from mark.app.sweeping_keys import code_digest, job_key, portable, trace_digest
 from mark.app.terminal import Report
 from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import (
-    OWN_FORECASTER,
     chosen_model,
+    chosen_overrides,
     chosen_slo,
     line_up,
     make_experiment,
-    overrides_for,
     workload_on,
 )
 from mark.domain.documents import json_text
@@ -45,8 +44,6 @@ BASELINES = {
 ASKED = ("trace.", "faults.", "policy.managed.", "objective.latency_ms")
 ASKED_KEYS = ("model", "models", "prices", "profiles")
 """What is asked of a fleet or happens to it, not how it is met: each value has a front of its own."""
-PERFECT = "oracle"
-"""The forecaster that knows the load to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +76,16 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Able:
+    """A policy that can run, and what forecasts; `fixed`: no setting of the forecaster changes that."""
+
+    policy: str
+    forecaster: str
+    foreseeing: bool
+    fixed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Load:
     """A trace, its digest, and what it is called in this sweep."""
 
@@ -91,7 +98,7 @@ def lay_out(points: Sequence[Combination], report: Report) -> Layout:
     """The cells of the combinations. Misconfigured, with its combination, for the first that cannot run."""
     loads, code = _read_loads(points), code_digest()
     layout = Layout(traces={load.digest: load.trace for load in loads.values()})
-    able: dict[str, tuple[tuple[str, bool, str], ...]] = {}
+    able: dict[str, tuple[_Able, ...]] = {}
     found: dict[str, Cell] = {}
     for number, point in enumerate(points):
         report("checking the grid", number / len(points))
@@ -100,8 +107,8 @@ def lay_out(points: Sequence[Combination], report: Report) -> Layout:
         try:
             if alike not in able:  # seeds change nothing that is checked
                 able[alike] = tuple(_able(point.settings, load.trace, layout))
-            for policy, foreseeing, forecaster in able[alike]:
-                cell = _cell(point, policy, load, code=code, foreseeing=foreseeing, forecaster=forecaster)
+            for one in able[alike]:
+                cell = _cell(point, one, load, code=code)
                 found.setdefault(cell.job.key, cell)
         except MarkError as error:
             raise refusal_of(point, error) from error
@@ -133,29 +140,30 @@ def _read_loads(points: Sequence[Combination]) -> dict[_Place, _Load]:
     return loads
 
 
-def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[tuple[str, bool, str]]:
-    """The policies that can run, whether each knows the load to come, and its forecaster."""
+def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[_Able]:
+    """The policies that can run."""
     experiment = make_experiment(settings, workload=workload_on(settings, trace))
     layout.experiment = layout.experiment or experiment
     lineup = line_up(settings, experiment)
     layout.left_out += [text for text in lineup.left_out if text not in layout.left_out]
+    changed = chosen_overrides(settings)
     for policy in lineup.policies:
-        forecaster = experiment.bundle(policy, overrides_for(policy, settings)).forecaster
-        yield policy, forecaster == PERFECT, forecaster
+        bundle, fixed = experiment.bundle(policy, changed), experiment.bundle(policy).uses_truth
+        yield _Able(policy=policy, forecaster=bundle.forecaster, foreseeing=bundle.uses_truth, fixed=fixed)
 
 
-def _cell(point: Combination, policy: str, load: _Load, *, code: str, foreseeing: bool, forecaster: str) -> Cell:
-    settings = _effective(point, policy)
+def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
+    settings, policy = _effective(point, able), able.policy
     shown = {key: _plain(value) for key, value in point.swept.items() if key not in ("seed", "trace.file")}
     asked = {key: value for key, value in shown.items() if key.startswith(ASKED) or key in ASKED_KEYS}
     names = short_names(list(asked))
     group = ", ".join([load.name, *(f"{names[key]} {value_words(value)}" for key, value in asked.items())])
-    own = tuple((key, value) for key, value in shown.items() if key not in asked and _counts(key, policy))
+    own = tuple((key, value) for key, value in shown.items() if key not in asked and _counts(key, able))
     told = (f"{key}={value_words(value)}" for key, value in (*asked.items(), *own))
     tree, bound_tree = portable(settings), portable(_of_load(settings))
     return Cell(
         job=Job(
-            key=job_key(tree, trace=load.digest, code=code, forecaster=forecaster),
+            key=job_key(tree, trace=load.digest, code=code, forecaster=able.forecaster),
             trace=load.digest,
             code=code,
             settings=tree,
@@ -174,24 +182,25 @@ def _cell(point: Combination, policy: str, load: _Load, *, code: str, foreseeing
         settings=own,
         seed=settings.seed,
         target=chosen_slo(settings, chosen_model(settings)).target,
-        foreseeing=foreseeing,
+        foreseeing=able.foreseeing,
     )
 
 
-def _counts(key: str, policy: str) -> bool:
+def _counts(key: str, able: _Able) -> bool:
     """Whether a setting makes a difference to a policy."""
+    policy = able.policy
     if key == "forecaster":
-        return policy not in OWN_FORECASTER
+        return not able.fixed
     if key == "market":
         return policy not in BASELINES
     return policy not in BASELINES or not key.startswith("policy.") or key.startswith(BASELINES[policy])
 
 
-def _effective(point: Combination, policy: str) -> Settings:
+def _effective(point: Combination, able: _Able) -> Settings:
     """The settings with what makes no difference to the policy at its usual value."""
-    settings = point.settings
+    settings, policy = point.settings, able.policy
     changed: dict[str, Any] = {"policies": (policy,)}
-    if policy in OWN_FORECASTER:
+    if able.fixed:
         changed["forecaster"] = None
     if policy in BASELINES and "market" in point.swept:
         changed["market"] = Market.ON_DEMAND

@@ -15,7 +15,7 @@ from typing import Any
 from mark.app.settings import Settings
 from mark.app.simulating import run_remarks
 from mark.app.sweeping_keys import code_digest
-from mark.app.wiring import make_experiment, overrides_for, workload_on
+from mark.app.wiring import chosen_overrides, make_experiment, workload_on
 from mark.domain.errors import MarkError
 from mark.report.comparison import ComparedRun
 from mark.report.documents import run_document
@@ -75,7 +75,7 @@ def perform(job: Job, trace: Trace) -> dict[str, Any]:
     if job.policy is None:
         bound_usd, floor_usd = experiment.bounds()
         return {"bound_usd": bound_usd, "floor_usd": floor_usd}
-    result = experiment.run(job.policy, overrides=overrides_for(job.policy, settings))
+    result = experiment.run(job.policy, overrides=chosen_overrides(settings))
     result = replace(result, notes=(*run_remarks(settings, experiment, job.policy), *result.notes))
     return run_document(ComparedRun(result=result))
 

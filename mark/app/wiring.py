@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mark.app.plugins import build_forecaster, load_forecaster
+from mark.app.plugins import build_forecaster, is_oracle, load_forecaster
 from mark.app.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings, cache_dir
 from mark.app.terminal import Report, progress
 from mark.app.trace_source import TraceReading, read_place
@@ -29,8 +29,6 @@ ALL = "all"
 """Stands for every policy that can run."""
 NAMED_ONLY = {"milp": "its plans take a day of traffic some minutes; name it"}
 """Policies that `all` leaves out, and why."""
-OWN_FORECASTER = ("greedy-oracle",)
-"""Policies whose name says what forecasts: another forecaster does not go into them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,10 +193,14 @@ def check_names(settings: Settings) -> None:
         load_forecaster(settings.forecaster)
 
 
-def overrides_for(policy: str, settings: Settings) -> Overrides:
-    """What the settings replace in one policy."""
-    forecaster = None if policy in OWN_FORECASTER else settings.forecaster
-    return Overrides(forecaster=forecaster, routing=settings.dispatch)
+def chosen_overrides(settings: Settings) -> Overrides:
+    """What the settings replace in policies."""
+    name = settings.forecaster
+    return Overrides(
+        forecaster=name,
+        uses_truth=name is not None and is_oracle(load_forecaster(name)),
+        routing=settings.dispatch,
+    )
 
 
 def line_up(settings: Settings, experiment: Experiment) -> Lineup:
@@ -272,5 +274,5 @@ def _check_faults(settings: Settings, experiment: Experiment) -> None:
 
 
 def _check_can_run(policy: str, settings: Settings, experiment: Experiment) -> None:
-    bundle = experiment.bundle(policy, overrides_for(policy, settings))
+    bundle = experiment.bundle(policy, chosen_overrides(settings))
     load_forecaster(bundle.forecaster)

@@ -34,6 +34,7 @@ class PolicyBundle:
 
     Prices are multiplied by `cpu_price_factor` or, for types with an accelerator, `gpu_price_factor`; `overhead`
     says whether gateways, balancer, store and controllers are billed beside (a managed price contains them).
+    `uses_truth`: whether its forecaster knows the load to come, which nobody can rent.
     """
 
     controller: ControllerPolicy
@@ -42,6 +43,7 @@ class PolicyBundle:
     cpu_price_factor: float = 1.0
     gpu_price_factor: float = 1.0
     overhead: bool = True
+    uses_truth: bool = False
 
     @property
     def name(self) -> str:
@@ -90,7 +92,8 @@ def _mark(given: Ingredients) -> PolicyBundle:
 
 def _greedy_oracle(given: Ingredients) -> PolicyBundle:
     bundle = _mark(given)
-    return replace(bundle, controller=replace(bundle.controller, name="greedy-oracle"), forecaster="oracle")
+    named = replace(bundle.controller, name="greedy-oracle")
+    return replace(bundle, controller=named, forecaster="oracle", uses_truth=True)
 
 
 def _milp(given: Ingredients) -> PolicyBundle:

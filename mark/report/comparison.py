@@ -23,8 +23,6 @@ from mark.simulator.results import RunResult
 
 REFERENCE_POLICIES = ("hedged", "mark")
 """What the others are compared with: the first of them that ran."""
-FORESEEING_POLICY = "greedy-oracle"
-"""Knows the load to come: nobody can rent that."""
 RIVAL_POLICY = "sagemaker"
 """What the headline compares it with, where it ran: what most teams would rent instead."""
 
@@ -145,7 +143,7 @@ def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | No
         run
         for run in runs
         if run.keeps_objective
-        and run.result.policy != FORESEEING_POLICY
+        and not run.result.uses_truth
         and not run.result.stood_in
         and (run.result.model, run.result.trace) == same
     ]

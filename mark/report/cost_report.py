@@ -16,9 +16,6 @@ from mark.catalog.billing import cost_of
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 
-ORACLE = "-oracle"
-"""How policies are called whose forecasts are what came."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayLine:
@@ -92,7 +89,8 @@ class Baseline:
 
     They lie in `[since, until)`: whole days that the period touches, where such were replayed. `measured_usd` is
     what the model itself cost in the same seconds, and `measured_attained` the share that it answered in time.
-    Both costs carry an equal part of what all models share. Shares are None where nothing came.
+    Both costs carry an equal part of what all models share. Shares are None where nothing came. `uses_truth`: it
+    knew what would come, a mark to measure by, which nobody can have.
     """
 
     policy: str
@@ -103,11 +101,7 @@ class Baseline:
     since: float
     until: float
     replayed_s: float
-
-    @property
-    def foresees(self) -> bool:
-        """Whether it knew what would come: a mark to measure by, which nobody can have."""
-        return self.policy.endswith(ORACLE)
+    uses_truth: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

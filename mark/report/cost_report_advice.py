@@ -50,7 +50,7 @@ def _missed(model: ModelReport) -> Iterable[str]:
 
 def _cheaper(model: ModelReport, journal: str, money: Money) -> Iterable[str]:
     """A baseline that kept the objective for less than we did; `journal` names the arrivals to `mark simulate`."""
-    long = [one for one in model.baselines if one.replayed_s >= LEAST_HOURS * HOUR_S and not one.foresees]
+    long = [one for one in model.baselines if one.replayed_s >= LEAST_HOURS * HOUR_S and not one.uses_truth]
     kept = [one for one in long if one.attained is None or one.attained >= model.slo.target]
     best = min(kept, key=lambda one: one.usd, default=None)
     if best is not None and best.usd < best.measured_usd:

@@ -256,6 +256,7 @@ def _baselines(
                 since=min(item.since for item in told),
                 until=max(item.until for item in told),
                 replayed_s=sum(item.until - item.since for item in told),
+                uses_truth=any(run.uses_truth for run in runs),
             )
         )
     return tuple(sorted(found, key=lambda item: (item.usd, item.policy)))

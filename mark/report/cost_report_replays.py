@@ -19,12 +19,16 @@ LATE_S = 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedPolicy:
-    """What a policy cost on the arrivals, USD, and how many of the requests missed the objective."""
+    """What a policy cost on the arrivals, USD, and how many of the requests missed the objective.
+
+    `uses_truth`: its forecaster knew what would come.
+    """
 
     serving_usd: float
     overhead_usd: float
     requests: int
     missed: int
+    uses_truth: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

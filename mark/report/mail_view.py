@@ -154,7 +154,7 @@ def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str] | Non
     """The cheapest baseline that kept every model's objective: name, cost, ours of the same time, that time."""
     found = []
     own_policies = {model.policy for model in report.models}
-    possible = {one.policy for model in report.models for one in model.baselines if not one.foresees}
+    possible = {one.policy for model in report.models for one in model.baselines if not one.uses_truth}
     for policy in possible - own_policies:
         pairs = [(model, one) for model in report.models for one in model.baselines if one.policy == policy]
         kept = all(one.attained is None or one.attained >= model.slo.target for model, one in pairs)

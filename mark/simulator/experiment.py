@@ -25,7 +25,7 @@ from mark.controller.policy import StandbyPolicy
 from mark.controller.runner import KEEP_HISTORY, Journal
 from mark.controller.state import Decision, Observation
 from mark.dispatch.policy import Late, Routing
-from mark.domain.demand import HORIZON, UNIT_S
+from mark.domain.demand import HORIZON, UNIT_S, Demand
 from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.objective import ModelSpec, Slo
@@ -78,9 +78,13 @@ class ExperimentSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Parts of a policy that are replaced for one run."""
+    """Parts of a policy that are replaced for one run.
+
+    `uses_truth`: whether that forecaster knows the load to come. A policy that does by itself keeps its own.
+    """
 
     forecaster: str | None = None
+    uses_truth: bool = False
     routing: Routing | None = None
 
 
@@ -137,24 +141,27 @@ class Experiment:
         )
 
     def setup(self, seed: int, progress: Callable[[str, float], None] | None = None) -> ForecasterSetup:
-        """What forecasters are built from: the load before the run, and for an oracle the load to come."""
-        workload = self.spec.workload
-        start_s = self._scenario.start_s
-        known_until = min(workload.trace.duration_s, workload.end_s + HORIZON * UNIT_S)
+        """What forecasters are built from: the load before the run."""
         return ForecasterSetup(
-            history=workload.history(start_s, KEEP_HISTORY),
+            history=self.spec.workload.history(self._scenario.start_s, KEEP_HISTORY),
             seed=seed,
             cache_dir=self.spec.cache_dir,
-            truth=workload.demand(start_s, known_until),
             progress=progress,
         )
+
+    @property
+    def truth(self) -> Demand:
+        """The load to come, as an oracle knows it."""
+        workload = self.spec.workload
+        known_until = min(workload.trace.duration_s, workload.end_s + HORIZON * UNIT_S)
+        return workload.demand(self._scenario.start_s, known_until)
 
     def bundle(self, policy: str, overrides: Overrides | None = None) -> PolicyBundle:
         """The policy of that name for this experiment."""
         bundle = tuned(make_bundle(policy, self.ingredients), self.spec.tuning, self.spec.market)
         changed = overrides or Overrides()
-        if changed.forecaster is not None:
-            bundle = replace(bundle, forecaster=changed.forecaster)
+        if changed.forecaster is not None and not bundle.uses_truth:
+            bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
         if changed.routing is not None:
             bundle = replace(bundle, dispatch=replace(bundle.dispatch, routing=changed.routing))
         return bundle if self.spec.overhead else replace(bundle, overhead=False)
@@ -175,7 +182,7 @@ class Experiment:
         """Replay one policy. `progress` is called with what is done and the share of it."""
         bundle = self.bundle(policy, overrides)
         setup = self.setup(self.spec.workload.seed, progress)
-        forecaster = self._build(bundle.forecaster, setup)
+        forecaster = self._build(bundle.forecaster, setup.with_truth(self.truth) if bundle.uses_truth else setup)
         fallback = self._build("last-value", setup)
         header = Header(
             policy=bundle.controller,

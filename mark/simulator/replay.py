@@ -280,6 +280,7 @@ class _Run:
             notes=self._notes(),
             forecasts=self._recorder.forecasts,
             stood_in=self._recorder.stood_in,
+            uses_truth=bundle.uses_truth,
         )
 
     def _notes(self) -> tuple[str, ...]:

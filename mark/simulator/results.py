@@ -81,7 +81,7 @@ class RunResult:
 
     `speed` is how many times as fast the trace was moved through: counts are of requests that were sent, costs
     and rates of the `speed` requests that each of them stands for. `stood_in` counts those of the `forecasts` that
-    are the last value because the forecaster failed.
+    are the last value because the forecaster failed. `uses_truth`: the forecaster knew the load to come.
     """
 
     policy: str
@@ -113,6 +113,7 @@ class RunResult:
     speed: float = 1.0
     forecasts: int = 0
     stood_in: int = 0
+    uses_truth: bool = False
 
     @property
     def requests(self) -> int:

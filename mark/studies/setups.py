@@ -89,7 +89,9 @@ def run_system(asked: Experiment, setup: Setup, system: str) -> RunResult:
     """Replay one of the paper's three systems."""
     if system == SAGEMAKER:
         return asked.run(POLICY[system])
-    overrides = Overrides(forecaster="oracle" if setup.oracle else None, routing=setup.routing)
+    overrides = Overrides(
+        forecaster="oracle" if setup.oracle else None, uses_truth=setup.oracle, routing=setup.routing
+    )
     return asked.run(POLICY[system], overrides=overrides)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.plugins import build_forecaster, forecaster_names, load_forecaster
+from mark.app.plugins import build_forecaster, forecaster_names, is_oracle, load_forecaster
 from mark.app.sweeping_keys import forecaster_digest
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
@@ -180,3 +180,26 @@ def test_missing_torch_names_the_extra(monkeypatch):
 
     with pytest.raises(Misconfigured, match=r"^lstm-vanilla needs torch: pip install 'mark-serving\[lstm\]'$"):
         build_forecaster("lstm-vanilla", ForecasterSetup(history=day, seed=1))
+
+
+ASKS = """
+from predictors.naive import LastValue
+class Blind(LastValue):
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.told = getattr(setup, "truth", None)
+class Knows(Blind):
+    uses_truth = True
+"""
+
+
+def test_only_a_forecaster_that_declares_it_is_told_the_load_to_come(tmp_path):
+    path = plugin(tmp_path, ASKS)
+    truth = SETUP.with_truth(HISTORY)
+
+    assert build_forecaster(f"{path}:Knows", truth).told == HISTORY
+    assert build_forecaster(f"{path}:Blind", truth).told is None
+    assert not is_oracle(load_forecaster(f"{path}:Blind"))
+    for name in (f"{path}:Knows", "oracle"):
+        with pytest.raises(Misconfigured, match="needs the load to come: it works in a replay only"):
+            build_forecaster(name, SETUP)

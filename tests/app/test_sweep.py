@@ -192,6 +192,13 @@ def test_an_oracle_is_shown_beside_the_front(mark, here):
     }
 
 
+def test_any_policy_whose_forecaster_is_told_the_load_to_come_is_no_choice(mark, here):
+    Path("mine.py").write_text("from predictors.oracle import Oracle as Mine\n")
+    found = document(mark(*SWEEP, "--policy", "greedy-oracle,mark", "--set", "forecaster=mine.py:Mine", "--json"))
+
+    assert {row["policy"]: row["foreseeing"] for row in found["rows"]} == {"greedy-oracle": True, "mark": True}
+
+
 def test_a_forecaster_that_fails_on_every_tick_wins_nothing(mark, here):
     Path("bad.py").write_text(
         "class Raises:\n    def __init__(self, setup): ...\n    def forecast(self, history, horizon): exit(3)\n"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from mark.app.plugins import load_forecaster
+from mark.app.plugins import build_forecaster
 from mark.domain.demand import Demand, Forecast
 from mark.ports import Forecaster, ForecasterSetup
 from predictors import lstm_vanilla
@@ -15,7 +16,7 @@ from tests.predictors.builders import DAY, SMALL, daily_sine, first_units, means
 
 DAYS = daily_sine(2 * DAY)
 HISTORY = first_units(DAYS, DAY + 200)
-SETUP = ForecasterSetup(history=HISTORY, seed=1, truth=DAYS)
+SETUP = ForecasterSetup(history=HISTORY, seed=1)
 HORIZON = 60
 
 
@@ -28,9 +29,9 @@ def untrained(setup: ForecasterSetup) -> Forecaster:
 
 
 FACTORIES: dict[str, Callable[[ForecasterSetup], Forecaster]] = {
-    "last-value": load_forecaster("last-value"),
-    "seasonal-naive": load_forecaster("seasonal-naive"),
-    "oracle": load_forecaster("oracle"),
+    "last-value": partial(build_forecaster, "last-value"),
+    "seasonal-naive": partial(build_forecaster, "seasonal-naive"),
+    "oracle": lambda setup: build_forecaster("oracle", setup.with_truth(DAYS)),
     "lstm-vanilla": trained,
     "lstm-vanilla, under a day": untrained,
 }

@@ -239,7 +239,7 @@ from mark.ports import ForecasterSetup
 from tests.predictors.builders import DAY, daily_sine
 
 day = daily_sine(DAY)
-setup = ForecasterSetup(history=day, seed=1, truth=day)
+setup = ForecasterSetup(history=day, seed=1).with_truth(day)
 for name in ("last-value", "seasonal-naive", "oracle"):
     print(len(build_forecaster(name, setup).forecast(day, 60)))
 try:

@@ -63,7 +63,7 @@ def fake_run(policy: str = "mark", *, duration_s: int = 900, seed: int = 7, **ch
         "latency": _latency(policy, rng), "cost": cost, "bill": bill,
         "cold_starts": served.lambda_ // 400, "lambda_invocations": served.lambda_, "throttled": 0,
         "assumed_profiles": ("t2.xlarge from t3.xlarge", "Lambda 3 GiB from c5.large x 1.8"),
-        "stand_in_profiles": (),
+        "stand_in_profiles": (), "uses_truth": policy == "greedy-oracle",
         "launches": int(np.maximum(0, np.diff(minutes.ready, axis=0)).sum()), "refusals": 1, "interruptions": 0, "wakes": 2,
         "wall_s": 3.2, "seconds": seconds, "minutes": minutes,
         "notes": ("The Lambda account limit of 1,000 at once was reached for 41 s.",) if policy == "lambda-only" else (),

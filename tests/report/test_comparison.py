@@ -147,6 +147,8 @@ def test_headline_names_who_was_cheaper_and_kept_the_objective() -> None:
     assert headline(runs).endswith("Cheapest that kept the objective: lambda-only, 4.00 USD.")
     assert "Cheapest" not in headline(runs[:2])
     assert "Cheapest" not in headline([runs[0], runs[3]])
+    foretold = costing("reactive", 1.0, attained=0.99, uses_truth=True)
+    assert "Cheapest" not in headline([*runs[:2], foretold])
 
 
 def test_headline_says_who_stood_in_and_recommends_no_failed_forecaster() -> None:

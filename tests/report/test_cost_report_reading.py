@@ -208,6 +208,19 @@ def test_replays_that_were_kept_stand_beside_the_ledger_of_their_days(store: Ser
     assert baseline.measured_usd == pytest.approx(sum(i.line.usd for i in report.lines if i.day in days))
 
 
+def test_a_baseline_knew_what_would_come_where_its_replay_did(store: ServiceStore) -> None:
+    a_life(store)
+    day = a_day(BEGAN + DAY_S, reactive=80.0, perfect=60.0)
+    knew = {name: replace(run, uses_truth=name == "perfect") for name, run in day.policies.items()}
+    keep_replayed_days(store, "m", replace(day, policies=knew))
+    report = read_cost_report(store, period_s=30 * DAY_S, wall_at=0.0)
+
+    assert {one.policy: one.uses_truth for one in report.models[0].baselines} == {
+        "perfect": True,
+        "reactive": False,
+    }
+
+
 def test_a_replay_of_another_part_of_the_day_is_not_used(store: ServiceStore) -> None:
     a_life(store)
     cut = replace(a_day(BEGAN + DAY_S, reactive=80.0), until=BEGAN + DAY_S)

@@ -227,11 +227,9 @@ def test_minutes_show_what_was_ready_and_what_was_forecast(kernel: Kernel) -> No
     by_name = {offering.name: offering.capacity_rps for offering in given.offerings}
     expected = minutes.ready * np.array([by_name[name] for name in minutes.offerings])
     assert np.allclose(minutes.capacity_rps, expected)
-    truth = given.setup(seed=0).truth
-    assert truth is not None
     known = ~np.isnan(minutes.forecast_max_rps)
     assert known.sum() == 15  # from one lead (five minutes) on
-    assert np.allclose(minutes.forecast_max_rps[known], np.array(truth.max_rps[:20])[known])
+    assert np.allclose(minutes.forecast_max_rps[known], np.array(given.truth.max_rps[:20])[known])
 
 
 def test_settings_as_they_come_change_nothing(kernel: Kernel) -> None:

@@ -13,7 +13,7 @@ from mark.app.plugins import load_model, make_model
 from mark.app.setting_service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.app.settings import Settings
 from mark.app.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
-from mark.app.wiring import chosen_workload, make_experiment, overrides_for
+from mark.app.wiring import chosen_overrides, chosen_workload, make_experiment
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.controller.bundles import PolicyBundle
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
@@ -167,7 +167,7 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
     _check_described(settings, asked)
     policy = settings.policies[0]
     experiment = make_experiment(settings, workload=_workload(settings, asked))
-    bundle = experiment.bundle(policy, overrides_for(policy, settings))
+    bundle = experiment.bundle(policy, chosen_overrides(settings))
     inputs, outputs = _tensors(asked.backend)
     controller, overflow = bundle.controller, bundle.controller.overflow
     if settings.service.mode is Mode.OBSERVE:  # nobody is answered: nothing overflows, and nothing is seen to miss
@@ -194,7 +194,7 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
     return LiveModel(
         served=served,
         bundle=bundle,
-        setup=replace(experiment.setup(settings.seed), truth=None),
+        setup=experiment.setup(settings.seed),
         prices=experiment.prices,
         notes=(*experiment.warnings, *(f"stand-in profile of {text}" for text in experiment.stand_ins)),
         assumed_rps=assumed_rps,

@@ -22,7 +22,7 @@ from mark.app.live.watching import live_table, view_of
 from mark.app.settings import Settings
 from mark.app.terminal import note, progress
 from mark.app.trace_source import TraceReading
-from mark.app.wiring import make_experiment, overrides_for
+from mark.app.wiring import chosen_overrides, make_experiment
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
@@ -105,9 +105,7 @@ def replay_slice(settings: Settings) -> tuple[RunResult, OrderCounts]:
 
     policy = settings.policies[0]
     with progress() as report:
-        result = experiment.run(
-            policy, overrides=overrides_for(policy, settings), open_journal=keep, progress=report
-        )
+        result = experiment.run(policy, overrides=chosen_overrides(settings), open_journal=keep, progress=report)
     return result, order_counts(log.rows, result.start_at)
 
 
