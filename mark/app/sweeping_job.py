@@ -64,7 +64,10 @@ def attempt(job: Job, trace: Trace) -> Finished:
 def attempt_elsewhere(job: Job, trace: Trace) -> Finished:
     """As `attempt`, in another process than the sweep's: refused where the code there is another."""
     if _own_code() != job.code:
-        return Finished(job=job, failure="the worker has other code of mark than the sweep; give it the same")
+        return Finished(
+            job=job,
+            failure="the worker has other code of mark than the sweep, or other packages; give it the same",
+        )
     return attempt(job, trace)
 
 

@@ -1,15 +1,17 @@
 """Keys of results: digests of all that decides them, so that a sweep resumes and never mixes.
 
-Files count by their content, not by where they lie; code counts by the sources of the rooms that decide a replay
-and of the forecaster's package.
+Files count by their content, not by where they lie; code counts by the sources that make a result's document and
+those of the forecaster's package, and by the versions of what both compute with.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import platform
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,21 @@ from mark.plugin_files import files_of
 from mark.simulator.traces import Trace
 
 HOUSE = Path(mark.__file__).parent
-DECIDING = ("domain", "ports.py", "planner", "dispatch", "catalog", "controller", "simulator", "app/wiring.py")
-"""What of `mark` a result depends on; the rest reports it or serves live."""
+DECIDING = (
+    *("domain", "ports.py", "plugin_files.py", "planner", "dispatch", "catalog", "controller", "simulator"),
+    *("app/plugins.py", "app/setting_parts.py", "app/settings.py", "app/simulating.py", "app/sweeping_job.py"),
+    *("app/wiring.py", "report/comparison.py", "report/documents.py", "report/wording.py"),
+)
+"""What of `mark` a result's document depends on; the rest shows it or serves live."""
+COMPUTES_WITH = ("numpy", "scipy", "numba", "pulp", "highspy", "statsmodels", "lightgbm", "torch", "pydantic")
+"""Distributions whose versions decide figures, too; one that is absent is a version of its own."""
 
 
 def code_digest() -> str:
-    """Of mark's own sources and data, as they lie on the disk now."""
-    digest = hashlib.sha256(mark.__version__.encode())
+    """Of mark's own sources and data, as they lie on the disk now, and of what they compute with."""
+    digest = hashlib.sha256(f"{mark.__version__} {platform.python_version()}".encode())
+    for name in COMPUTES_WITH:
+        digest.update(f" {name} {_version(name)}".encode())
     for name in DECIDING:
         _add_tree(digest, HOUSE / name)
     return digest.hexdigest()[:16]
@@ -39,8 +49,9 @@ def forecaster_digest(name: str) -> str:
     """Of the package, or the files, that a forecaster comes from; its name alone where it has no source."""
     module = getattr(load_forecaster(name), "__module__", "")
     where, _, attribute = name.rpartition(":")
-    digest = hashlib.sha256(attribute.encode())
-    if where.endswith(".py"):
+    is_file = where.endswith(".py")
+    digest = hashlib.sha256((attribute if is_file else name).encode())
+    if is_file:
         for file in files_of(Path(where).expanduser()):
             _add_tree(digest, file)
         return digest.hexdigest()[:16]
@@ -53,8 +64,9 @@ def forecaster_digest(name: str) -> str:
 
 
 def trace_digest(trace: Trace) -> str:
-    """Of a trace's name and load."""
-    digest = hashlib.sha256(f"{trace.name} {trace.start_at} {trace.bin_s} {trace.whole_counts}".encode())
+    """Of all that a trace is: its name, its load, and what was noted when it was read."""
+    said = (trace.name, trace.start_at, trace.bin_s, trace.whole_counts, trace.notes, len(trace.rates_rps))
+    digest = hashlib.sha256(repr(said).encode())
     digest.update(trace.rates_rps.tobytes())
     if trace.arrivals_s is not None:
         digest.update(trace.arrivals_s.tobytes())
@@ -89,6 +101,13 @@ def _absolute_plugin(name: str) -> str:
     """`file.py:Name` with the file's full path; another name as it is."""
     path, colon, attribute = name.partition(":")
     return f"{Path(path).expanduser().absolute()}{colon}{attribute}" if path.endswith(".py") else name
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "absent"
 
 
 def _file_digest(path: str) -> str:
