@@ -12,8 +12,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from mark.app.setting_rollout import MachineSettings, RolloutSettings
 from mark.aws.names import name_of
+from mark.config.rollout import MachineSettings, RolloutSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

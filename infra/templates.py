@@ -9,7 +9,7 @@ from aws_cdk import CfnParameter, Fn, aws_ec2, aws_iam
 from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
 from infra.stack import ServiceStack, words
 from infra.user_data import Start, start_script
-from mark.app.setting_rollout import MachineSettings
+from mark.config.rollout import MachineSettings
 
 LATEST_IMAGE = {
     "amd64": "/aws/service/ecs/optimized-ami/amazon-linux-2023/recommended/image_id",

@@ -15,8 +15,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from mark.app.plugins import build_forecaster
-from mark.app.settings import cache_dir
 from mark.catalog.load import model
+from mark.config.settings import cache_dir
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
 from mark.domain.times import CloudTimes, LognormalTime

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from mark.app.cli import app
-from mark.app.settings import Settings, types_of
+from mark.config.settings import Settings, types_of
 from scripts.printed import rewrite
 
 FOLDER = Path(__file__).parents[1] / "docs"

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from mark.app.live.rehearsal import Rehearsed, largest_difference, rehearse
-from mark.app.setting_service import OfferingSettings, ServiceSettings
-from mark.app.settings import FaultSettings, Settings, TraceSettings
+from mark.config.service import OfferingSettings, ServiceSettings
+from mark.config.settings import FaultSettings, Settings, TraceSettings
 from mark.domain.offering import Market
 from mark.simulator.generators import mmpp
 from mark.simulator.traces import write_trace

@@ -17,8 +17,8 @@ from infra.stack import ServiceStack, excuse
 from infra.stacks.network import Place
 from infra.templates import image_of, make_profile, make_template
 from infra.user_data import Start
-from mark.app.setting_rollout import MachineSettings
 from mark.aws.names import template_name
+from mark.config.rollout import MachineSettings
 from mark.domain.fleet import Role
 
 HTTPS, STORE_PORT, GATEWAY_PORT, AGENT_PORTS = 443, 6379, 8080, (8000, 8001)

@@ -12,11 +12,11 @@ import numpy as np
 
 from mark.app.live.rehearsal import Rehearsed, rehearse
 from mark.app.out_folder import make_folder
-from mark.app.setting_service import OfferingSettings
-from mark.app.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
 from mark.app.simulating import simulate_settings
 from mark.app.terminal import note, show, show_json
 from mark.app.wiring import ALL
+from mark.config.service import OfferingSettings
+from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
 from mark.report.live_report import comparison_document, comparison_table, headline, write_comparison

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mark.app.plugins import build_forecaster, load_forecaster
-from mark.app.settings import Settings
 from mark.app.terminal import Report, note
 from mark.app.wiring import chosen_workload
+from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY, check_forecast
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured, failure_words

@@ -20,9 +20,9 @@ import typer
 from mark.app.forecasting import build, check_predictors, history_units, split_workload
 from mark.app.live.punctual import DEADLINE_S, PunctualForecaster
 from mark.app.out_folder import make_folder
-from mark.app.settings import Settings
 from mark.app.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.app.wiring import usable_cache
+from mark.config.settings import Settings
 from mark.domain.demand import HORIZON
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.report.forecasts import BacktestRun, backtest_document, backtest_headline

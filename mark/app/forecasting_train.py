@@ -7,9 +7,9 @@ from typing import Any
 
 from mark.app.forecasting import Built, ask, build, check_predictor, history_units, split_workload
 from mark.app.out_folder import make_folder
-from mark.app.settings import Settings
 from mark.app.terminal import progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
+from mark.config.settings import Settings
 from mark.domain.demand import Demand
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured

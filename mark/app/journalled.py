@@ -18,9 +18,9 @@ from mark.app.explaining import find_journal
 from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.folder import RunFolder, find_running
 from mark.app.live.models import settings_of_model
-from mark.app.settings import Settings, TraceSettings
 from mark.app.terminal import note
 from mark.app.wiring import workload_on
+from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
 from mark.controller.journal_facts import Segment, journal_demand
 from mark.controller.load_book import joined, latest, load_name, load_of, start_of

@@ -9,9 +9,9 @@ import typer
 
 from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import RunFolder
-from mark.app.setting_service import ServiceSettings
-from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
+from mark.config.service import ServiceSettings
+from mark.config.settings import Settings
 from mark.controller.budget import Restraint
 from mark.domain.errors import Misconfigured
 from mark.store.connect import connect

@@ -15,11 +15,11 @@ from mark.app.live.folder import RunFolder, Running
 from mark.app.reporting_archive import open_archive
 from mark.app.reporting_replays import replay_days
 from mark.app.service_aws import service_aws
-from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
 from mark.aws.costs import daily_usd
 from mark.aws.launching import SERVICE
 from mark.aws.mail import send_mail
+from mark.config.settings import Settings
 from mark.controller.bundles import policy_names
 from mark.domain.errors import Misconfigured, RetryLater, unknown
 from mark.report.cost_report import report_document

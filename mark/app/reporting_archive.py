@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from mark.app.journalled_archive import archived_segments, segment_lines
 from mark.app.live.models import make_live_models, service_spec
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.controller.load_book import load_name
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.tally_book import Tallies, TallyMark, book_marks, book_name

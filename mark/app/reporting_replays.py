@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from mark.app.journalled import Journalled, demand_trace, service_journal
 from mark.app.live.models import settings_of_model
-from mark.app.settings import Settings
 from mark.app.terminal import Report, note
 from mark.app.wiring import chosen_overrides, make_experiment, warm_engine
 from mark.catalog.billing import bill_provisioned
+from mark.config.settings import Settings
 from mark.controller.daily_costs import DAY_S, days_between
 from mark.controller.service import ServedModel
 from mark.domain.demand import UNIT_S

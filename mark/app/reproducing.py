@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from mark.app.plugins import build_forecaster
-from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json, show_wide
 from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import usable_cache
+from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import unknown
 from mark.report.page import write_whole

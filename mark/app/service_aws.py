@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from mark.app.live.account import ANYBODY
 from mark.app.live.folder import RunFolder
-from mark.app.settings import Settings
 from mark.aws.session import Aws, AwsSettings
+from mark.config.settings import Settings
 
 
 def service_aws(settings: Settings, role: str) -> Aws:

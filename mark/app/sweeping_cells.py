@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mark.app.settings import FaultSettings, PolicySettings, Settings
 from mark.app.sweeping_grid import Combination, refusal_of
 from mark.app.sweeping_job import Job
 from mark.app.sweeping_keys import code_digest, job_key, portable, trace_digest
@@ -26,6 +25,7 @@ from mark.app.wiring import (
     make_experiment,
     workload_on,
 )
+from mark.config.settings import FaultSettings, PolicySettings, Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from mark.app.settings import Settings, load_settings, types_of
+from mark.config.settings import Settings, load_settings, types_of
 from mark.domain.errors import MarkError, Misconfigured, unknown
 
 MAX_COMBINATIONS = 100_000

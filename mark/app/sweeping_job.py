@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mark.app.settings import Settings
 from mark.app.simulating import run_remarks
 from mark.app.sweeping_keys import code_digest
 from mark.app.wiring import chosen_overrides, make_experiment, workload_on
+from mark.config.settings import Settings
 from mark.domain.errors import MarkError
 from mark.report.comparison import ComparedRun
 from mark.report.documents import run_document

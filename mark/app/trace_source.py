@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mark.app.settings import Settings, TraceSettings
+from mark.config.settings import Settings, TraceSettings
 from mark.simulator.trace_formats.rows import Asked, Kind
 from mark.simulator.trace_formats.sources import S3, Objects
 from mark.simulator.trace_formats.where import parse_where

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mark.app.plugins import build_forecaster, is_oracle, load_forecaster
-from mark.app.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings, cache_dir
 from mark.app.terminal import Report, progress
 from mark.app.trace_source import TraceReading, read_place
 from mark.catalog.load import known_models, load_prices
+from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings, cache_dir
 from mark.controller.bundles import policy_names
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo

@@ -10,7 +10,7 @@ from rich.table import Table
 from mark import __version__
 from mark.app import demonstrating
 from mark.app.cli import run
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.simulator.generators import constant
 from mark.simulator.traces import read_trace
 from mark.simulator.workload import Workload

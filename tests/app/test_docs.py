@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from mark.app import demonstrating
-from mark.app.settings import Settings, types_of
+from mark.config.settings import Settings, types_of
 from mark.simulator.generators import constant
 from mark.simulator.workload import Workload
 from mark.studies import registry

@@ -8,7 +8,7 @@ import pytest
 
 from mark.app.live.first_plan import check_first_plan, first_plan
 from mark.app.live.models import LiveModel, make_live_models
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 
 

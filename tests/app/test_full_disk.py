@@ -14,7 +14,7 @@ import pytest
 from mark.app.live import supervisor as subject
 from mark.app.live.folder import DOCUMENT, RunFolder
 from mark.app.live.supervisor import Supervisor
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from tests.app.waiting import until
 

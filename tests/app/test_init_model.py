@@ -11,8 +11,8 @@ import pytest
 
 from mark import plugin_files
 from mark.app.live.models import make_live_models
-from mark.app.settings import load_settings
 from mark.catalog.load import load_models
+from mark.config.settings import load_settings
 from tests.app.test_profile_here import MODEL
 from tests.app.test_user_code import package
 

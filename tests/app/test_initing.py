@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mark.app.live.initing import CONFIG
-from mark.app.settings import Settings, load_settings
+from mark.config.settings import Settings, load_settings
 
 
 @pytest.fixture

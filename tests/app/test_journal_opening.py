@@ -20,7 +20,7 @@ from mark.app.live.publishing import Publisher
 from mark.app.live.restraint import RestraintWatch
 from mark.app.live.shadow import ShadowCloud
 from mark.app.live.view import LiveView
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.controller.folding import deviations
 from mark.controller.journal import VERSION, Tick, read_journal
 from mark.controller.runner import Controller

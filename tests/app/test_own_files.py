@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mark.app.live.models import make_live_models
-from mark.app.settings import load_settings
+from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
 from tests.app.test_profile_here import MODEL, SPEC
 from tests.app.test_user_code import PROFILE

@@ -12,7 +12,7 @@ import pytest
 
 from mark.app.live.models import make_live_models
 from mark.app.plugins import make_model
-from mark.app.settings import load_settings
+from mark.config.settings import load_settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text()
 MODEL, PROFILES = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)

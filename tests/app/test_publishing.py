@@ -15,7 +15,7 @@ from mark.app.live.plane import LivePlane
 from mark.app.live.publishing import Publisher
 from mark.app.live.view import LiveView
 from mark.app.live.warming import Warmer
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.controller.state import Decision, State
 from mark.controller.tally_book import book_marks, book_name
 from mark.domain.clock import ClockAnchor

@@ -15,7 +15,7 @@ import pytest
 from mark.app.live import replaying
 from mark.app.live.folder import Running
 from mark.app.live.replaying import NightlyReplays, Task
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.report.cost_report_reading import read_cost_report

@@ -16,7 +16,7 @@ import pytest
 from mark.app import reporting
 from mark.app.reporting import parse_period
 from mark.app.reporting_replays import replay_days
-from mark.app.settings import load_settings
+from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
 from mark.report.cost_report_reading import Period
 from mark.report.cost_report_replays import replayed_days

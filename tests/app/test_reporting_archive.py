@@ -15,8 +15,8 @@ from moto import mock_aws
 from mark.app.live.account import RESOURCES
 from mark.app.live.archiving import OPEN_EACH_S, Archivist
 from mark.app.live.models import make_live_models, service_spec
-from mark.app.settings import load_settings
 from mark.aws.archiving import Keeping, make_bucket
+from mark.config.settings import load_settings
 from mark.controller.tally_book import NAMES, Tallies, TallyMark, book_document, book_name, first_mark
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.store.embedded import EmbeddedRedis

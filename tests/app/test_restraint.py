@@ -18,8 +18,8 @@ from mark.app.live.clock import ServiceClock
 from mark.app.live.models import make_live_models, service_spec
 from mark.app.live.restraint import RestraintWatch
 from mark.app.live.view import LiveView
-from mark.app.setting_budget import BudgetSettings
-from mark.app.settings import Settings
+from mark.config.budget import BudgetSettings
+from mark.config.settings import Settings
 from mark.controller.budget import Restraint
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.tally_book import book_document, book_name, first_mark

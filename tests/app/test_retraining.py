@@ -25,7 +25,7 @@ from mark.app.live import leading
 from mark.app.live.retraining import FollowedJournal, Retraining, pause_after
 from mark.app.live.training import Task, Training
 from mark.app.live.troubles import Troubles
-from mark.app.setting_service import RetrainSettings
+from mark.config.service import RetrainSettings
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Note, NoteKind, Observation, State
 from mark.controller.step import NO_PLAN, step

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mark.app.live.safety import exposed_secrets
-from mark.app.setting_service import ServiceSettings
+from mark.config.service import ServiceSettings
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)])

@@ -13,7 +13,7 @@ from mark.app.live import service_lock, upping
 from mark.app.live.downing import bring_down
 from mark.app.live.folder import RunFolder, find_known
 from mark.app.live.service_lock import ServiceLock, lock_holder
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from tests.app.waiting import until
 

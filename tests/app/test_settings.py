@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mark.app.settings import Settings, cache_dir, load_settings
+from mark.config.settings import Settings, cache_dir, load_settings
 from mark.dispatch.policy import Late, Routing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market

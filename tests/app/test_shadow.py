@@ -12,8 +12,8 @@ import pytest
 from mark.app import feeding
 from mark.app.live.shadow import ShadowCloud
 from mark.app.live.term import Term
-from mark.app.settings import Settings
 from mark.catalog.billing import SECONDS_PER_HOUR
+from mark.config.settings import Settings
 from mark.controller.ledger import fleet_usage
 from mark.controller.runner import Controller
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from mark.app import sweeping_keys
-from mark.app.settings import Settings
 from mark.app.sweeping_grid import setting_names
 from mark.app.sweeping_keys import (
     COMPUTES_WITH,
@@ -24,6 +23,7 @@ from mark.app.sweeping_keys import (
     portable,
     trace_digest,
 )
+from mark.config.settings import Settings
 from mark.simulator.traces import Trace
 
 APART = (

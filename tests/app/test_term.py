@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mark.app.live.term import Term
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.controller.budget import Restraint
 from mark.store.lease import LeaseLost
 

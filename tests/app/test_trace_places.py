@@ -9,9 +9,9 @@ import pytest
 
 from mark.app import demonstrating
 from mark.app.live.loading import LoadAsked, due_times
-from mark.app.settings import Settings
 from mark.app.trace_source import TraceReading
 from mark.app.wiring import chosen_workload
+from mark.config.settings import Settings
 from mark.simulator.generators import constant
 from mark.simulator.traces import read_trace
 from mark.simulator.workload import Workload

@@ -12,7 +12,7 @@ import pytest
 from mark import plugin_files
 from mark.app.live.models import make_live_models
 from mark.app.plugins import load_forecaster, load_model, make_model
-from mark.app.settings import load_settings
+from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
 
 HAND = """

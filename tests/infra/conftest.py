@@ -10,7 +10,7 @@ import pytest
 
 from infra.app import what_is_missing
 from mark.app.rollout.synthesising import Synthesis, synthesise
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 Template = Mapping[str, Any]

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.app.rollout.writing import POLICY, write_templates
-from mark.app.setting_rollout import RolloutSettings
 from mark.aws.calls import ROLES
 from mark.aws.names import repository_of
 from mark.aws.permissions import Names, statements
+from mark.config.rollout import RolloutSettings
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 
 UNTAGGED = {

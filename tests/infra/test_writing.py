@@ -11,7 +11,7 @@ import pytest
 
 from mark.app.rollout import writing
 from mark.app.rollout.synthesising import Synthesis
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from tests.infra.conftest import ACCOUNT, REGION, settings
 
 

@@ -157,7 +157,7 @@ import numpy as np
 
 from mark.app.live.loading import send
 from mark.app.live.rehearsal import service
-from mark.app.settings import load_settings
+from mark.config.settings import load_settings
 
 try:
     with service(load_settings(Path(sys.argv[1]), {})) as running:

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from mark.app.settings import ManagedSettings, PolicySettings, Settings
 from mark.app.wiring import chosen_limits, chosen_tuning
+from mark.config.settings import ManagedSettings, PolicySettings, Settings
 from mark.controller.policy import MonitorPolicy
 from mark.domain.fleet import Role
 from mark.domain.offering import Market

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mark.app.settings import Settings, load_settings
+from mark.config.settings import Settings, load_settings
 from mark.domain.errors import Misconfigured
 
 Config = Annotated[

@@ -15,7 +15,7 @@ from typing import Any
 
 from mark.app.live.service_lock import NAME as LOCK_NAME
 from mark.app.live.service_lock import ServiceLock, lock_holder
-from mark.app.settings import Settings, state_dir
+from mark.config.settings import Settings, state_dir
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 

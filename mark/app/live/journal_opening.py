@@ -17,9 +17,9 @@ from pathlib import Path
 
 from mark.app.live.archiving import may_drop
 from mark.app.live.models import LiveModel
-from mark.app.settings import Settings
 from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
+from mark.config.settings import Settings
 from mark.controller.journal import VERSION, BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.planning import tail
 from mark.controller.quotas import Quotas

@@ -18,7 +18,7 @@ from mark.app.live.retraining import Retraining
 from mark.app.live.term import Forecasters, Term
 from mark.app.live.troubles import Troubles
 from mark.app.plugins import build_forecaster
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore

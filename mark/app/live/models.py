@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from mark.app.live.targets import existing_source
 from mark.app.plugins import load_model, make_model
-from mark.app.setting_service import BackendSettings, Mode, OfferingSettings, ServedSettings
-from mark.app.settings import Settings
 from mark.app.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.app.wiring import chosen_overrides, chosen_workload, make_experiment
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
+from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
+from mark.config.settings import Settings
 from mark.controller.bundles import PolicyBundle
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.domain.demand import Demand

@@ -24,8 +24,8 @@ from rich.text import Text
 
 from mark.app.live.targets import TriedModel, existing_source, tried_model
 from mark.app.plugins import make_model
-from mark.app.settings import Settings
 from mark.app.terminal import note, show, show_json, unheard
+from mark.config.settings import Settings
 from mark.domain.documents import plain_number
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec

@@ -19,10 +19,10 @@ from mark.app.live.folder import Running
 from mark.app.live.loading import LoadAsked, due_times, load_document, send
 from mark.app.live.upping import heeding_ends, start
 from mark.app.live.watching import live_table, view_of
-from mark.app.settings import Settings
 from mark.app.terminal import note, progress
 from mark.app.trace_source import TraceReading
 from mark.app.wiring import chosen_overrides, make_experiment
+from mark.config.settings import Settings
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from mark.app.live.folder import Running
 from mark.app.live.retraining import REST, pause_after
 from mark.app.live.training import ONE_THREAD
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.controller.daily_costs import DAY_S, days_between
 from mark.domain.errors import RetryLater
 from mark.report.cost_report_reading import Period, report_period

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mark.app.live.clock import ServiceClock
-from mark.app.setting_budget import BudgetSettings
+from mark.config.budget import BudgetSettings
 from mark.controller.budget import Budget, Restraint, Verdict, day_start, judge, month_start, spent_usd
 from mark.controller.daily_costs import ModelLedger
 from mark.controller.ledger import FleetUsage, unpriced, unpriced_words

@@ -24,7 +24,7 @@ from mark.app.live.models import LiveModel
 from mark.app.live.punctual import PunctualForecaster
 from mark.app.live.training import Task, Training
 from mark.app.plugins import build_forecaster
-from mark.app.setting_service import RetrainSettings
+from mark.config.service import RetrainSettings
 from mark.controller.drift import Drift, DriftPolicy, followed, worsening
 from mark.controller.journal import Tick
 from mark.controller.runner import Journal, check_forecast

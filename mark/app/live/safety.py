@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 
 from mark.app.live.ports import is_loopback
-from mark.app.setting_service import ServiceSettings
+from mark.config.service import ServiceSettings
 from mark.domain.errors import Misconfigured
 
 OTHERS = stat.S_IRGRP | stat.S_IROTH

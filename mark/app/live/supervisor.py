@@ -45,9 +45,9 @@ from mark.app.live.starting import (
     told_since,
 )
 from mark.app.out_folder import JOURNAL_NAME
-from mark.app.setting_service import Mode
-from mark.app.settings import Settings
 from mark.aws.session import Aws
+from mark.config.service import Mode
+from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.traffic import Warmed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mark.app.settings import Settings
 from mark.app.shipped_models import MODEL_FILE, TARGETS, folder_of
 from mark.catalog.load import load_models
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, unknown
 from mark.plugin_files import source_of
 

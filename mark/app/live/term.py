@@ -27,13 +27,13 @@ from mark.app.live.retraining import FollowedJournal, Retraining
 from mark.app.live.shadow import LiveCloud, ShadowCloud
 from mark.app.live.troubles import Troubles
 from mark.app.live.warming import Warmer
-from mark.app.setting_service import Mode
-from mark.app.settings import Settings
 from mark.aws.fleet import Ec2Cloud
 from mark.aws.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.launching import FleetSetup
 from mark.aws.session import Aws
+from mark.config.service import Mode
+from mark.config.settings import Settings
 from mark.controller.budget import Restraint
 from mark.controller.paces import measured_paces
 from mark.controller.runner import Controller

@@ -20,9 +20,9 @@ from mark.app.live.service_lock import ServiceLock
 from mark.app.live.supervisor import FLEET_S, START_S
 from mark.app.live.watching import watch_service
 from mark.app.plugins import build_forecaster, make_model
-from mark.app.setting_service import Mode, ServiceSettings
-from mark.app.settings import Settings
 from mark.app.terminal import note, progress, show, show_json
+from mark.config.service import Mode, ServiceSettings
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 
 POLL_S = 0.05

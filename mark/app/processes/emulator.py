@@ -12,8 +12,8 @@ from pathlib import Path
 from mark.app.live.folder import RunFolder
 from mark.app.processes.heartbeat import keep_beating
 from mark.app.processes.lifeline import begin
-from mark.app.settings import cache_dir
 from mark.catalog.load import load_prices
+from mark.config.settings import cache_dir
 from mark.domain.clock import ClockAnchor
 from mark.local.config import Draws, EmulatedAwsConfig
 from mark.local.emulated import EmulatedAws

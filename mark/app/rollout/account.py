@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mark.app.live.folder import is_alive
-from mark.app.settings import Settings
 from mark.aws.errors import translated
 from mark.aws.launching import OWNER, SERVICE
 from mark.aws.session import Aws, AwsSettings
 from mark.aws.stacks import Stacks
 from mark.aws.stacks_lock import Holder, RolloutLock
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 
 POLL_S = 1.0

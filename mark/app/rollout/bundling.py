@@ -12,7 +12,7 @@ from pathlib import Path
 
 import mark
 from mark.app.live.models import LiveModel
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 
 HANDLERS = ("interruption", "warm")

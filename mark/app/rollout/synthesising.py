@@ -17,7 +17,7 @@ from typing import Any
 from mark.app.live.account import MODEL_FOLDER, function_of
 from mark.app.live.models import LiveModel, make_live_models
 from mark.app.rollout.bundling import Bundle, find_bundles, overflowing
-from mark.app.settings import Settings
+from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from mark.app.setting_parts import NotNegative, Part, Positive, PositiveInt, Share
+from mark.config.parts import NotNegative, Part, Positive, PositiveInt, Share
 from mark.controller.bundles import policy_names
 from mark.dispatch.policy import Late, Routing
 from mark.domain.offering import Market

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from mark.app.setting_parts import Part, Positive
+from mark.config.parts import Part, Positive
 from mark.controller.budget import Reached
 
 

@@ -18,10 +18,10 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from mark.app.setting_budget import BudgetSettings
-from mark.app.setting_parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share
-from mark.app.setting_rollout import RolloutSettings
-from mark.app.setting_service import ObjectiveSettings, OfferingSettings, ServiceSettings
+from mark.config.budget import BudgetSettings
+from mark.config.parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share
+from mark.config.rollout import RolloutSettings
+from mark.config.service import ObjectiveSettings, OfferingSettings, ServiceSettings
 from mark.dispatch.policy import Routing
 from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from mark.app.setting_parts import NotNegativeInt, Part, Positive, PositiveInt, spelt
+from mark.config.parts import NotNegativeInt, Part, Positive, PositiveInt, spelt
 
 Mail = Annotated[str, spelt(r"[^@\s]+@[^@\s]+", "team@example.com")]
 Arn = Annotated[

@@ -1,0 +1,1 @@
+"""Settings as `mark.yaml` holds them: one frozen, validated tree, and nothing else."""
