@@ -18,7 +18,7 @@ from typing import Any
 from lambda_handlers.environment import told, told_or
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
-from mark.plugin_files import load_module
+from mark.plugins.files import load_module
 from mark.ports import PythonModel
 from mark.protocols.exchange import row_count, zeros
 from mark.protocols.oip import Tensors

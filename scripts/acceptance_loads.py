@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
-from mark.app.plugins import build_forecaster
 from mark.catalog.load import model
 from mark.config.settings import cache_dir
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
 from mark.domain.times import CloudTimes, LognormalTime
+from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.compiled import compiled_kernel
 from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec

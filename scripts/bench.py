@@ -20,7 +20,6 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from mark.app.plugins import build_forecaster
 from mark.catalog.load import model
 from mark.dispatch.batcher import batch_size
 from mark.dispatch.bouncer import predicted_finish_at
@@ -31,6 +30,7 @@ from mark.domain.offering import BatchPolicy, InstanceType, Market, Offering
 from mark.domain.plan import PlanRequest
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.planner.greedy import plan_greedy
+from mark.plugins.load import build_forecaster
 from mark.simulator.arrays import MonitorWindow
 from mark.simulator.compiled import Kernel, compiled_kernel
 from mark.simulator.engine import Engine

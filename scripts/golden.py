@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mark.app.plugins import build_forecaster
 from mark.catalog.load import model
 from mark.config.settings import cache_dir
 from mark.domain.offering import Market
+from mark.plugins.load import build_forecaster
 from mark.simulator.compiled import Kernel, compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.faults import FaultScript, Interrupt

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.app.plugins import build_forecaster
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
+from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.backtest import run_backtest
 from mark.simulator.generators import mmpp

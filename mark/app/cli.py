@@ -32,8 +32,8 @@ from mark.app.commands import (
     sweep,
     trace,
 )
-from mark.app.terminal import INTERRUPTED, fail, note
 from mark.domain.errors import MarkError
+from mark.report.terminal import INTERRUPTED, fail, note
 
 WRONG_USE = 2
 _CLICK_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")

@@ -13,13 +13,13 @@ import numpy as np
 from mark.app.live.rehearsal import Rehearsed, rehearse
 from mark.app.out_folder import make_folder
 from mark.app.simulating import simulate_settings
-from mark.app.terminal import note, show, show_json
 from mark.app.wiring import ALL
 from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
 from mark.report.live_report import comparison_document, comparison_table, headline, write_comparison
+from mark.report.terminal import note, show, show_json
 from mark.report.wording import count_words, duration_words
 from mark.simulator import generators
 from mark.simulator.traces import Trace, write_trace

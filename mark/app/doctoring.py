@@ -17,7 +17,6 @@ from mark.app.live.models import LiveModel, make_live_models
 from mark.app.refreshing import refresh_prices
 from mark.app.rollout.imaging import FOR_FUNCTIONS, FOR_PROCESSES, builds
 from mark.app.service_aws import service_aws
-from mark.app.terminal import note, progress, show, show_json
 from mark.aws.checking import caller, has_image, is_verified, mail_account
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
@@ -25,6 +24,7 @@ from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import age_days
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, RetryLater
+from mark.report.terminal import note, progress, show, show_json
 
 MENDS = 1
 """Exit status where something must be mended."""

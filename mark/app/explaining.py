@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from mark.app.out_folder import JOURNAL_NAME
-from mark.app.terminal import progress, show, show_json
 from mark.controller.folding import Deviation, deviations
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
 from mark.controller.state import NoteKind
@@ -28,6 +27,7 @@ from mark.domain.orders import (
 )
 from mark.domain.plan import Plan
 from mark.report.explain import ExplainedTick, explain_document, explain_text
+from mark.report.terminal import progress, show, show_json
 from mark.telemetry.journal_file import journal_lines
 
 BUSIEST = 5

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mark.app.plugins import build_forecaster, load_forecaster
-from mark.app.terminal import Report, note
 from mark.app.wiring import chosen_workload
 from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY, check_forecast
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured, failure_words
+from mark.plugins.load import build_forecaster, load_forecaster
 from mark.ports import Forecaster, ForecasterSetup
+from mark.report.terminal import Report, note
 from mark.report.wording import duration_words
 from mark.simulator.backtest import DAY_S
 from mark.simulator.backtest_span import demand_between

@@ -20,7 +20,6 @@ import typer
 from mark.app.forecasting import build, check_predictors, history_units, split_workload
 from mark.app.live.punctual import DEADLINE_S, PunctualForecaster
 from mark.app.out_folder import make_folder
-from mark.app.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.app.wiring import usable_cache
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON
@@ -28,6 +27,7 @@ from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.report.forecasts import BacktestRun, backtest_document, backtest_headline
 from mark.report.forecasts_page import write_backtest
 from mark.report.forecasts_table import backtest_table
+from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.simulator.backtest import TARGETS, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span
 from mark.simulator.workload import Workload

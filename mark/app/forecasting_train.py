@@ -7,7 +7,6 @@ from typing import Any
 
 from mark.app.forecasting import Built, ask, build, check_predictor, history_units, split_workload
 from mark.app.out_folder import make_folder
-from mark.app.terminal import progress, show, show_json
 from mark.app.wiring import chosen_workload, usable_cache
 from mark.config.settings import Settings
 from mark.domain.demand import Demand
@@ -16,6 +15,7 @@ from mark.domain.errors import Misconfigured
 from mark.report.forecasts import plain
 from mark.report.forecasts_table import card_lines, card_table
 from mark.report.page import write_whole
+from mark.report.terminal import progress, show, show_json
 from mark.report.wording import duration_words
 
 FORMS = (".json", ".md")

@@ -18,7 +18,6 @@ from mark.app.explaining import find_journal
 from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.folder import RunFolder, find_running
 from mark.app.live.models import settings_of_model
-from mark.app.terminal import note
 from mark.app.wiring import workload_on
 from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
@@ -28,6 +27,7 @@ from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.report.cost_report_reading import journal_of
 from mark.report.kept import KeptService
+from mark.report.terminal import note
 from mark.simulator.rng import stream
 from mark.simulator.traces import Trace
 from mark.simulator.workload import Workload

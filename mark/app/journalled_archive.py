@@ -12,12 +12,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mark.app.terminal import note
 from mark.controller.journal import Header, Tick, read_journal
 from mark.controller.journal_facts import journal_demand
 from mark.controller.load_book import joined, latest
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
+from mark.report.terminal import note
 
 SUFFIX = ".jsonl.gz"
 

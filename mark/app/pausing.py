@@ -9,11 +9,11 @@ import typer
 
 from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import RunFolder
-from mark.app.terminal import note, progress, show, show_json
 from mark.config.service import ServiceSettings
 from mark.config.settings import Settings
 from mark.controller.budget import Restraint
 from mark.domain.errors import Misconfigured
+from mark.report.terminal import note, progress, show, show_json
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import BUDGET, PAUSE, PauseRequest

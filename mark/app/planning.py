@@ -10,7 +10,6 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from mark.app.terminal import note, show, show_json
 from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import check_names, chosen_limits, chosen_model, chosen_slo
 from mark.catalog.load import load_prices, load_profiles
@@ -20,6 +19,7 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.planner.greedy import CostTerms, plan_greedy, scores
+from mark.report.terminal import note, show, show_json
 from mark.simulator.supply import Supply, find_supply
 from mark.simulator.trace_formats.bins import MAX_RPS
 

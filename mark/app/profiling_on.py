@@ -26,7 +26,6 @@ from mark.app.profiling_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Met
 from mark.app.profiling_on_lambda import LambdaBackend
 from mark.app.profiling_on_show import ask, say, told
 from mark.app.service_aws import service_aws
-from mark.app.terminal import Report, note, progress
 from mark.aws.renting import Rent, end_all, look_at, rent
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
@@ -35,6 +34,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured, NoCapacity, RetryLater, unknown
 from mark.domain.profile import Profile
 from mark.ports import Backend
+from mark.report.terminal import Report, note, progress
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of
 

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from mark.app.live.profiling import point_document
 from mark.app.profiling_on_cost import Meter, Price
-from mark.app.terminal import note, show, show_json
 from mark.domain.errors import Misconfigured
+from mark.report.terminal import note, show, show_json
 from mark.serving.profiling import MeasuredPoint
 
 if TYPE_CHECKING:

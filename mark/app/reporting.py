@@ -15,7 +15,6 @@ from mark.app.live.folder import RunFolder, Running
 from mark.app.reporting_archive import open_archive
 from mark.app.reporting_replays import replay_days
 from mark.app.service_aws import service_aws
-from mark.app.terminal import note, progress, show, show_json
 from mark.aws.costs import daily_usd
 from mark.aws.launching import SERVICE
 from mark.aws.mail import send_mail
@@ -29,6 +28,7 @@ from mark.report.mail import Mail, mime, render, standalone
 from mark.report.mail_text import mail_text
 from mark.report.mail_view import mail_view
 from mark.report.page import check_file, write_whole
+from mark.report.terminal import note, progress, show, show_json
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from mark.telemetry.steady_time import steady_time

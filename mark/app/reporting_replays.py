@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from mark.app.journalled import Journalled, demand_trace, service_journal
 from mark.app.live.models import settings_of_model
-from mark.app.terminal import Report, note
 from mark.app.wiring import chosen_overrides, make_experiment, warm_engine
 from mark.catalog.billing import bill_provisioned
 from mark.config.settings import Settings
@@ -28,6 +27,7 @@ from mark.report.cost_report_replays import (
     replayed_days,
 )
 from mark.report.kept import KeptService
+from mark.report.terminal import Report, note
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.simulator.traces import Trace

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mark.app.plugins import build_forecaster
-from mark.app.terminal import note, progress, show, show_json, show_wide
 from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import usable_cache
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import unknown
+from mark.plugins.load import build_forecaster
 from mark.report.page import write_whole
+from mark.report.terminal import note, progress, show, show_json, show_wide
 from mark.simulator.bursts import with_bursts
 from mark.simulator.compiled import compiled_kernel
 from mark.simulator.traces import Trace

@@ -12,13 +12,13 @@ from rich.table import Table
 
 from mark.app.live.alerting import alerts_status
 from mark.app.service_aws import service_aws
-from mark.app.terminal import show, show_json
 from mark.aws.alarms import read_alerts
 from mark.aws.guard import AWAKE
 from mark.aws.standing import Standing, standing
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.config.settings import Settings
 from mark.report.live_words import alert_banners
+from mark.report.terminal import show, show_json
 from mark.telemetry.status_document import ALERTS
 
 

@@ -23,7 +23,6 @@ from mark.app.sweeping_folder import Document, SweepFolder
 from mark.app.sweeping_grid import Axis, Combination, combinations
 from mark.app.sweeping_job import Job
 from mark.app.sweeping_progress import sweep_progress
-from mark.app.terminal import INTERRUPTED, note, progress, show, show_json, show_wide
 from mark.app.wiring import warm_engine
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
@@ -32,6 +31,7 @@ from mark.report.pareto import ParetoRow, SweptRun, pareto_rows, value_words
 from mark.report.pareto_document import sweep_document
 from mark.report.pareto_page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.pareto_table import pareto_tables
+from mark.report.terminal import INTERRUPTED, note, progress, show, show_json, show_wide
 
 """Exit status after Ctrl-C: 128 + SIGINT."""
 SOME_FAILED = 1

@@ -15,7 +15,6 @@ from typing import Any
 from mark.app.sweeping_grid import Combination, refusal_of
 from mark.app.sweeping_job import Job
 from mark.app.sweeping_keys import code_digest, job_key, portable, trace_digest
-from mark.app.terminal import Report
 from mark.app.trace_source import TraceReading, read_place
 from mark.app.wiring import (
     chosen_model,
@@ -30,6 +29,7 @@ from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
 from mark.report.pareto import Value, short_names, value_words
+from mark.report.terminal import Report
 from mark.simulator.bursts import NONE
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces import Trace

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import mark
-from mark.app.plugins import load_forecaster
 from mark.catalog.load import shipped_sets
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
-from mark.plugin_files import files_of
+from mark.plugins.files import files_of
+from mark.plugins.load import load_forecaster
 from mark.simulator.traces import Trace
 
 HOUSE = Path(mark.__file__).parent
 DECIDING = (
     *("domain", "ports.py", "plugin_files.py", "planner", "dispatch", "catalog", "controller", "simulator"),
-    *("app/plugins.py", "config/parts.py", "config/settings.py", "app/simulating.py", "app/sweeping_job.py"),
+    *("plugins/load.py", "config/parts.py", "config/settings.py", "app/simulating.py", "app/sweeping_job.py"),
     *("app/wiring.py", "report/comparison.py", "report/documents.py", "report/wording.py"),
 )
 """What of `mark` a result's document depends on; the rest shows it or serves live."""

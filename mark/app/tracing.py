@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
-from mark.app.terminal import note, progress, show, show_json
 from mark.app.trace_source import TraceReading, read_places
 from mark.domain.errors import Misconfigured, unknown
+from mark.report.terminal import note, progress, show, show_json
 from mark.report.wording import count_words, duration_words
 from mark.simulator.bursts import has_long_bins, long_bins_note
 from mark.simulator.generators import constant, diurnal_floods, mmpp, surge

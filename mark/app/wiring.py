@@ -6,8 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mark.app.plugins import build_forecaster, is_oracle, load_forecaster
-from mark.app.terminal import Report, progress
 from mark.app.trace_source import TraceReading, read_place
 from mark.catalog.load import known_models, load_prices
 from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings, cache_dir
@@ -15,6 +13,8 @@ from mark.controller.bundles import policy_names
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
+from mark.plugins.load import build_forecaster, is_oracle, load_forecaster
+from mark.report.terminal import Report, progress
 from mark.simulator.bursts import with_bursts
 from mark.simulator.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.app import plugins
 from mark.app.cli import run
-from mark.app.plugins import build_forecaster, forecaster_names
 from mark.domain.demand import Demand
+from mark.plugins import load
+from mark.plugins.load import build_forecaster, forecaster_names
 from mark.ports import ForecasterSetup
 
 HOUSE = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def saved(mark):
 def test_every_name_is_on_the_page_and_every_one_there_is_a_name():
     listed = re.findall(r"^\| `([a-z][a-z0-9-]*)` \|", PAGE, re.MULTILINE)
 
-    shipped = tomllib.loads((HOUSE / "pyproject.toml").read_text())["project"]["entry-points"][plugins.FORECASTERS]
+    shipped = tomllib.loads((HOUSE / "pyproject.toml").read_text())["project"]["entry-points"][load.FORECASTERS]
     assert sorted(listed) == sorted(shipped)
 
 
@@ -92,14 +92,14 @@ def test_the_example_plugs_in_by_module_and_by_entry_point(saved, monkeypatch, c
     (package / "__init__.py").touch()
     (package / "last_hour.py").write_text(EXAMPLE)
     monkeypatch.syspath_prepend("site")
-    entry = EntryPoint(name=name, value=value, group=plugins.FORECASTERS)
-    ours = plugins.entry_points
+    entry = EntryPoint(name=name, value=value, group=load.FORECASTERS)
+    ours = load.entry_points
 
     def with_theirs(**asked):
         theirs = [entry] if asked.get("name", name) == name else []
         return [*ours(**asked), *theirs]
 
-    monkeypatch.setattr(plugins, "entry_points", with_theirs)
+    monkeypatch.setattr(load, "entry_points", with_theirs)
     try:
         for given in (name, value):
             forecast = build_forecaster(given, SETUP).forecast(HISTORY, 1)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mark import plugin_files
 from mark.app.live.models import make_live_models
 from mark.catalog.load import load_models
 from mark.config.settings import load_settings
+from mark.plugins import files
 from tests.app.test_profile_here import MODEL
 from tests.app.test_user_code import package
 
@@ -24,7 +24,7 @@ def model(mark):
     Path("own").mkdir()
     Path("own/doubler.py").write_text(MODEL)
     yield
-    plugin_files.leave()
+    files.leave()
 
 
 def served(path: str):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mark.app.live.models import make_live_models
-from mark.app.plugins import make_model
 from mark.config.settings import load_settings
+from mark.plugins.load import make_model
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text()
 MODEL, PROFILES = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)

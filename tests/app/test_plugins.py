@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.plugins import build_forecaster, forecaster_names, is_oracle, load_forecaster
 from mark.app.sweeping_keys import forecaster_digest
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
-from mark.plugin_files import files_of
+from mark.plugins.files import files_of
+from mark.plugins.load import build_forecaster, forecaster_names, is_oracle, load_forecaster
 from mark.ports import ForecasterSetup
 from predictors.naive import LastValue, SeasonalNaive
 

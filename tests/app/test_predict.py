@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark import plugin_files
+from mark.plugins import files
 from tests.app.test_profile_here import MODEL
 
 TARGET = ("--target", "doubler.py:Doubler")
@@ -18,7 +18,7 @@ TARGET = ("--target", "doubler.py:Doubler")
 def model(mark):
     Path("doubler.py").write_text(MODEL)
     yield
-    plugin_files.leave()
+    files.leave()
 
 
 def document(answer):

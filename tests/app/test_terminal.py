@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from mark.app import terminal
-from mark.app.terminal import progress
+from mark.report import terminal
+from mark.report.terminal import progress
 
 LIMIT_S = 120.0
 

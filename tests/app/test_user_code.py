@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mark import plugin_files
 from mark.app.live.models import make_live_models
-from mark.app.plugins import load_forecaster, load_model, make_model
 from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
+from mark.plugins import files
+from mark.plugins.load import load_forecaster, load_model, make_model
 
 HAND = """
 import numpy as np
@@ -41,7 +41,7 @@ PROFILE = {
 @pytest.fixture(autouse=True)
 def forgotten():
     yield
-    plugin_files.leave()
+    files.leave()
 
 
 def package(folder: Path, name: str, *, factor: int = 2, init: bool = True) -> Path:
@@ -126,7 +126,7 @@ def test_a_module_counts_from_the_folder_of_the_settings_file(tmp_path, monkeypa
 APART = """
 import sys, json
 from pathlib import Path
-from mark.app.plugins import make_model, load_forecaster
+from mark.plugins.load import make_model, load_forecaster
 sys.path[:] = [path for path in sys.path if path]
 own = make_model("models.hand:Hand", Path(".")).predict({"x": [[1.0]]})["y"].tolist()
 shipped = make_model("models.digits:Digits", Path(".")).inputs[0].name

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mark.app.plugins import build_forecaster
 from mark.catalog.load import model
 from mark.domain.offering import Market
+from mark.plugins.load import build_forecaster
 from mark.simulator.compiled import Kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript

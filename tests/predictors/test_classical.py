@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.app.plugins import forecaster_names, load_forecaster
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
+from mark.plugins.load import forecaster_names, load_forecaster
 from mark.ports import ForecasterSetup
 from mark.simulator.scores import SCORED_LEVELS, absolute_percentage, weighted_quantile_loss
 from predictors.boosted import BoostedSettings

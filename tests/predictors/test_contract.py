@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from mark.app.plugins import build_forecaster
 from mark.domain.demand import Demand, Forecast
+from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from predictors import lstm_vanilla
 from tests.predictors.builders import DAY, SMALL, daily_sine, first_units, means

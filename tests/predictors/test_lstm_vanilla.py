@@ -233,7 +233,7 @@ WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
 from pathlib import Path
-from mark.app.plugins import build_forecaster
+from mark.plugins.load import build_forecaster
 from mark.domain.errors import Misconfigured
 from mark.ports import ForecasterSetup
 from tests.predictors.builders import DAY, daily_sine

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from mark.app.plugins import load_forecaster
 from mark.domain.demand import Demand, Forecast
+from mark.plugins.load import load_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.expert import LEVELS
 from predictors.lstm_quantile_settings import QuantileSettings

@@ -11,7 +11,6 @@ from types import TracebackType
 import numpy as np
 import pytest
 
-from mark.app.plugins import build_forecaster
 from mark.catalog.load import model
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
@@ -21,6 +20,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.orders import Order
 from mark.domain.times import CloudTimes, LognormalTime
+from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator import replay as replay_module
 from mark.simulator.cloud import SimulatedCloud

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.plugins import build_forecaster
 from mark.controller.folding import Deviation, deviations
 from mark.controller.journal import Tick, entry_line, header_line, read_journal
 from mark.controller.policy import ControllerPolicy
@@ -27,6 +26,7 @@ from mark.domain.orders import (
     StopStandby,
     WarmLambda,
 )
+from mark.plugins.load import build_forecaster
 from mark.simulator.compiled import Kernel
 from mark.simulator.experiment import Experiment, Overrides
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from mark.app.plugins import build_forecaster
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import Market
 from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, StartStandby, StopStandby, WarmLambda
+from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.compiled import Kernel
 from mark.simulator.experiment import Experiment

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mark.app.plugins import build_forecaster
 from mark.catalog.load import model
 from mark.controller.bundles import PolicyBundle
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
+from mark.plugins.load import build_forecaster
 from mark.simulator.compiled import Kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.generators import constant

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.app.plugins import build_forecaster
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
+from mark.plugins.load import build_forecaster
 from mark.simulator.arrays import MonitorWindow
 from mark.simulator.compiled import Kernel
 from mark.simulator.engine import Engine

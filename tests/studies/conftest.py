@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.plugins import build_forecaster
 from mark.domain.demand import Demand, Forecast, point_forecast
+from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.compiled import Kernel
 from mark.studies.study import StudyContext

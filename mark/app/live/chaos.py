@@ -10,8 +10,8 @@ from typing import Any
 
 from mark.app.live.emulated import EmulatedControls
 from mark.app.live.folder import Running, find_running, process_of
-from mark.app.terminal import show, show_json
 from mark.domain.errors import Misconfigured, unknown
+from mark.report.terminal import show, show_json
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 

@@ -7,8 +7,8 @@ import signal
 import time
 
 from mark.app.live.folder import RunFolder, is_alive
-from mark.app.terminal import show
 from mark.domain.errors import Misconfigured
+from mark.report.terminal import show
 
 POLL_S = 0.05
 DOWN_S = 40.0

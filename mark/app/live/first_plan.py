@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from mark.app.live.models import LiveModel
-from mark.app.plugins import build_forecaster
 from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.state import Observation, State
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView
 from mark.domain.plan import Plan
+from mark.plugins.load import build_forecaster
 
 FORECASTER = "last-value"
 """It needs no training; the controller's own forecaster has nothing else to go by at its first tick."""

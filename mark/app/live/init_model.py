@@ -21,15 +21,15 @@ import typer
 from mark.app.live.predicting import Tried, try_model
 from mark.app.live.profiling import ProfileAsked, measured_profile, write_profiles
 from mark.app.live.targets import class_name, existing_source
-from mark.app.plugins import make_model
-from mark.app.shipped_models import MODEL_FILE, PROFILE_FILE
-from mark.app.terminal import show
 from mark.catalog.schema import ModelFile, parse_file
+from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import Evidence, Profile
+from mark.plugins.load import make_model
 from mark.protocols.exchange import zeros
 from mark.protocols.model_contract import class_mistakes
+from mark.report.terminal import show
 from mark.report.wording import percent
 
 CONFIG_FILE = "mark.yaml"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mark.app.terminal import show
 from mark.domain.errors import Misconfigured
+from mark.report.terminal import show
 
 CONFIG = """\
 # What MArk serves, and what it promises. docs/settings.md explains every key; an unknown one is refused.

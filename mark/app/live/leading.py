@@ -17,9 +17,9 @@ from mark.app.live.replaying import NightlyReplays
 from mark.app.live.retraining import Retraining
 from mark.app.live.term import Forecasters, Term
 from mark.app.live.troubles import Troubles
-from mark.app.plugins import build_forecaster
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
+from mark.plugins.load import build_forecaster
 from mark.store.lease import Lease, LeaseLost
 from mark.store.service import ServiceStore
 

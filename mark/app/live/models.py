@@ -9,10 +9,9 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from mark.app.live.targets import existing_source
-from mark.app.plugins import load_model, make_model
-from mark.app.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.app.wiring import chosen_overrides, chosen_workload, make_experiment
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
+from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
 from mark.controller.bundles import PolicyBundle
@@ -21,6 +20,7 @@ from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.domain.tensor import TensorSpec
+from mark.plugins.load import load_model, make_model
 from mark.ports import ForecasterSetup, PythonModel
 from mark.protocols.model_contract import class_mistakes
 from mark.simulator.generators import constant

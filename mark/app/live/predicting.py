@@ -23,17 +23,17 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.app.live.targets import TriedModel, existing_source, tried_model
-from mark.app.plugins import make_model
-from mark.app.terminal import note, show, show_json, unheard
 from mark.config.settings import Settings
 from mark.domain.documents import plain_number
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
+from mark.plugins.load import make_model
 from mark.ports import InferRequest, PythonModel
 from mark.protocols.exchange import read_exchange, row_count, zeros
 from mark.protocols.model_contract import class_mistakes, output_mistakes
 from mark.protocols.oip import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
 from mark.protocols.sagemaker_media import CSV_TYPE
+from mark.report.terminal import note, show, show_json, unheard
 
 DIFFERS = 1
 """Exit status where the outputs differ from what the model declares."""

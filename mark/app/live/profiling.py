@@ -13,8 +13,6 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from mark.app.plugins import load_model
-from mark.app.terminal import note, progress, show, show_json, unheard
 from mark.aws.imds import instance_type_here
 from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
@@ -22,8 +20,10 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.profile import Evidence, Profile
 from mark.domain.tensor import TensorSpec
+from mark.plugins.load import load_model
 from mark.ports import Backend, InferRequest
 from mark.protocols.oip import example_body
+from mark.report.terminal import note, progress, show, show_json, unheard
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
 from mark.serving.backends.servers import InvocationsBackend

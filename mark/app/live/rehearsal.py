@@ -19,7 +19,6 @@ from mark.app.live.folder import Running
 from mark.app.live.loading import LoadAsked, due_times, load_document, send
 from mark.app.live.upping import heeding_ends, start
 from mark.app.live.watching import live_table, view_of
-from mark.app.terminal import note, progress
 from mark.app.trace_source import TraceReading
 from mark.app.wiring import chosen_overrides, make_experiment
 from mark.config.settings import Settings
@@ -29,6 +28,7 @@ from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.report.comparison import ComparedRun
 from mark.report.documents import run_document
+from mark.report.terminal import note, progress
 from mark.simulator.results import RunResult
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

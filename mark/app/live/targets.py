@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mark.app.shipped_models import MODEL_FILE, TARGETS, folder_of
 from mark.catalog.load import load_models
+from mark.catalog.shipped_models import MODEL_FILE, TARGETS, folder_of
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, unknown
-from mark.plugin_files import source_of
+from mark.plugins.files import source_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from mark.app.plugins import build_forecaster
 from mark.domain.demand import Demand
+from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 
 log = logging.getLogger(__name__)

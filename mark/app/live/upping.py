@@ -19,11 +19,11 @@ from mark.app.live.safety import bearer_token, exposed_secrets, server_tls
 from mark.app.live.service_lock import ServiceLock
 from mark.app.live.supervisor import FLEET_S, START_S
 from mark.app.live.watching import watch_service
-from mark.app.plugins import build_forecaster, make_model
-from mark.app.terminal import note, progress, show, show_json
 from mark.config.service import Mode, ServiceSettings
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
+from mark.plugins.load import build_forecaster, make_model
+from mark.report.terminal import note, progress, show, show_json
 
 POLL_S = 0.05
 

@@ -14,13 +14,13 @@ from contextlib import suppress
 
 import uvloop
 
-from mark.app.plugins import load_model
 from mark.app.processes.lone import LoneLink, is_alone, lone_model, lone_offering
 from mark.aws.imds import ENDPOINT, Identity, Imds
 from mark.aws.launching import MODEL, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
+from mark.plugins.load import load_model
 from mark.ports import Backend
 from mark.serving.agent import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend

@@ -6,9 +6,9 @@ import os
 import sys
 
 from mark.app.live.training import read_task
-from mark.app.plugins import build_forecaster
 from mark.app.processes.lifeline import begin
 from mark.domain.errors import MarkError
+from mark.plugins.load import build_forecaster
 
 NICE = 10
 """It yields to whatever serves requests or decides."""

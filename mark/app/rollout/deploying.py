@@ -22,7 +22,6 @@ from mark.app.rollout.planning import (
 )
 from mark.app.rollout.showing import EventLog, agreed, plan_document, plan_table
 from mark.app.rollout.synthesising import Synthesis, synthesise
-from mark.app.terminal import note, show, show_json
 from mark.aws.errors import code_of, translated
 from mark.aws.names import name_of
 from mark.aws.stacks import StackEvent, Stacks, first_failure
@@ -30,6 +29,7 @@ from mark.aws.stacks_lock import RolloutLock
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
+from mark.report.terminal import note, show, show_json
 
 TEMPLATES = "templates/"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mark.catalog.load import ProfileSet, load_models, load_profiles
 from mark.domain.objective import ModelSpec
-from mark.plugin_files import source_of
+from mark.plugins.files import source_of
 
 TARGETS = ("models.digits:Digits", "models.lstm_lm:LanguageModel", "models.transformer:Polarity")
 """As `backend.target` names them in the settings."""

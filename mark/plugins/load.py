@@ -1,7 +1,7 @@
 """Forecasters and models by name: an entry point, `module:attribute`, or `path/file.py:Name`.
 
 Ours and a user's own come in the same way, so this is the only place that knows where a forecaster lives. What a
-file or a model's folder holds may be imported (`mark.plugin_files`): behind the installed packages, where a stray
+file or a model's folder holds may be imported (`mark.plugins.files`): behind the installed packages, where a stray
 `json.py` replaces nothing, but for the package that a model's target names.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard, cast
 
-from mark import plugin_files
 from mark.domain.errors import MarkError, Misconfigured, failure_words, unknown
+from mark.plugins import files
 from mark.ports import (
     Forecaster,
     ForecasterFactory,
@@ -118,7 +118,7 @@ def make_model(name: str, folder: Path | None = None) -> PythonModel:
 def _resolve(name: str) -> object:
     if ":" in name:
         return _located(name, "forecaster")
-    plugin_files.leave()
+    files.leave()
     return _entry_point(name).load()
 
 
@@ -151,7 +151,7 @@ def _module(where: str, kind: str, folder: Path | None) -> ModuleType:
     if is_file and not Path(where).expanduser().is_file():
         raise Misconfigured(f"{kind} file {where} does not exist")
     try:
-        return plugin_files.load_module(where, folder, own_first=kind == "model")
+        return files.load_module(where, folder, own_first=kind == "model")
     except ModuleNotFoundError as error:
         if is_file or error.name is None or not (where == error.name or where.startswith(f"{error.name}.")):
             raise

@@ -1,0 +1,1 @@
+"""Users' own forecasters and models, loaded by entry point, module or file."""
