@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.accounting.journal_stats import Segment, journal_demand
+from mark.accounting.load_history import joined, latest, load_name, load_of, start_of
 from mark.app.explaining import find_journal
 from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.folder import RunFolder, find_running
@@ -21,8 +23,6 @@ from mark.app.live.models import settings_of_model
 from mark.app.wiring import workload_on
 from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
-from mark.controller.journal_facts import Segment, journal_demand
-from mark.controller.load_book import joined, latest, load_name, load_of, start_of
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.report.cost_report_reading import journal_of

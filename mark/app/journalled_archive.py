@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mark.accounting.journal_stats import journal_demand
+from mark.accounting.load_history import joined, latest
 from mark.controller.journal import Header, Tick, read_journal
-from mark.controller.journal_facts import journal_demand
-from mark.controller.load_book import joined, latest
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.report.terminal import note

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import typer
 
+from mark.accounting.budget import Restraint
 from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import RunFolder
 from mark.config.service import ServiceSettings
 from mark.config.settings import Settings
-from mark.controller.budget import Restraint
 from mark.domain.errors import Misconfigured
 from mark.report.terminal import note, progress, show, show_json
 from mark.store.connect import connect

@@ -16,12 +16,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from mark.accounting.hourly_totals import Tallies, TallyMark, book_marks, book_name
+from mark.accounting.load_history import load_name
 from mark.app.journalled_archive import archived_segments, segment_lines
 from mark.app.live.models import make_live_models, service_spec
 from mark.config.settings import Settings
-from mark.controller.load_book import load_name
 from mark.controller.service import ServedModel, ServiceSpec
-from mark.controller.tally_book import Tallies, TallyMark, book_marks, book_name
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.errors import Misconfigured

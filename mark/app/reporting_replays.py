@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mark.accounting.daily_costs import DAY_S, days_between
 from mark.app.journalled import Journalled, demand_trace, service_journal
 from mark.app.live.models import settings_of_model
 from mark.app.wiring import chosen_overrides, make_experiment, warm_engine
 from mark.catalog.billing import bill_provisioned
 from mark.config.settings import Settings
-from mark.controller.daily_costs import DAY_S, days_between
 from mark.controller.service import ServedModel
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured

@@ -6,8 +6,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from mark.accounting.budget import Reached
 from mark.config.parts import Part, Positive
-from mark.controller.budget import Reached
 
 
 class BudgetSettings(Part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from mark.controller.budget import restrained
+from mark.accounting.budget import restrained
 from mark.controller.journal import Header, Tick
 from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Protocol
 
-from mark.controller.budget import Restraint, restrained, unrestrained
+from mark.accounting.budget import Restraint, restrained, unrestrained
 from mark.controller.journal import Checkpoint
 from mark.controller.paces import Paces
 from mark.controller.planning import plan_fleet, plan_request

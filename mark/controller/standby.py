@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from mark.controller.budget import Restraint
+from mark.accounting.budget import Restraint
 from mark.controller.capacity import carried_rps
 from mark.controller.launchable import Launchable
 from mark.controller.policy import ControllerPolicy, StandbyPolicy

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mark.accounting.budget import Restraint
 from mark.controller.breaker import Pool
-from mark.controller.budget import Restraint
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Fact, Order, SloWindow

@@ -12,8 +12,8 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+from mark.accounting.budget import Restraint, restrained
 from mark.controller.breaker import Pool, note_interruptions
-from mark.controller.budget import Restraint, restrained
 from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.launchable import Launchable
 from mark.controller.paces import told_paces, with_paces

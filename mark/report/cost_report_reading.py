@@ -11,13 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 
-from mark.catalog.billing import cost_of
-from mark.controller.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
-from mark.controller.journal import BrokenLine, read_journal
-from mark.controller.journal_facts import JournalFacts, PricedOrder, Segment, journal_facts
-from mark.controller.ledger import unpriced, unpriced_words
-from mark.controller.service import ServedModel, ServiceSpec
-from mark.controller.tally_book import (
+from mark.accounting.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
+from mark.accounting.hourly_totals import (
     Tallies,
     TallyMark,
     book_marks,
@@ -26,6 +21,11 @@ from mark.controller.tally_book import (
     next_mark,
     totals_at,
 )
+from mark.accounting.journal_stats import JournalFacts, PricedOrder, Segment, journal_facts
+from mark.accounting.ledger import unpriced, unpriced_words
+from mark.catalog.billing import cost_of
+from mark.controller.journal import BrokenLine, read_journal
+from mark.controller.service import ServedModel, ServiceSpec
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import Launch, WarmLambda

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from mark.controller.budget import Restraint
+from mark.accounting.budget import Restraint
 from mark.report.wording import MISSING, duration_words, percent, ratio, usd
 from mark.telemetry.status_document import (
     AlertsStatus,

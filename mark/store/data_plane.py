@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mark.controller.budget import Restraint
+from mark.accounting.budget import Restraint
 from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member, Peer

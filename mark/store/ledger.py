@@ -1,6 +1,6 @@
 """A model's ledger as a process reads it again and again: each line is fetched and decoded once.
 
-It is a list of transitions, and a hash that holds what was folded of it (`mark.controller.compaction`) with the
+It is a list of transitions, and a hash that holds what was folded of it (`mark.accounting.compaction`) with the
 instant up to which: what is told later than that of a time before it is not written down.
 """
 
@@ -11,7 +11,7 @@ from threading import Lock
 
 from pydantic import TypeAdapter, ValidationError
 
-from mark.controller.compaction import compacted, foldable
+from mark.accounting.compaction import compacted, foldable
 from mark.domain.costs import LedgerRecord, Transition, UsageRollup
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured

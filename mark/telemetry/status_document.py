@@ -20,7 +20,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mark.controller.budget import Reached, Restraint
+from mark.accounting.budget import Reached, Restraint
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 

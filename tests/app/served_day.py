@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mark.accounting.hourly_totals import book_document, book_name, first_mark
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.controller.state import Decision, Observation, State
-from mark.controller.tally_book import book_document, book_name, first_mark
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition

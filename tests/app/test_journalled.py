@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.accounting.load_history import load_document
 from mark.app.journalled import Journalled, demand_trace, merged, service_journal
 from mark.config.settings import Settings, load_settings
-from mark.controller.load_book import load_document
 from mark.domain.demand import Demand
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mark.accounting.hourly_totals import book_marks, book_name
 from mark.app.live.clock import ServiceClock
 from mark.app.live.models import make_live_models
 from mark.app.live.plane import LivePlane
@@ -17,7 +18,6 @@ from mark.app.live.view import LiveView
 from mark.app.live.warming import Warmer
 from mark.config.settings import Settings
 from mark.controller.state import Decision, State
-from mark.controller.tally_book import book_marks, book_name
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
+from mark.accounting.hourly_totals import NAMES, Tallies, TallyMark, book_document, book_name, first_mark
 from mark.app.live.account import RESOURCES
 from mark.app.live.archiving import OPEN_EACH_S, Archivist
 from mark.app.live.models import make_live_models, service_spec
 from mark.aws.archiving import Keeping, make_bucket
 from mark.config.settings import load_settings
-from mark.controller.tally_book import NAMES, Tallies, TallyMark, book_document, book_name, first_mark
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.store.embedded import EmbeddedRedis
 from tests.app.served_day import BEGAN, DAY_S, MODEL, NOW, RPS, SERVICE, write_service

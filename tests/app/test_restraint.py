@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from mark.accounting.budget import Restraint
+from mark.accounting.hourly_totals import book_document, book_name, first_mark
 from mark.app import pausing
 from mark.app.cli import run
 from mark.app.live.clock import ServiceClock
@@ -20,9 +22,7 @@ from mark.app.live.restraint import RestraintWatch
 from mark.app.live.view import LiveView
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
-from mark.controller.budget import Restraint
 from mark.controller.service import ServedModel, ServiceSpec
-from mark.controller.tally_book import book_document, book_name, first_mark
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from mark.accounting.ledger import fleet_usage
 from mark.app import feeding
 from mark.app.live.shadow import ShadowCloud
 from mark.app.live.term import Term
 from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.config.settings import Settings
-from mark.controller.ledger import fleet_usage
 from mark.controller.runner import Controller
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy

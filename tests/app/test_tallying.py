@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mark.accounting.hourly_totals import book_marks, book_name
+from mark.accounting.load_history import load_name, load_of, start_of
 from mark.app.live.tallying import HourBook
-from mark.controller.load_book import load_name, load_of, start_of
-from mark.controller.tally_book import book_marks, book_name
 from mark.domain.demand import Demand
 from mark.domain.traffic import ModelTraffic
 

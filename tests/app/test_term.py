@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mark.accounting.budget import Restraint
 from mark.app.live.term import Term
 from mark.config.settings import Settings
-from mark.controller.budget import Restraint
 from mark.store.lease import LeaseLost
 
 

@@ -9,16 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.budget import (
-    Budget,
-    Reached,
-    Restraint,
-    day_start,
-    judge,
-    month_start,
-    restrained,
-    spent_usd,
-)
+from mark.accounting.budget import Budget, Reached, Restraint, day_start, judge, month_start, restrained, spent_usd
 from mark.controller.planning import plan_fleet, plan_request
 from mark.controller.state import Extra, State
 from mark.domain.demand import Demand

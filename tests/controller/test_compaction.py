@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.controller.compaction import (
+from mark.accounting.compaction import (
     DAY_S,
     HOUR_S,
     KEEP_DAYS_S,
@@ -22,9 +22,9 @@ from mark.controller.compaction import (
     folding_end,
     rolled_up,
 )
-from mark.controller.daily_costs import ModelLedger, model_bill, model_days
-from mark.controller.ledger import running_now, usage_before
-from mark.controller.tally_book import first_mark
+from mark.accounting.daily_costs import ModelLedger, model_bill, model_days
+from mark.accounting.hourly_totals import first_mark
+from mark.accounting.ledger import running_now, usage_before
 from mark.domain.costs import Ec2State, LedgerRecord, Transition
 from mark.domain.fleet import Role
 from tests.controller.test_daily_costs import LARGE, SERVED, SMALL

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.accounting.daily_costs import DAY_S, ModelLedger, days_between, model_bill, model_days, shared_days
+from mark.accounting.hourly_totals import Tallies, TallyMark, first_mark, is_due, next_mark, totals_at
+from mark.accounting.ledger import fleet_usage, live_bill, rent_usd_per_hour, running_now, unpriced
 from mark.catalog.billing import cost_of
 from mark.catalog.load import load_prices
-from mark.controller.daily_costs import DAY_S, ModelLedger, days_between, model_bill, model_days, shared_days
-from mark.controller.ledger import fleet_usage, live_bill, rent_usd_per_hour, running_now, unpriced
 from mark.controller.service import BackendSpec, ServedModel
-from mark.controller.tally_book import Tallies, TallyMark, first_mark, is_due, next_mark, totals_at
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.demand import Demand

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from mark.accounting.journal_stats import journal_demand, journal_facts
 from mark.controller.journal import Header, Tick
-from mark.controller.journal_facts import journal_demand, journal_facts
 from mark.controller.state import Observation
 from mark.domain.demand import Demand, DemandUnit, point_forecast
 from mark.domain.fleet import FleetView, InstanceState

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.load_book import KEEP_UNITS, joined, latest, load_document, load_of, start_of
+from mark.accounting.load_history import KEEP_UNITS, joined, latest, load_document, load_of, start_of
 from mark.domain.demand import Demand
 
 

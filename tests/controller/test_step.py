@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.budget import Restraint
+from mark.accounting.budget import Restraint
 from mark.controller.planning import plan_request
 from mark.controller.policy import StandbyPolicy
 from mark.controller.state import NoteKind, Observation, State

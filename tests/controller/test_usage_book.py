@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.accounting import usage as usage_book
+from mark.accounting.ledger import FleetUsage, running_now, usage_before
+from mark.accounting.usage import UsageBook
 from mark.catalog.billing import bill_disks, bill_instances
-from mark.controller import usage_book
-from mark.controller.ledger import FleetUsage, running_now, usage_before
-from mark.controller.usage_book import UsageBook
 from mark.domain.costs import BillLine, Ec2State, Transition
 from mark.domain.fleet import Role
 

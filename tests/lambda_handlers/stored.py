@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mark.accounting.ledger import fleet_usage, live_bill
 from mark.catalog.billing import cost_of
-from mark.controller.ledger import fleet_usage, live_bill
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from mark.accounting.ledger import FleetUsage, fleet_usage
 from mark.aws.fleet import Ec2Cloud
 from mark.aws.guard import Guard, Guardrails
 from mark.aws.inbox import EventInbox
 from mark.aws.launching import FleetSetup
 from mark.aws.session import Aws
 from mark.aws.setting_up import RAW_ATTEMPTS, ServiceResources, set_up
-from mark.controller.ledger import FleetUsage, fleet_usage
 from mark.domain.clock import ClockAnchor
 from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.ports import Clock

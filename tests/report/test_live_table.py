@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mark.controller.budget import Restraint
+from mark.accounting.budget import Restraint
 from mark.report.live_table import status_table
 from mark.telemetry.status_document import (
     AssumedLoad,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mark.accounting.ledger import fleet_usage, running_now
 from mark.catalog.billing import bill_disks, bill_instances, cost_of
-from mark.controller.ledger import fleet_usage, running_now
 from mark.domain.costs import Ec2State, InstanceUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.offering import Market

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.budget import Restraint
+from mark.accounting.budget import Restraint
 from mark.domain.documents import json_text
 from mark.domain.fleet import InstanceState, Role
 from mark.telemetry.status_document import (

@@ -13,12 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from mark.accounting.hourly_totals import book_name
+from mark.accounting.load_history import load_name
 from mark.app.live.account import RESOURCES
 from mark.aws.archiving import figures_key, journal_key, packed, put_object
 from mark.aws.session import Aws
 from mark.controller.journal import read_journal
-from mark.controller.load_book import load_name
-from mark.controller.tally_book import book_name
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.ports import Clock

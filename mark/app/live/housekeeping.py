@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 
-from mark.controller.compaction import folding_end
+from mark.accounting.compaction import folding_end
 from mark.ports import Clock
 from mark.store.service import ServiceStore
 from mark.telemetry.steady_time import WALL

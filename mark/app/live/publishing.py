@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 
+from mark.accounting.load_history import latest
 from mark.app.live.clock import ServiceClock
 from mark.app.live.models import LiveModel
 from mark.app.live.tallying import HourBook
-from mark.controller.load_book import latest
 from mark.controller.runner import Controller
 from mark.controller.state import Decision
 from mark.domain.demand import Demand

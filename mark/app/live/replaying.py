@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
+from mark.accounting.daily_costs import DAY_S, days_between
 from mark.app.live.folder import Running
 from mark.app.live.retraining import REST, pause_after
 from mark.app.live.training import ONE_THREAD
 from mark.config.settings import Settings
-from mark.controller.daily_costs import DAY_S, days_between
 from mark.domain.errors import RetryLater
 from mark.report.cost_report_reading import Period, report_period
 from mark.report.cost_report_replays import KEEP_DAYS

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from mark.accounting.budget import Budget, Restraint, Verdict, day_start, judge, month_start, spent_usd
+from mark.accounting.daily_costs import ModelLedger
+from mark.accounting.hourly_totals import TallyMark, book_marks, book_name, first_mark
+from mark.accounting.ledger import FleetUsage, unpriced, unpriced_words
+from mark.accounting.usage import UsageBook
 from mark.app.live.clock import ServiceClock
 from mark.config.budget import BudgetSettings
-from mark.controller.budget import Budget, Restraint, Verdict, day_start, judge, month_start, spent_usd
-from mark.controller.daily_costs import ModelLedger
-from mark.controller.ledger import FleetUsage, unpriced, unpriced_words
 from mark.controller.service import ServedModel
-from mark.controller.tally_book import TallyMark, book_marks, book_name, first_mark
-from mark.controller.usage_book import UsageBook
 from mark.domain.costs import Transition
 from mark.domain.errors import RetryLater
 from mark.store.service import ServiceStore

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mark.accounting.budget import Restraint
 from mark.app.live.children import Restarts
 from mark.app.live.emulated import EmulatedControls
-from mark.controller.budget import Restraint
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState

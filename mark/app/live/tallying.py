@@ -1,12 +1,12 @@
 """Keeps for reports, at each hour's end, what gateways had counted and the load that came.
 
-`mark.controller.tally_book` and `mark.controller.load_book` say how.
+`mark.accounting.hourly_totals` and `mark.accounting.load_history` say how.
 """
 
 from __future__ import annotations
 
-from mark.controller.load_book import joined, latest, load_document, load_name, load_of
-from mark.controller.tally_book import book_document, book_marks, book_name, first_mark, is_due, next_mark
+from mark.accounting.hourly_totals import book_document, book_marks, book_name, first_mark, is_due, next_mark
+from mark.accounting.load_history import joined, latest, load_document, load_name, load_of
 from mark.domain.demand import Demand
 from mark.store.service import ServiceStore
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from mark.accounting.budget import Restraint
 from mark.app.live.account import RESOURCES, launches_of
 from mark.app.live.clock import ServiceClock
 from mark.app.live.driver import ModelDriver
@@ -34,7 +35,6 @@ from mark.aws.launching import FleetSetup
 from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
-from mark.controller.budget import Restraint
 from mark.controller.paces import measured_paces
 from mark.controller.runner import Controller
 from mark.domain.errors import RetryLater

@@ -13,12 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mark.app.live.clock import adopt_wall
-from mark.app.live.folder import process_of
-from mark.app.live.troubles import trouble_lines
-from mark.catalog.billing import cost_of
-from mark.controller.compaction import rolled_up
-from mark.controller.ledger import (
+from mark.accounting.compaction import rolled_up
+from mark.accounting.ledger import (
     SECONDS_PER_HOUR,
     joined,
     live_bill,
@@ -27,9 +23,13 @@ from mark.controller.ledger import (
     unpriced,
     unpriced_words,
 )
+from mark.accounting.usage import UsageBook
+from mark.app.live.clock import adopt_wall
+from mark.app.live.folder import process_of
+from mark.app.live.troubles import trouble_lines
+from mark.catalog.billing import cost_of
 from mark.controller.live_plane import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
-from mark.controller.usage_book import UsageBook
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState

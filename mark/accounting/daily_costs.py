@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
+from mark.accounting.compaction import rolled_up
+from mark.accounting.hourly_totals import TallyMark, totals_at
+from mark.accounting.ledger import FleetUsage, joined, live_bill, usage_before
 from mark.catalog.billing import bill_overhead
-from mark.controller.compaction import rolled_up
-from mark.controller.ledger import FleetUsage, joined, live_bill, usage_before
 from mark.controller.service import ServedModel
-from mark.controller.tally_book import TallyMark, totals_at
 from mark.domain.costs import BillLine, LedgerRecord, Transition
 from mark.domain.traffic import ModelTraffic
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from mark.controller.daily_costs import ModelLedger, model_bill, shared_bill
+from mark.accounting.daily_costs import ModelLedger, model_bill, shared_bill
 from mark.controller.policy import ControllerPolicy
 
 

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from mark.accounting.ledger import FleetUsage, Price, fleet_usage, joined, usage_before, usages_of
 from mark.catalog.billing import billed_s
-from mark.controller.ledger import FleetUsage, Price, fleet_usage, joined, usage_before, usages_of
 from mark.domain.costs import Transition
 
 KEEP_PAST = 8

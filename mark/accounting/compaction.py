@@ -18,8 +18,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mark.accounting.ledger import FleetUsage, Price, in_order, price_order, stretches_of, usages_of
 from mark.catalog.billing import billed_s
-from mark.controller.ledger import FleetUsage, Price, in_order, price_order, stretches_of, usages_of
 from mark.domain.costs import BilledTime, InstanceUsage, LedgerRecord, Transition, UsageRollup
 
 HOUR_S, DAY_S = 3600.0, 86400.0
