@@ -20,7 +20,7 @@ from statistics import mean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.controller.planning import plan_fleet, planner_names
+from mark.controller.plan_request import plan_fleet, planner_names
 from mark.controller.policy import ControllerPolicy
 from mark.domain.demand import Demand, point_forecast
 from mark.domain.objective import Slo

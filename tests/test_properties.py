@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.controller.planning import plan_fleet, planner_names
+from mark.controller.plan_request import plan_fleet, planner_names
 from mark.controller.policy import ControllerPolicy
 from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from mark.app.out_folder import JOURNAL_NAME
-from mark.controller.folding import Deviation, deviations
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
+from mark.controller.replay_check import Deviation, deviations
 from mark.controller.state import NoteKind
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role

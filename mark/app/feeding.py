@@ -13,7 +13,7 @@ from typing import TextIO
 from mark.app.live.clock import ServiceClock, adopt_wall
 from mark.app.live.folder import find_running
 from mark.app.live.loading import chosen
-from mark.controller.live_plane import window_of
+from mark.controller.demand_units import window_of
 from mark.domain.errors import RetryLater
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.report.terminal import note

@@ -1,4 +1,4 @@
-"""The journal: its lines. Reading them takes neither planner nor `step`; `folding.py` has the replay law.
+"""The journal: its lines. Reading them takes neither planner nor `step`; `replay_check.py` has the replay law.
 
 A journal opens with a Header (policy, catalogue, seed, the last hour of history) and goes on with one Entry per
 tick. Fleets are written as what changed since the entry before, everything else as it was seen. Where lines go is

@@ -14,10 +14,10 @@ from typing import Protocol
 
 from mark.accounting.budget import Restraint, restrained, unrestrained
 from mark.controller.journal import Checkpoint
-from mark.controller.paces import Paces
-from mark.controller.planning import plan_fleet, plan_request
+from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered, still_open
+from mark.controller.service_time_ratios import Paces
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.controller.surges import is_surging

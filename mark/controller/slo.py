@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mark.controller.launchable import Launchable
+from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.controller.state import Extra, Observation, State, Tokens
 from mark.dispatch.objective import missed_target

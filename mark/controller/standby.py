@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from mark.accounting.budget import Restraint
 from mark.controller.capacity import carried_rps
-from mark.controller.launchable import Launchable
+from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.state import Observation, State, Tokens, awake_of
 from mark.controller.surges import bridge_surges

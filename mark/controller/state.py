@@ -86,7 +86,7 @@ class Observation:
     """All that one tick saw. `forecast` and `plan` are None at a tick between two plans.
 
     recent_rps: the last twelve 5 s windows, oldest first, where the planner looks at them; paces: measured service
-    times, told with each plan (`paces.py`); restraint: what a budget or a pause holds back.
+    times, told with each plan (`service_time_ratios.py`); restraint: what a budget or a pause holds back.
     """
 
     now: float

@@ -15,9 +15,9 @@ from dataclasses import replace
 from mark.accounting.budget import Restraint, restrained
 from mark.controller.breaker import Pool, note_interruptions
 from mark.controller.capacity import carried_rps, usable_rps
-from mark.controller.launchable import Launchable
-from mark.controller.paces import told_paces, with_paces
+from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy
+from mark.controller.service_time_ratios import told_paces, with_paces
 from mark.controller.slo import watch
 from mark.controller.standby import keep_standbys, rest_standbys, short_rps
 from mark.controller.state import (

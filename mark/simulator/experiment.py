@@ -20,7 +20,7 @@ from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_bridge, within_credits
 from mark.controller.bundles import WEEK_UNITS, Ingredients, PolicyBundle, make_bundle
 from mark.controller.journal import Header
-from mark.controller.planning import tail
+from mark.controller.plan_request import tail
 from mark.controller.policy import StandbyPolicy
 from mark.controller.runner import KEEP_HISTORY, Journal
 from mark.controller.state import Decision, Observation

@@ -21,8 +21,8 @@ from mark.app.live.restraint import RestraintWatch
 from mark.app.live.shadow import ShadowCloud
 from mark.app.live.view import LiveView
 from mark.config.settings import Settings
-from mark.controller.folding import deviations
 from mark.controller.journal import VERSION, Tick, read_journal
+from mark.controller.replay_check import deviations
 from mark.controller.runner import Controller
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import DemandUnit

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.budget import Budget, Reached, Restraint, day_start, judge, month_start, restrained, spent_usd
-from mark.controller.planning import plan_fleet, plan_request
+from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.state import Extra, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role

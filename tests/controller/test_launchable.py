@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.breaker import BreakerPolicy, Pool
-from mark.controller.launchable import Launchable
+from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.controller.quotas import STANDARD, VcpuQuota
 from mark.controller.state import State

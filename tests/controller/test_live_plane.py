@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.live_plane import (
+from mark.controller.demand_units import (
     MonitorState,
     advance_monitor,
     live_unit,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.controller.folding import deviations
 from mark.controller.journal import Header, entry_line, header_line, read_journal
-from mark.controller.paces import Paces, measured_paces, told_paces, with_paces
+from mark.controller.replay_check import deviations
 from mark.controller.runner import Controller
+from mark.controller.service_time_ratios import Paces, measured_paces, told_paces, with_paces
 from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.member import Member, MemberState

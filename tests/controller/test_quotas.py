@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
-from mark.controller.planning import plan_request
+from mark.controller.plan_request import plan_request
 from mark.controller.quotas import Allowance, VcpuQuota, counted, full_offerings, quota_family
 from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mark.controller.folding import deviations
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.recovery import recover
+from mark.controller.replay_check import deviations
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView, Instance, InstanceState

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from mark.controller.planning import plan_fleet, plan_request
+from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.runner import Controller, check_forecast
 from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast

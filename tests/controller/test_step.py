@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.budget import Restraint
-from mark.controller.planning import plan_request
+from mark.controller.plan_request import plan_request
 from mark.controller.policy import StandbyPolicy
 from mark.controller.state import NoteKind, Observation, State
 from mark.controller.step import step

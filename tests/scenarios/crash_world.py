@@ -16,8 +16,8 @@ from typing import TypeVar, assert_never
 
 import numpy as np
 
+from mark.controller.demand_units import live_unit
 from mark.controller.journal import Header, entry_line, header_line, read_journal
-from mark.controller.live_plane import live_unit
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.recovery import recover
 from mark.controller.runner import Controller

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mark.controller.folding import Deviation, deviations
 from mark.controller.journal import Tick, entry_line, header_line, read_journal
 from mark.controller.policy import ControllerPolicy
+from mark.controller.replay_check import Deviation, deviations
 from mark.controller.state import Decision, State
 from mark.controller.step import step
 from mark.domain.errors import Misconfigured

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from mark.controller.live_plane import totals_of
+from mark.controller.demand_units import totals_of
 from mark.controller.service import ServedModel
 from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mark.app.live.models import LiveModel
-from mark.controller.planning import plan_fleet, plan_request
+from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.state import Observation, State
 from mark.domain.errors import Misconfigured, PlanInfeasible
 from mark.domain.fleet import FleetView

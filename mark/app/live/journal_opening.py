@@ -21,7 +21,7 @@ from mark.aws.quotas import read_quotas
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.controller.journal import VERSION, BrokenLine, Header, Tick, header_line, read_journal, same_policy
-from mark.controller.planning import tail
+from mark.controller.plan_request import tail
 from mark.controller.quotas import Quotas
 from mark.controller.recovery import Recovered, begun_anew, checkpoint_of, goes_on, recover, salvaged
 from mark.controller.runner import KEEP_HISTORY

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from mark.app.live.clock import ServiceClock
-from mark.controller.live_plane import (
+from mark.controller.demand_units import (
     MonitorState,
     advance_monitor,
     live_unit,

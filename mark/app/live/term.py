@@ -35,8 +35,8 @@ from mark.aws.launching import FleetSetup
 from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
-from mark.controller.paces import measured_paces
 from mark.controller.runner import Controller
+from mark.controller.service_time_ratios import measured_paces
 from mark.domain.errors import RetryLater
 from mark.ports import Forecaster
 from mark.store.lease import Lease

@@ -28,7 +28,7 @@ from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import process_of
 from mark.app.live.troubles import trouble_lines
 from mark.catalog.billing import cost_of
-from mark.controller.live_plane import window_speeds
+from mark.controller.demand_units import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 from mark.controller.breaker import hazards_seen
-from mark.controller.paces import with_paces
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import counted, full_offerings
+from mark.controller.service_time_ratios import with_paces
 from mark.controller.state import Observation, State
 from mark.controller.step import learn, running_counts
 from mark.domain.demand import Demand, Forecast

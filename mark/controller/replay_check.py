@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mark.accounting.budget import restrained
 from mark.controller.journal import Header, Tick
-from mark.controller.planning import plan_fleet, plan_request
+from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.state import Observation, State
 from mark.controller.step import step
