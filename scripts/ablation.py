@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from unittest.mock import patch
 
-from mark.controller.bundles import PolicyBundle
 from mark.dispatch.policy import Routing
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
 from mark.planner import pools
+from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides

@@ -10,10 +10,10 @@ from rich.table import Table
 from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, known_models, load_profiles, shipped_sets
 from mark.catalog.shipped_models import ShippedModel, shipped_models
 from mark.config.settings import Settings
-from mark.controller.bundles import policy_names
 from mark.dispatch.policy import Routing
 from mark.domain.objective import ModelSpec
 from mark.plugins.load import forecaster_names
+from mark.policies.bundles import policy_names
 from mark.report.terminal import show, show_json
 from mark.report.wording import duration_words, percent
 

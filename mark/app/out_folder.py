@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from mark.controller.bundles import policy_names
 from mark.controller.journal import Header
 from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
+from mark.policies.bundles import policy_names
 from mark.report.comparison import ComparedRun
 from mark.report.page import write_report
 from mark.telemetry.journal_file import JournalFile

@@ -19,8 +19,8 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.planner.greedy import CostTerms, plan_greedy, scores
+from mark.policies.supply import Supply, find_supply
 from mark.report.terminal import note, show, show_json
-from mark.simulator.supply import Supply, find_supply
 from mark.simulator.trace_formats.bins import MAX_RPS
 
 LEAD_MIN = 5

@@ -19,8 +19,8 @@ from mark.aws.costs import daily_usd
 from mark.aws.launching import SERVICE
 from mark.aws.mail import send_mail
 from mark.config.settings import Settings
-from mark.controller.bundles import policy_names
 from mark.domain.errors import Misconfigured, RetryLater, unknown
+from mark.policies.bundles import policy_names
 from mark.report.cost_report import report_document
 from mark.report.cost_report_reading import Period, read_cost_report, report_period
 from mark.report.kept import KeptService

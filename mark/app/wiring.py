@@ -9,20 +9,20 @@ from pathlib import Path
 from mark.app.trace_source import TraceReading, read_place
 from mark.catalog.load import known_models, load_prices
 from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings, cache_dir
-from mark.controller.bundles import policy_names
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster, is_oracle, load_forecaster
+from mark.policies.bundles import policy_names
+from mark.policies.overrides import Tuning
+from mark.policies.supply import OverflowLimits
 from mark.report.terminal import Report, progress
 from mark.simulator.bursts import with_bursts
 from mark.simulator.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.generators import constant
-from mark.simulator.supply import OverflowLimits
 from mark.simulator.traces import Trace
-from mark.simulator.tuning import Tuning
 from mark.simulator.workload import Workload
 
 ALL = "all"

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from mark.config.parts import NotNegative, Part, Positive, PositiveInt, Share
-from mark.controller.bundles import policy_names
 from mark.dispatch.policy import Late, Routing
 from mark.domain.offering import Market
+from mark.policies.bundles import policy_names
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 

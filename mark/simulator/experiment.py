@@ -18,7 +18,6 @@ from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
 from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
 from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_bridge, within_credits
-from mark.controller.bundles import WEEK_UNITS, Ingredients, PolicyBundle, make_bundle
 from mark.controller.journal import Header
 from mark.controller.plan_request import tail
 from mark.controller.policy import StandbyPolicy
@@ -32,14 +31,15 @@ from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market, Offering
 from mark.domain.times import CloudTimes
 from mark.planner.bound import BoundInput, bound_usd, floor_usd
+from mark.policies.bundles import WEEK_UNITS, Ingredients, PolicyBundle, make_bundle
+from mark.policies.overrides import Tuning, tuned, tuning_notes
+from mark.policies.supply import USUAL_LIMITS, OverflowLimits, find_supply
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from mark.simulator.limits import LimitWatch, limit_notes
 from mark.simulator.replay import Scenario, replay
 from mark.simulator.results import RunResult
-from mark.simulator.supply import USUAL_LIMITS, OverflowLimits, find_supply
-from mark.simulator.tuning import Tuning, tuned, tuning_notes
 from mark.simulator.workload import Workload
 
 BuildForecaster = Callable[[str, ForecasterSetup], Forecaster]

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, cost_of
-from mark.controller.bundles import PolicyBundle
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
 from mark.controller.state import Decision, Observation
 from mark.domain.costs import BillLine
@@ -25,6 +24,7 @@ from mark.domain.objective import ModelSpec
 from mark.domain.offering import Market, Offering
 from mark.domain.orders import SloWindow
 from mark.domain.times import CloudTimes
+from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.arrays import MonitorWindow
 from mark.simulator.cloud import SimulatedCloud

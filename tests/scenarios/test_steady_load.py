@@ -13,11 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mark.catalog.load import model
-from mark.controller.bundles import PolicyBundle
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.plugins.load import build_forecaster
+from mark.policies.bundles import PolicyBundle
 from mark.simulator.compiled import Kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.generators import constant

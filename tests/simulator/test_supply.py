@@ -10,7 +10,7 @@ from mark.catalog.load import load_prices, load_profiles, model
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
-from mark.simulator.supply import OverflowLimits, Supply, find_supply
+from mark.policies.supply import OverflowLimits, Supply, find_supply
 
 
 def supply(name: str, slo: Slo | None = None, **asked: object) -> Supply:

@@ -14,13 +14,13 @@ from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
-from mark.controller.bundles import PolicyBundle
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.domain.tensor import TensorSpec
 from mark.plugins.load import load_model, make_model
+from mark.policies.bundles import PolicyBundle
 from mark.ports import ForecasterSetup, PythonModel
 from mark.protocols.model_contract import class_mistakes
 from mark.simulator.generators import constant

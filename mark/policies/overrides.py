@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mark.controller.bundles import PolicyBundle
 from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.domain.errors import unknown
 from mark.domain.offering import Market
+from mark.policies.bundles import PolicyBundle
 
 Value = TypeVar("Value")
 
