@@ -14,7 +14,7 @@ from mark.domain.offering import Market
 from mark.planner import pools
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster, ForecasterSetup
-from mark.simulator.compiled import compiled_kernel
+from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.results import RunResult
 from scripts.acceptance_days import JUDGED_DAY

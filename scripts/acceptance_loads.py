@@ -21,11 +21,11 @@ from mark.domain.offering import Market
 from mark.domain.times import CloudTimes, LognormalTime
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
-from mark.simulator.compiled import compiled_kernel
+from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript
-from mark.simulator.generators import mmpp
-from mark.simulator.traces import Trace, read_trace
+from mark.simulator.traces.generators import mmpp
+from mark.simulator.traces.trace import Trace, read_trace
 from mark.simulator.workload import Workload
 from mark.studies.setups import SETUPS
 

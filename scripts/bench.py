@@ -31,11 +31,11 @@ from mark.domain.plan import PlanRequest
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.planner.greedy import plan_greedy
 from mark.plugins.load import build_forecaster
-from mark.simulator.arrays import MonitorWindow
-from mark.simulator.compiled import Kernel, compiled_kernel
-from mark.simulator.engine import Engine
+from mark.simulator.engine.arrays import MonitorWindow
+from mark.simulator.engine.compiled import Kernel, compiled_kernel
+from mark.simulator.engine.data_plane import Engine
 from mark.simulator.experiment import Experiment, ExperimentSpec
-from mark.simulator.generators import diurnal_floods
+from mark.simulator.traces.generators import diurnal_floods
 from mark.simulator.workload import Workload
 
 ROUNDS = 5

@@ -16,8 +16,8 @@ from mark.app.live.rehearsal import Rehearsed, largest_difference, rehearse
 from mark.config.service import OfferingSettings, ServiceSettings
 from mark.config.settings import FaultSettings, Settings, TraceSettings
 from mark.domain.offering import Market
-from mark.simulator.generators import mmpp
-from mark.simulator.traces import write_trace
+from mark.simulator.traces.generators import mmpp
+from mark.simulator.traces.trace import write_trace
 
 SPEED = 20.0
 WARM_UP_S, SLICE_S = 3600.0, 3600.0

@@ -1,6 +1,6 @@
 """Fit the flood generator to the Twitter trace: `MARK_DATA=... python -m scripts.fit_floods`.
 
-Prints the `FloodModel` of `mark/simulator/floods.py`, fitted to days 1 to 3 of `twitter_2021_08_d01_07_1s`.
+Prints the `FloodModel` of `mark/simulator/traces/floods.py`, fitted to days 1 to 3 of `twitter_2021_08_d01_07_1s`.
 The last 29 minutes of every day are mirrored in the source (they were never recorded) and left out.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.simulator.floods import DAY_S, Flood, FloodModel, calm_rps, find_floods
-from mark.simulator.traces import read_trace
+from mark.simulator.traces.floods import DAY_S, Flood, FloodModel, calm_rps, find_floods
+from mark.simulator.traces.trace import read_trace
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from mark.simulator.compiled import Kernel, compiled_kernel
+from mark.simulator.engine.compiled import Kernel, compiled_kernel
 from tests.same_ids import pytest_pycollect_makeitem
 
 __all__ = ["kernel", "pytest_pycollect_makeitem"]

@@ -13,8 +13,8 @@ from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.backtest import run_backtest
-from mark.simulator.generators import mmpp
-from mark.simulator.traces import Trace
+from mark.simulator.traces.generators import mmpp
+from mark.simulator.traces.trace import Trace
 from scripts import ablation, acceptance, acceptance_elsewhere, acceptance_loads, figures, forecast_figures
 from scripts.acceptance_loads import Foretold, Load, Remembering
 from scripts.figures import Check, Figures, Gap, part_text, write_parts

@@ -21,8 +21,8 @@ from mark.domain.offering import Market
 from mark.report.live_report import comparison_document, comparison_table, headline, write_comparison
 from mark.report.terminal import note, show, show_json
 from mark.report.wording import count_words, duration_words
-from mark.simulator import generators
-from mark.simulator.traces import Trace, write_trace
+from mark.simulator.traces import generators
+from mark.simulator.traces.trace import Trace, write_trace
 
 MODEL = "inception-v3"
 FOLDER = Path("out/demo")

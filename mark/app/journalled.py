@@ -29,7 +29,7 @@ from mark.report.cost_report_reading import journal_of
 from mark.report.kept import KeptService
 from mark.report.terminal import note
 from mark.simulator.rng import stream
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

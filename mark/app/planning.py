@@ -21,7 +21,7 @@ from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.policies.supply import Supply, find_supply
 from mark.report.terminal import note, show, show_json
-from mark.simulator.trace_formats.bins import MAX_RPS
+from mark.simulator.traces.formats.bins import MAX_RPS
 
 LEAD_MIN = 5
 """Where the settings name no lead."""

@@ -30,7 +30,7 @@ from mark.report.kept import KeptService
 from mark.report.terminal import Report, note
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 
 RUN_IN_S = 1800.0

@@ -12,9 +12,9 @@ from mark.domain.errors import unknown
 from mark.plugins.load import build_forecaster
 from mark.report.page import write_whole
 from mark.report.terminal import note, progress, show, show_json, show_wide
-from mark.simulator.bursts import with_bursts
-from mark.simulator.compiled import compiled_kernel
-from mark.simulator.traces import Trace
+from mark.simulator.engine.compiled import compiled_kernel
+from mark.simulator.traces.bursts import with_bursts
+from mark.simulator.traces.trace import Trace
 from mark.studies.registry import STUDIES, Study, StudyContext
 
 

@@ -30,9 +30,9 @@ from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
 from mark.report.pareto import Value, short_names, value_words
 from mark.report.terminal import Report
-from mark.simulator.bursts import NONE
 from mark.simulator.experiment import Experiment
-from mark.simulator.traces import Trace
+from mark.simulator.traces.bursts import NONE
+from mark.simulator.traces.trace import Trace
 
 BASELINES = {
     "sagemaker": ("policy.managed.",),

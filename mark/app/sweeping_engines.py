@@ -21,7 +21,7 @@ from typing import Protocol
 from mark.app.sweeping_job import Finished, Job, attempt_elsewhere
 from mark.app.sweeping_ray import RayCluster
 from mark.domain.errors import Misconfigured, unknown
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 ENGINES = ("local", "ray")
 GRACE_S = 2.0

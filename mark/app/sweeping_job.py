@@ -19,7 +19,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import MarkError
 from mark.report.comparison import ComparedRun
 from mark.report.documents import run_document
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.plugins.files import files_of
 from mark.plugins.load import load_forecaster
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 HOUSE = Path(mark.__file__).parent
 DECIDING = (

@@ -17,7 +17,7 @@ from typing import Any
 
 from mark.app.sweeping_job import Finished, Job, attempt_elsewhere
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 IN_FLIGHT = 500
 """Tasks that Ray holds at once: more than a cluster has cores, few enough to wait for quickly."""

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mark.config.settings import Settings, TraceSettings
-from mark.simulator.trace_formats.rows import Asked, Kind
-from mark.simulator.trace_formats.sources import S3, Objects
-from mark.simulator.trace_formats.where import parse_where
-from mark.simulator.traces import Trace, read_trace
+from mark.simulator.traces.formats.filters import parse_where
+from mark.simulator.traces.formats.rows import Asked, Kind
+from mark.simulator.traces.formats.sources import S3, Objects
+from mark.simulator.traces.trace import Trace, read_trace
 
 DEFAULTS = TraceSettings()
 REGION = Settings().service.aws.region

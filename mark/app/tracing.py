@@ -13,10 +13,10 @@ from mark.app.trace_source import TraceReading, read_places
 from mark.domain.errors import Misconfigured, unknown
 from mark.report.terminal import note, progress, show, show_json
 from mark.report.wording import count_words, duration_words
-from mark.simulator.bursts import has_long_bins, long_bins_note
-from mark.simulator.generators import constant, diurnal_floods, mmpp, surge
-from mark.simulator.trace_statistics import TraceStatistics, describe
-from mark.simulator.traces import Trace, write_trace
+from mark.simulator.traces.bursts import has_long_bins, long_bins_note
+from mark.simulator.traces.generators import constant, diurnal_floods, mmpp, surge
+from mark.simulator.traces.statistics import TraceStatistics, describe
+from mark.simulator.traces.trace import Trace, write_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

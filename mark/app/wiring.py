@@ -17,12 +17,12 @@ from mark.policies.bundles import policy_names
 from mark.policies.overrides import Tuning
 from mark.policies.supply import OverflowLimits
 from mark.report.terminal import Report, progress
-from mark.simulator.bursts import with_bursts
-from mark.simulator.compiled import compiled_kernel
+from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
-from mark.simulator.generators import constant
-from mark.simulator.traces import Trace
+from mark.simulator.traces.bursts import with_bursts
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 
 ALL = "all"

@@ -34,7 +34,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.domain.times import CloudTimes, LognormalTime
-from mark.simulator.engine import Engine
+from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.rng import stream
 

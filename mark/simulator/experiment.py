@@ -35,7 +35,7 @@ from mark.policies.bundles import WEEK_UNITS, Ingredients, PolicyBundle, make_bu
 from mark.policies.overrides import Tuning, tuned, tuning_notes
 from mark.policies.supply import USUAL_LIMITS, OverflowLimits, find_supply
 from mark.ports import Forecaster, ForecasterSetup
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from mark.simulator.limits import LimitWatch, limit_notes
 from mark.simulator.replay import Scenario, replay

@@ -26,10 +26,10 @@ from mark.domain.orders import SloWindow
 from mark.domain.times import CloudTimes
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
-from mark.simulator.arrays import MonitorWindow
 from mark.simulator.cloud import SimulatedCloud
-from mark.simulator.compiled import Kernel
-from mark.simulator.engine import Engine
+from mark.simulator.engine.arrays import MonitorWindow
+from mark.simulator.engine.compiled import Kernel
+from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured
 from mark.simulator.rng import stream
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mark.simulator.experiment import Experiment
-from mark.simulator.generators import mmpp
 from mark.simulator.results import RunResult
+from mark.simulator.traces.generators import mmpp
 from mark.simulator.workload import Workload
 from mark.studies.measures import Where, ccdf_curve, latency_rows
 from mark.studies.published import LATENCY_CUT_PERCENT, MODELS, ONDEMAND, SAGEMAKER, SYSTEMS

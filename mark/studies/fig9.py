@@ -19,9 +19,9 @@ from mark.domain.plan import PlanRequest
 from mark.planner.greedy import plan_greedy
 from mark.simulator.experiment import Experiment, Overrides
 from mark.simulator.faults import FaultScript, Interrupt
-from mark.simulator.generators import constant, surge
 from mark.simulator.results import Ints, RunResult
-from mark.simulator.traces import Trace
+from mark.simulator.traces.generators import constant, surge
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 from mark.studies.measures import (
     Where,

@@ -16,9 +16,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import BuildForecaster
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 
 def _silent(_label: str, _share: float) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from mark.dispatch.policy import Routing
 from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
-from mark.simulator.generators import DEMO_DAYS, diurnal_floods
 from mark.simulator.results import RunResult
+from mark.simulator.traces.generators import DEMO_DAYS, diurnal_floods
 from mark.simulator.workload import Workload
 from mark.studies.measures import Where, latency_rows
 from mark.studies.published import (

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mark.app.cli import run
-from mark.simulator.generators import constant
-from mark.simulator.traces import write_trace
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import write_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from mark import __version__
 from mark.app import demonstrating
 from mark.app.cli import run
 from mark.config.settings import Settings
-from mark.simulator.generators import constant
-from mark.simulator.traces import read_trace
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import read_trace
 from mark.simulator.workload import Workload
 
 PLAN = ["plan", "--model", "inception-v3"]

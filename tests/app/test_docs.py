@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from mark.app import demonstrating
 from mark.config.settings import Settings, types_of
-from mark.simulator.generators import constant
+from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 from mark.studies import registry
 from scripts.docs import FOLDER, cli_page, commands, example_lines, settings_page

@@ -12,7 +12,7 @@ from mark.app import forecasting_backtest
 from mark.app.cli import INTERRUPTED
 from mark.app.forecasting_backtest import parse_window
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces import Trace, write_trace
+from mark.simulator.traces.trace import Trace, write_trace
 
 MINE = """
 import math

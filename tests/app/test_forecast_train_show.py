@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.simulator.traces import Trace, write_trace
+from mark.simulator.traces.trace import Trace, write_trace
 
 MINE = """
 from mark.domain.demand import Forecast, point_forecast

@@ -13,8 +13,8 @@ from mark.app import out_folder
 from mark.app.cli import INTERRUPTED
 from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
-from mark.simulator.generators import constant
-from mark.simulator.traces import write_trace
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import write_trace
 
 RUN = ["simulate", "--trace", "load.csv.gz", "--model", "inception-v3", "--start-s", "300"]
 KEYS = {

@@ -14,8 +14,8 @@ from mark.app import sweeping_engines
 from mark.app.cli import INTERRUPTED
 from mark.app.sweeping_engines import Results
 from mark.app.sweeping_job import Job, attempt
-from mark.simulator.generators import constant
-from mark.simulator.traces import Trace, write_trace
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import Trace, write_trace
 
 LOAD = ["--model", "inception-v3", "--trace", "load.csv.gz", "--start-s", "300", "--duration-s", "120"]
 SWEEP = ["sweep", *LOAD, "--out", "grid"]

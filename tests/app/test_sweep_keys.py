@@ -24,7 +24,7 @@ from mark.app.sweeping_keys import (
     trace_digest,
 )
 from mark.config.settings import Settings
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 APART = (
     *("app/out_folder", "app/setting_budget", "app/setting_rollout", "app/setting_service", "app/sweeping_keys"),

@@ -12,8 +12,8 @@ from mark.app.live.loading import LoadAsked, due_times
 from mark.app.trace_source import TraceReading
 from mark.app.wiring import chosen_workload
 from mark.config.settings import Settings
-from mark.simulator.generators import constant
-from mark.simulator.traces import read_trace
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import read_trace
 from mark.simulator.workload import Workload
 from tests.simulator.test_trace_formats import alb, console, metric_csv, rate_query, statistics
 

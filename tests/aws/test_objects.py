@@ -13,7 +13,7 @@ from mark.app.cli import run
 from mark.aws.objects import BucketReader
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces import read_trace
+from mark.simulator.traces.trace import read_trace
 from tests.aws.builders import aws
 from tests.local.conftest import World, config_for
 

@@ -7,11 +7,11 @@ import pytest
 from mark.catalog.load import model
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript
-from mark.simulator.generators import diurnal_floods, mmpp
-from mark.simulator.traces import Trace
+from mark.simulator.traces.generators import diurnal_floods, mmpp
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 from tests.scenarios.builders import HISTORY_S, experiment, run
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mark.domain.offering import Market
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from tests.scenarios.builders import checked, experiment, run, surging, up_and_down
 from tests.scenarios.test_conservation import SCRIPTS, assert_whole

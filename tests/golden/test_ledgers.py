@@ -1,6 +1,6 @@
 import json
 
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from scripts.golden import GOLDEN, ledgers
 
 

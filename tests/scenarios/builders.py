@@ -24,13 +24,13 @@ from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator import replay as replay_module
 from mark.simulator.cloud import SimulatedCloud
-from mark.simulator.compiled import Kernel
-from mark.simulator.engine import Engine
+from mark.simulator.engine.compiled import Kernel
+from mark.simulator.engine.data_plane import Engine
 from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec, Overrides
 from mark.simulator.faults import FaultScript
-from mark.simulator.generators import surge
 from mark.simulator.results import RunResult
-from mark.simulator.traces import Trace
+from mark.simulator.traces.generators import surge
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 
 HISTORY_S = 3600.0

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.offering import Market
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.simulator.results import RunResult
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 from tests.scenarios.builders import HISTORY_S, checked, experiment, run, surging
 

@@ -13,7 +13,7 @@ from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.simulator import replay as replay_module
 from mark.simulator.cloud import SimulatedCloud, _Machine
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt
 from tests.scenarios.builders import experiment, run, up_and_down
 

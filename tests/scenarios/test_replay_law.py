@@ -27,7 +27,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.plugins.load import build_forecaster
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment, Overrides
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.telemetry.journal_file import JournalFile, journal_lines

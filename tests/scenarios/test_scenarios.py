@@ -13,11 +13,11 @@ from mark.domain.offering import Market
 from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, StartStandby, StopStandby, WarmLambda
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
-from mark.simulator.generators import constant
 from mark.simulator.results import RunResult
+from mark.simulator.traces.generators import constant
 from tests.scenarios.builders import (
     FIXED,
     HISTORY_S,

@@ -18,11 +18,11 @@ from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.plugins.load import build_forecaster
 from mark.policies.bundles import PolicyBundle
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
-from mark.simulator.generators import constant
 from mark.simulator.results import RunResult
-from mark.simulator.traces import Trace
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 from tests.scenarios.builders import HISTORY_S, MemoryJournal
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mark.domain.offering import BurstCredits
 from mark.serving.backends.cpu_credits import CpuCredits
-from mark.simulator import kernel
+from mark.simulator.engine import kernel
 
 T2 = BurstCredits(vcpus=2, earn_per_hour=24, max_balance=576, baseline=0.2, launch_credits=60)
 T3 = BurstCredits(

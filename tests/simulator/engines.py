@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.objective import Slo
 from mark.domain.offering import BurstCredits, LambdaOffering, Offering
-from mark.simulator.arrays import MonitorWindow
-from mark.simulator.compiled import Kernel
-from mark.simulator.engine import Engine
+from mark.simulator.engine.arrays import MonitorWindow
+from mark.simulator.engine.compiled import Kernel
+from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import KNOWN, SLO, offering
 
 Floats = NDArray[np.float64]

@@ -12,8 +12,8 @@ from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured
 from mark.simulator.backtest import KEPT_LEVELS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import demand_between, make_span
-from mark.simulator.generators import constant
-from mark.simulator.traces import Trace
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 
 DAY = 1440

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.bursts import BURSTS, draw_shape, with_bursts
-from mark.simulator.traces import Trace
+from mark.simulator.traces.bursts import BURSTS, draw_shape, with_bursts
+from mark.simulator.traces.trace import Trace
 
 
 def rates(values: list[float], bin_s: float) -> Trace:

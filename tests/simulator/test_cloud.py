@@ -23,8 +23,8 @@ from mark.domain.orders import (
 )
 from mark.domain.times import CloudTimes
 from mark.simulator.cloud import SimulatedCloud
-from mark.simulator.compiled import Kernel
-from mark.simulator.engine import Engine
+from mark.simulator.engine.compiled import Kernel
+from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from tests.planner.builders import offering
 from tests.scenarios.builders import FIXED, validate_cloud, validate_engine, validate_usages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mark.dispatch.policy import Bounced, DispatchPolicy, Routing
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from tests.simulator.engines import batching, engine
 
 

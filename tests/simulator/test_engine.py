@@ -10,9 +10,9 @@ import pytest
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
-from mark.simulator.arrays import FIRST_QUEUE, FIRST_SLOTS, MonitorWindow
-from mark.simulator.compiled import Kernel
-from mark.simulator.engine import PING_S
+from mark.simulator.engine.arrays import FIRST_QUEUE, FIRST_SLOTS, MonitorWindow
+from mark.simulator.engine.compiled import Kernel
+from mark.simulator.engine.data_plane import PING_S
 from tests.planner.builders import KNOWN, offering
 from tests.scenarios.builders import validate_engine
 from tests.simulator.engines import batching, burstable, engine, lambda_offering, poisson

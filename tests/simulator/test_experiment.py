@@ -15,11 +15,11 @@ from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.policies.overrides import OWN_POLICIES, Tuning
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Refuse
-from mark.simulator.generators import constant, mmpp
 from mark.simulator.results import RunResult
-from mark.simulator.traces import Trace
+from mark.simulator.traces.generators import constant, mmpp
+from mark.simulator.traces.trace import Trace
 from tests.scenarios.builders import (
     FIXED,
     HISTORY_S,

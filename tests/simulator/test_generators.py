@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.floods import DAY_S, TWITTER_2021, find_floods
-from mark.simulator.generators import constant, demo_workload, diurnal_floods, mmpp, surge
-from mark.simulator.trace_statistics import describe
-from mark.simulator.traces import holds_whole_counts, read_trace
+from mark.simulator.traces.floods import DAY_S, TWITTER_2021, find_floods
+from mark.simulator.traces.generators import constant, demo_workload, diurnal_floods, mmpp, surge
+from mark.simulator.traces.statistics import describe
+from mark.simulator.traces.trace import holds_whole_counts, read_trace
 from scripts import fit_floods
 
 DRAWS = {

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.offering import LambdaOffering
 from mark.planner.queueing import mean_wait_s
-from mark.simulator.arrays import MonitorWindow
-from mark.simulator.compiled import Kernel, plain_kernel
-from mark.simulator.engine import Engine
+from mark.simulator.engine.arrays import MonitorWindow
+from mark.simulator.engine.compiled import Kernel, plain_kernel
+from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import offering
 from tests.simulator.engines import batching, burstable, engine, lambda_offering, poisson
 

@@ -9,7 +9,7 @@ import pytest
 
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript
 from tests.scenarios.builders import FIXED, HISTORY_S, MemoryJournal, experiment, run, surging
 

@@ -13,12 +13,12 @@ from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
-from mark.simulator.arrays import MonitorWindow
-from mark.simulator.compiled import Kernel
-from mark.simulator.engine import Engine
-from mark.simulator.generators import constant
+from mark.simulator.engine.arrays import MonitorWindow
+from mark.simulator.engine.compiled import Kernel
+from mark.simulator.engine.data_plane import Engine
 from mark.simulator.results import RunResult
-from mark.simulator.traces import trace_of_arrivals
+from mark.simulator.traces.generators import constant
+from mark.simulator.traces.trace import trace_of_arrivals
 from mark.simulator.workload import Workload
 from tests.planner.builders import SLO
 from tests.scenarios import builders

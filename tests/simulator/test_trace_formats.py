@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.rows import Asked, Kind
-from mark.simulator.trace_formats.where import parse_where
-from mark.simulator.traces import Trace, read_trace
+from mark.simulator.traces.formats.filters import parse_where
+from mark.simulator.traces.formats.rows import Asked, Kind
+from mark.simulator.traces.trace import Trace, read_trace
 
 START = 1_714_557_600  # 2024-05-01T10:00:00Z
 BERLIN = timezone(timedelta(hours=2))

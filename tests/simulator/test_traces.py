@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_statistics import describe
-from mark.simulator.traces import Trace, read_trace, write_trace
+from mark.simulator.traces.statistics import describe
+from mark.simulator.traces.trace import Trace, read_trace, write_trace
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "traces.md"
 ALB = (

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces import Trace, holds_whole_counts, trace_of_arrivals
+from mark.simulator.traces.trace import Trace, holds_whole_counts, trace_of_arrivals
 from mark.simulator.workload import Workload, uniform_order
 
 

@@ -10,7 +10,7 @@ import pytest
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
-from mark.simulator.compiled import Kernel
+from mark.simulator.engine.compiled import Kernel
 from mark.studies.study import StudyContext
 
 

@@ -10,7 +10,7 @@ import pytest
 from mark.domain.errors import Misconfigured
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
-from mark.simulator.traces import read_trace
+from mark.simulator.traces.trace import read_trace
 from mark.studies import table5
 from mark.studies.published import ONDEMAND, SAGEMAKER, SPOT, TABLE5
 from mark.studies.study import StudyContext

@@ -22,8 +22,8 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.terminal import note, progress, show, show_json
 from mark.serving.load import Load, LoadResult, Target
-from mark.simulator.bursts import with_bursts
-from mark.simulator.generators import constant
+from mark.simulator.traces.bursts import with_bursts
+from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

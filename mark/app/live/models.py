@@ -23,7 +23,7 @@ from mark.plugins.load import load_model, make_model
 from mark.policies.bundles import PolicyBundle
 from mark.ports import ForecasterSetup, PythonModel
 from mark.protocols.model_contract import class_mistakes
-from mark.simulator.generators import constant
+from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 
 EXPECTED_RPS = 10.0

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.content import Text, rows_of
-from mark.simulator.trace_formats.rows import Asked, Kind, Rows
-from mark.simulator.trace_formats.times import seconds_of
-from mark.simulator.trace_formats.where import Where
+from mark.simulator.traces.formats.content import Text, rows_of
+from mark.simulator.traces.formats.filters import Where
+from mark.simulator.traces.formats.rows import Asked, Kind, Rows
+from mark.simulator.traces.formats.times import seconds_of
 
 Floats = NDArray[np.float64]
 Match = re.Match[str]

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.bins import MAX_RPS, WHOLE_TOLERANCE, Instants, check_length, join
-from mark.simulator.trace_formats.content import EmptyFile
-from mark.simulator.trace_formats.detect import read_rows
-from mark.simulator.trace_formats.rows import Asked, Rows
-from mark.simulator.trace_formats.sources import Objects, Source, find_sources, name_of
+from mark.simulator.traces.formats.bins import MAX_RPS, WHOLE_TOLERANCE, Instants, check_length, join
+from mark.simulator.traces.formats.content import EmptyFile
+from mark.simulator.traces.formats.detect import read_rows
+from mark.simulator.traces.formats.rows import Asked, Rows
+from mark.simulator.traces.formats.sources import Objects, Source, find_sources, name_of
 
 Floats = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from numba.extending import register_jitable
 
 from mark.dispatch import batcher, bouncer, objective, overflow, routing
 from mark.dispatch import credits as credit_rules
-from mark.simulator import kernel, kernel_lambda, kernel_tally
+from mark.simulator.engine import kernel, kernel_lambda, kernel_tally
 
 config: Any = numba.config
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True}

@@ -10,9 +10,9 @@ from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
-from mark.simulator import kernel
-from mark.simulator.kernel_lambda import POOL, Pool
-from mark.simulator.kernel_tally import (
+from mark.simulator.engine import kernel
+from mark.simulator.engine.kernel_lambda import POOL, Pool
+from mark.simulator.engine.kernel_tally import (
     COARSE_BINS,
     COARSE_S,
     FINE_BINS,

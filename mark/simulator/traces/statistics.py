@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 Floats = NDArray[np.float64]
 

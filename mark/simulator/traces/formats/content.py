@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.sources import Source
+from mark.simulator.traces.formats.sources import Source
 
 HEAD_CHARS = 1 << 16
 """A format is known by so many of the first characters."""

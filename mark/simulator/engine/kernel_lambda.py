@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mark.dispatch.overflow import note_in_flight
-from mark.simulator.kernel_tally import Floats, Ints, Record, Tally, answer
+from mark.simulator.engine.kernel_tally import Floats, Ints, Record, Tally, answer
 
 WARM_FINISH, WARM_ARRIVED, COLD_FINISH, COLD_ARRIVED = range(4)
 """Rows of Pool.rings."""

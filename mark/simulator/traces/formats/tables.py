@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.content import EmptyFile, Text, rows_of
-from mark.simulator.trace_formats.rows import Asked, Kind, Rows
-from mark.simulator.trace_formats.times import MAX_TIME_S, is_instant, is_number, seconds_of, unit_of
+from mark.simulator.traces.formats.content import EmptyFile, Text, rows_of
+from mark.simulator.traces.formats.rows import Asked, Kind, Rows
+from mark.simulator.traces.formats.times import MAX_TIME_S, is_instant, is_number, seconds_of, unit_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

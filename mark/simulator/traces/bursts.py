@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured, unknown
 from mark.simulator.rng import stream
-from mark.simulator.traces import Trace
+from mark.simulator.traces.trace import Trace
 
 Floats = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.floods import DAY_S, TWITTER_2021, FloodModel, flood_means
 from mark.simulator.rng import stream
-from mark.simulator.traces import Trace
+from mark.simulator.traces.floods import DAY_S, TWITTER_2021, FloodModel, flood_means
+from mark.simulator.traces.trace import Trace
 from mark.simulator.workload import Workload
 
 Floats = NDArray[np.float64]

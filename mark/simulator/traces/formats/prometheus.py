@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.content import EmptyFile, Text
-from mark.simulator.trace_formats.rows import Asked, Kind, Rows
-from mark.simulator.trace_formats.times import MAX_TIME_S
+from mark.simulator.traces.formats.content import EmptyFile, Text
+from mark.simulator.traces.formats.rows import Asked, Kind, Rows
+from mark.simulator.traces.formats.times import MAX_TIME_S
 
 Floats = NDArray[np.float64]
 

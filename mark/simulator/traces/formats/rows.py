@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.where import Where
+from mark.simulator.traces.formats.filters import Where
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.trace_formats.cloudwatch import is_console, read_console, read_data, read_statistics
-from mark.simulator.trace_formats.content import Text
-from mark.simulator.trace_formats.logs import ALB_LINE, COMBINED_ENTRY, read_alb, read_combined
-from mark.simulator.trace_formats.prometheus import read_range
-from mark.simulator.trace_formats.rows import Asked, Rows
-from mark.simulator.trace_formats.sources import Source
-from mark.simulator.trace_formats.tables import find_layout, read_table
+from mark.simulator.traces.formats.cloudwatch import is_console, read_console, read_data, read_statistics
+from mark.simulator.traces.formats.content import Text
+from mark.simulator.traces.formats.logs import ALB_LINE, COMBINED_ENTRY, read_alb, read_combined
+from mark.simulator.traces.formats.prometheus import read_range
+from mark.simulator.traces.formats.rows import Asked, Rows
+from mark.simulator.traces.formats.sources import Source
+from mark.simulator.traces.formats.tables import find_layout, read_table
 
 UNDERSTOOD = (
     "a CSV of rates, counts or instants, CloudWatch (CSV, get-metric-statistics, get-metric-data), Prometheus "

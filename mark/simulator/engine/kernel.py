@@ -18,8 +18,8 @@ from mark.dispatch.bouncer import admits, predicted_finish_at
 from mark.dispatch.credits import earned, slowed_s
 from mark.dispatch.overflow import SHED, TO_LAMBDA, after_bounce, believed_warm, lambda_finish_at, note_in_flight
 from mark.dispatch.routing import NONE, SERVER_FIELDS, least_finish, least_outstanding, weighted
-from mark.simulator.kernel_lambda import Pool, invoke, reap, start_environment
-from mark.simulator.kernel_tally import (
+from mark.simulator.engine.kernel_lambda import Pool, invoke, reap, start_environment
+from mark.simulator.engine.kernel_tally import (
     Floats,
     Ints,
     Record,

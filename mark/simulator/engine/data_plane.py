@@ -23,10 +23,10 @@ from mark.domain.demand import WINDOW_S
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
 from mark.domain.orders import SloWindow
-from mark.simulator import arrays, kernel
-from mark.simulator.compiled import Kernel
-from mark.simulator.kernel_lambda import Pool
-from mark.simulator.kernel_tally import Record, Tally, shed
+from mark.simulator.engine import arrays, kernel
+from mark.simulator.engine.compiled import Kernel
+from mark.simulator.engine.kernel_lambda import Pool
+from mark.simulator.engine.kernel_tally import Record, Tally, shed
 from mark.simulator.results import Latency, SecondSeries, Served
 
 Floats = NDArray[np.float64]
