@@ -21,7 +21,7 @@ from mark.catalog.load import load_prices
 from mark.controller.quotas import VcpuQuota
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offering import Market
-from mark.local.pricing import PAGE
+from mark.emulator.pricing import PAGE
 from tests.aws.builders import aws
 from tests.aws.recording import Recorder
 from tests.local.conftest import TYPES, World, config_for

@@ -28,7 +28,7 @@ from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
-from mark.local.config import EmulatedAwsConfig
+from mark.emulator.config import EmulatedAwsConfig
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

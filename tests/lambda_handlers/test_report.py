@@ -18,7 +18,7 @@ from lambda_handlers import mailing, report
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
-from mark.local.config import LambdaLimits
+from mark.emulator.config import LambdaLimits
 from mark.store.embedded import EmbeddedRedis
 from tests.lambda_handlers.records import CONTEXT
 from tests.lambda_handlers.stored import ENDED_AT, SERVICE, store_service

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from mark.local.emulated import EmulatedAws
+from mark.emulator.server import EmulatedAws
 from tests.local.conftest import config_for
 
 

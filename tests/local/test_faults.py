@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from mark.local.errors import ApiError
-from mark.local.faults import Faults, fault_of
+from mark.emulator.errors import ApiError
+from mark.emulator.faults import Faults, fault_of
 from tests.local.conftest import World, fleet, ids_of, template
 
 

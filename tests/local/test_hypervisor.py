@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mark.local.event_sources import _failures
-from mark.local.hypervisor import Hypervisor
+from mark.emulator.ec2.hypervisor import Hypervisor
+from mark.emulator.events.queue_triggers import _failures
 
 
 def test_an_instance_that_is_ended_while_it_is_forked_leaves_no_process(tmp_path: Path) -> None:

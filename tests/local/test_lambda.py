@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from mark.local.config import LambdaLimits
+from mark.emulator.config import LambdaLimits
 from tests.local.conftest import World, stub_zip, until
 from tests.local.test_spot import queue_of
 

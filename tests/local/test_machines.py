@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from mark.domain.clock import ClockAnchor
 from mark.domain.offering import Market
 from mark.domain.times import CloudTimes
-from mark.local.clock import ServiceClock
-from mark.local.errors import ApiError
-from mark.local.machine import LaunchSpec, Machine, MachineState
-from mark.local.machines import Machines
+from mark.emulator.clock import ServiceClock
+from mark.emulator.ec2.machine import LaunchSpec, Machine, MachineState
+from mark.emulator.ec2.machines import Machines
+from mark.emulator.errors import ApiError
 from tests.local.conftest import TYPES, draws
 
 S = MachineState

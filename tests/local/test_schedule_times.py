@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.local.errors import ApiError
-from mark.local.schedule_times import due_of
+from mark.emulator.errors import ApiError
+from mark.emulator.events.schedule_times import due_of
 
 NOW = datetime(2026, 11, 21, 10, 0, 30, tzinfo=UTC).timestamp()  # a Saturday
 INSTANTS = st.floats(1.6e9, 2.2e9)

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mark.domain.clock import ClockAnchor
-from mark.local.config import LambdaLimits
+from mark.emulator.config import LambdaLimits
 from tests.local.conftest import World, until
 from tests.local.test_lambda import ROLE, call, function
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError, HTTPClientError
 
-from mark.local.address import AddressPool
+from mark.emulator.ec2.address import AddressPool
 from tests.local.conftest import HOUSE, World, config_for, fleet, ids_of, template, until
 from tests.local.test_lambda import call, function
 

@@ -1,7 +1,7 @@
 """The account's resources, made again whenever the emulated AWS has begun anew: it forgets all when it ends.
 
 It is done on a thread, so that processes are watched meanwhile. Until it is done the emulated AWS answers
-nobody else (`Gate` in `mark.local.front`), so controllers wait as they do for any AWS that does not answer,
+nobody else (`Gate` in `mark.emulator.front`), so controllers wait as they do for any AWS that does not answer,
 then see that their instances are gone and replace them.
 """
 

@@ -15,8 +15,8 @@ from mark.app.processes.lifeline import begin
 from mark.catalog.load import load_prices
 from mark.config.settings import cache_dir
 from mark.domain.clock import ClockAnchor
-from mark.local.config import Draws, EmulatedAwsConfig
-from mark.local.emulated import EmulatedAws
+from mark.emulator.config import Draws, EmulatedAwsConfig
+from mark.emulator.server import EmulatedAws
 from mark.simulator.rng import stream
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,76 @@
+"""What an emulated AWS is made of, handed in by whoever starts it; it reads no environment of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mark.domain.clock import ClockAnchor
+from mark.domain.offering import InstanceType
+from mark.domain.times import CloudTimes
+
+ACCOUNT = "123456789012"
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Random generators: one for boots, wakes, victims and idle lives of Lambda, one for each spot pool by name.
+
+    With the simulator's streams of the same names it draws what the simulated cloud draws, in the same order.
+    """
+
+    boots: np.random.Generator
+    wakes: np.random.Generator
+    victims: np.random.Generator
+    lambdas: np.random.Generator
+    spot: Callable[[str], np.random.Generator]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaLimits:
+    """Limits and times of Lambda. `cold_start_s` is an emulated delay in real seconds before the real start.
+
+    Idle lives are seconds of service time; `burst` new environments may start in `burst_window_s` real seconds.
+    """
+
+    cold_start_s: float = 2.9
+    idle_min_s: float = 45 * 60.0
+    idle_max_s: float = 60 * 60.0
+    concurrency: int = 1000
+    burst: int = 1000
+    burst_window_s: float = 10.0
+    payload_bytes: int = 6 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatedAwsConfig:
+    """One emulated account and region.
+
+    `types`: the instance types that exist, with prices and spot hazards. `agent`: `module:function`, called with a
+    mapping of environment variables in each instance's process; what it returns is the exit code. `folder` takes
+    one log file an instance and function. `environment` is given to every child process, `python_path` is appended
+    to its module path. `stress` multiplies the spot hazard. `port` 0 takes a free one. `quotas`: vCPU quotas by
+    Service Quotas' codes, where they are not the usual ones (`emulator/ec2/account_limits.py`). `closed`: until it
+    is told to open it answers nobody but who sets the account up, so that nobody meets one that is still empty.
+    """
+
+    types: Mapping[str, InstanceType]
+    draws: Draws
+    agent: str
+    folder: Path
+    times: CloudTimes = field(default_factory=CloudTimes)
+    anchor: ClockAnchor = field(default_factory=ClockAnchor)
+    stress: float = 1.0
+    lambdas: LambdaLimits = field(default_factory=LambdaLimits)
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    port: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    python_path: tuple[str, ...] = ()
+    closed: bool = False
+    kill_after_s: float = 2.0
+    restart_after_s: float = 1.0

@@ -1,0 +1,1 @@
+"""The emulated EC2: its API, and instances as processes of this machine."""

@@ -1,0 +1,76 @@
+"""What an account may have at once: Service Quotas' answers about EC2, and Lambda's account settings.
+
+The vCPU quotas are told, not enforced: launches are refused by faults alone (docs/emulated-aws.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from mark.emulator.config import ACCOUNT, REGION
+from mark.emulator.errors import ApiError, not_emulated
+
+ACCOUNT_SETTINGS = "GET /2016-08-19/account-settings"
+MOST_A_PAGE = 100
+USUAL: Mapping[str, tuple[str, float]] = MappingProxyType(
+    {
+        "L-1216C47A": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 20_000.0),
+        "L-34B43A08": ("All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", 20_000.0),
+        "L-DB2E81BA": ("Running On-Demand G and VT instances", 2_000.0),
+        "L-3819A6DF": ("All G and VT Spot Instance Requests", 2_000.0),
+        "L-417A185B": ("Running On-Demand P instances", 2_000.0),
+        "L-7212CCBC": ("All P4, P3 and P2 Spot Instance Requests", 2_000.0),
+        "L-1945791B": ("Running On-Demand Inf instances", 2_000.0),
+        "L-B5D1601B": ("All Inf Spot Instance Requests", 2_000.0),
+        "L-0263D0A3": ("EC2-VPC Elastic IPs", 5.0),
+    }
+)
+"""Quotas of a grown account: code -> name, vCPUs (addresses for the last)."""
+
+
+class AccountLimits:
+    """`quotas`: code -> value, where it is not the usual one. `concurrency`: Lambda's calls at once."""
+
+    def __init__(self, quotas: Mapping[str, float], concurrency: int) -> None:
+        self._quotas = {code: (name, quotas.get(code, value)) for code, (name, value) in sorted(USUAL.items())}
+        self._concurrency = concurrency
+
+    def answer(self, action: str, body: bytes) -> dict[str, Any]:
+        """The reply to a call of Service Quotas."""
+        if action != "ListServiceQuotas":
+            raise not_emulated(f"servicequotas:{action}")
+        asked = json.loads(body)
+        if asked["ServiceCode"] != "ec2":
+            raise ApiError("NoSuchResourceException", f"no quotas of {asked['ServiceCode']} are known here")
+        size, start = (
+            min(MOST_A_PAGE, int(asked.get("MaxResults") or MOST_A_PAGE)),
+            int(asked.get("NextToken") or 0),
+        )
+        page = [
+            {
+                "ServiceCode": "ec2",
+                "QuotaCode": code,
+                "QuotaArn": f"arn:aws:servicequotas:{REGION}:{ACCOUNT}:ec2/{code}",
+                "QuotaName": name,
+                "Value": value,
+                "Unit": "None",
+                "Adjustable": True,
+            }
+            for code, (name, value) in list(self._quotas.items())[start : start + size]
+        ]
+        more = {"NextToken": str(start + size)} if start + size < len(self._quotas) else {}
+        return {"Quotas": page, **more}
+
+    def account_settings(self) -> dict[str, Any]:
+        """The reply to Lambda's GetAccountSettings."""
+        return {
+            "AccountLimit": {
+                "ConcurrentExecutions": self._concurrency,
+                "UnreservedConcurrentExecutions": self._concurrency,
+                "TotalCodeSize": 80_530_636_800,
+            },
+            "AccountUsage": {"TotalCodeSize": 0, "FunctionCount": 0},
+        }

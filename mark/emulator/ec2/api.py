@@ -1,0 +1,265 @@
+"""The EC2 actions about instances. What concerns networks, templates, groups and images is moto's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mark.domain.offering import InstanceType
+from mark.emulator.clock import ServiceClock, iso
+from mark.emulator.ec2.instance_filters import matching
+from mark.emulator.ec2.instance_xml import describe_instances
+from mark.emulator.ec2.launch import Launches
+from mark.emulator.ec2.machine import Machine, MachineState
+from mark.emulator.ec2.machines import Machines
+from mark.emulator.ec2.query_protocol import Params, params_of, serialize
+from mark.emulator.errors import ApiError, not_emulated
+from mark.emulator.faults import Faults
+
+MOTOS = frozenset(
+    (
+        "AssociateRouteTable",
+        "AttachInternetGateway",
+        "AuthorizeSecurityGroupEgress",
+        "AuthorizeSecurityGroupIngress",
+        "CreateInternetGateway",
+        "CreateKeyPair",
+        "CreateLaunchTemplate",
+        "CreateLaunchTemplateVersion",
+        "CreateRoute",
+        "CreateRouteTable",
+        "CreateSecurityGroup",
+        "CreateSubnet",
+        "CreateVpc",
+        "DeleteInternetGateway",
+        "DeleteKeyPair",
+        "DeleteLaunchTemplate",
+        "DeleteLaunchTemplateVersions",
+        "DeleteRoute",
+        "DeleteRouteTable",
+        "DeleteSecurityGroup",
+        "DeleteSubnet",
+        "DeleteVpc",
+        "DescribeAccountAttributes",
+        "DescribeAvailabilityZones",
+        "DescribeImages",
+        "DescribeInstanceTypeOfferings",
+        "DescribeInstanceTypes",
+        "DescribeInternetGateways",
+        "DescribeKeyPairs",
+        "DescribeLaunchTemplateVersions",
+        "DescribeLaunchTemplates",
+        "DescribeRegions",
+        "DescribeRouteTables",
+        "DescribeSecurityGroupRules",
+        "DescribeSecurityGroups",
+        "DescribeSubnets",
+        "DescribeVpcAttribute",
+        "DescribeVpcs",
+        "DetachInternetGateway",
+        "GetLaunchTemplateData",
+        "ModifyLaunchTemplate",
+        "ModifySubnetAttribute",
+        "ModifyVpcAttribute",
+        "RevokeSecurityGroupEgress",
+        "RevokeSecurityGroupIngress",
+    )
+)
+"""Actions that moto answers well. All others are refused: its silence is no answer."""
+MOST_INSTANCES = 1000
+
+
+class Ec2Api:
+    """Answers EC2 actions about instances with XML; `None` leaves the call to moto."""
+
+    def __init__(
+        self, machines: Machines, types: Mapping[str, InstanceType], faults: Faults, clock: ServiceClock
+    ) -> None:
+        self._machines = machines
+        self._types = types
+        self._clock = clock
+        self._launches = Launches(machines, types, faults)
+        self._replies: dict[tuple[str, str], tuple[str, str]] = {}
+        self._actions: dict[str, Callable[[Params], str]] = {
+            "RunInstances": self._run_instances,
+            "CreateFleet": self._create_fleet,
+            "DescribeInstances": self._describe,
+            "DescribeInstanceStatus": self._describe_status,
+            "StartInstances": self._start,
+            "StopInstances": self._stop,
+            "TerminateInstances": self._terminate,
+            "ModifyInstanceAttribute": self._modify,
+            "DescribeInstanceAttribute": self._attribute,
+            "DescribeSpotPriceHistory": self._prices,
+            "CreateTags": self._create_tags,
+            "DeleteTags": self._delete_tags,
+        }
+
+    def answer(self, action: str, form: Mapping[str, str]) -> str | None:
+        """The reply to one call."""
+        handler = self._actions.get(action)
+        tags_others = action in ("CreateTags", "DeleteTags") and not form.get("ResourceId.1", "").startswith("i-")
+        if action in MOTOS or tags_others:
+            return None
+        if handler is None:
+            raise not_emulated(f"ec2:{action}")
+        params = params_of(action, form)
+        if params.get("DryRun"):
+            raise ApiError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
+        token = params.get("ClientToken", "") if action in ("RunInstances", "CreateFleet") else ""
+        return self._once(action, token, params, handler) if token else handler(params)
+
+    def _once(self, action: str, token: str, params: Params, handler: Callable[[Params], str]) -> str:
+        """The same token: the same reply, or an error where the parameters are others."""
+        asked = json.dumps(params, sort_keys=True, default=str)
+        known = self._replies.get((action, token))
+        if known is None:
+            known = self._replies[action, token] = (asked, handler(params))
+        elif known[0] != asked:
+            raise ApiError(
+                "IdempotentParameterMismatch",
+                "Arguments on this idempotent request are inconsistent with arguments used in previous "
+                f"request(s) with client token {token}.",
+            )
+        return known[1]
+
+    def _run_instances(self, params: Params) -> str:
+        reservation, machines = self._launches.run_instances(params)
+        described = describe_instances([machines], "")
+        inner = described.split("<instancesSet>", 1)[1].rsplit("</instancesSet>", 1)[0]
+        from_id = f"<reservationId>{reservation}</reservationId><instancesSet>{inner}</instancesSet>"
+        head = described.split("<reservationSet>", 1)[0].replace("DescribeInstances", "RunInstances")
+        return f"{head}{from_id}</RunInstancesResponse>"
+
+    def _create_fleet(self, params: Params) -> str:
+        return serialize("CreateFleet", self._launches.create_fleet(params))
+
+    def _describe(self, params: Params) -> str:
+        if params.get("InstanceIds") and params.get("MaxResults"):
+            raise ApiError(
+                "InvalidParameterCombination",
+                "The parameter instancesSet cannot be used with the parameter maxResults",
+            )
+        groups: dict[str, list[Machine]] = {}
+        for machine in self._selected(params):
+            groups.setdefault(machine.reservation, []).append(machine)
+        page, token = _page(list(groups.values()), params)
+        return describe_instances(page, token)
+
+    def _selected(self, params: Params) -> list[Machine]:
+        ids = params.get("InstanceIds")
+        machines = self._machines.named(ids) if ids else list(self._machines)
+        return matching(machines, params.get("Filters") or [])
+
+    def _describe_status(self, params: Params) -> str:
+        machines = self._selected(params)
+        if not params.get("IncludeAllInstances"):
+            machines = [machine for machine in machines if machine.state is MachineState.RUNNING]
+        page, token = _page([[machine] for machine in machines], params)
+        statuses = [self._status(machine) for group in page for machine in group]
+        return serialize("DescribeInstanceStatus", {"InstanceStatuses": statuses, "NextToken": token or None})
+
+    def _status(self, machine: Machine) -> dict[str, Any]:
+        word = "not-applicable"
+        if machine.state is MachineState.RUNNING:
+            booted = machine.ready_at is not None and machine.ready_at <= self._clock.now()
+            word = "ok" if booted else "initializing"
+        return {
+            "InstanceId": machine.id,
+            "AvailabilityZone": machine.spec.zone,
+            "InstanceState": {"Code": int(machine.state), "Name": machine.state.label},
+            "InstanceStatus": {"Status": word},
+            "SystemStatus": {"Status": word},
+        }
+
+    def _start(self, params: Params) -> str:
+        return self._change("StartInstances", "StartingInstances", params, self._machines.start)
+
+    def _stop(self, params: Params) -> str:
+        return self._change("StopInstances", "StoppingInstances", params, self._machines.stop)
+
+    def _terminate(self, params: Params) -> str:
+        return self._change("TerminateInstances", "TerminatingInstances", params, self._machines.terminate)
+
+    def _change(self, action: str, word: str, params: Params, do: Callable[[list[Machine]], None]) -> str:
+        machines = self._machines.named(params["InstanceIds"])
+        before = [machine.state for machine in machines]
+        do(machines)
+        changes = [
+            {
+                "InstanceId": machine.id,
+                "PreviousState": {"Code": int(state), "Name": state.label},
+                "CurrentState": {"Code": int(machine.state), "Name": machine.state.label},
+            }
+            for machine, state in zip(machines, before, strict=True)
+        ]
+        return serialize(action, {word: changes})
+
+    def _modify(self, params: Params) -> str:
+        (machine,) = self._machines.named([params["InstanceId"]])
+        behavior = params.get("InstanceInitiatedShutdownBehavior", {}).get("Value")
+        if params.get("Attribute") == "instanceInitiatedShutdownBehavior":
+            behavior = params.get("Value")
+        if behavior not in ("stop", "terminate"):
+            raise not_emulated("ModifyInstanceAttribute of anything but instanceInitiatedShutdownBehavior")
+        machine.shutdown_behavior = behavior
+        return serialize("ModifyInstanceAttribute", {})
+
+    def _attribute(self, params: Params) -> str:
+        (machine,) = self._machines.named([params["InstanceId"]])
+        values = {
+            "instanceInitiatedShutdownBehavior": (
+                "InstanceInitiatedShutdownBehavior",
+                machine.shutdown_behavior,
+            ),
+            "instanceType": ("InstanceType", machine.spec.instance_type.name),
+            "userData": ("UserData", machine.spec.user_data),
+        }
+        if params["Attribute"] not in values:
+            raise not_emulated(f"DescribeInstanceAttribute of {params['Attribute']}")
+        name, value = values[params["Attribute"]]
+        return serialize("DescribeInstanceAttribute", {"InstanceId": machine.id, name: {"Value": value}})
+
+    def _prices(self, params: Params) -> str:
+        """One price for each type that has a spot market: the emulated market does not move."""
+        wanted = params.get("InstanceTypes") or sorted(self._types)
+        history = [
+            {
+                "InstanceType": name,
+                "ProductDescription": "Linux/UNIX",
+                "SpotPrice": f"{price:.6f}",
+                "Timestamp": iso(self._clock.now()),
+                "AvailabilityZone": params.get("AvailabilityZone") or "us-east-1a",
+            }
+            for name in wanted
+            if name in self._types and (price := self._types[name].spot_usd_per_hour) is not None
+        ]
+        return serialize("DescribeSpotPriceHistory", {"SpotPriceHistory": history, "NextToken": ""})
+
+    def _create_tags(self, params: Params) -> str:
+        for machine in self._machines.named(params["Resources"]):
+            machine.tags.update({tag["Key"]: tag.get("Value", "") for tag in params["Tags"]})
+            machine.xml = None
+        return serialize("CreateTags", {})
+
+    def _delete_tags(self, params: Params) -> str:
+        for machine in self._machines.named(params["Resources"]):
+            for tag in params.get("Tags") or [{"Key": key} for key in machine.tags]:
+                machine.tags.pop(tag["Key"], None)
+            machine.xml = None
+        return serialize("DeleteTags", {})
+
+
+def _page(groups: list[list[Machine]], params: Params) -> tuple[list[list[Machine]], str]:
+    """One page, and the token of the next: the first reservation or instance that is on it."""
+    size = int(params.get("MaxResults") or MOST_INSTANCES)
+    if not 5 <= size <= MOST_INSTANCES:
+        raise ApiError("InvalidParameterValue", f"Value ( {size} ) for parameter maxResults is invalid.")
+    token = params.get("NextToken") or ""
+    names = [group[0].id for group in groups]
+    if token and token not in names:
+        raise ApiError("InvalidParameterValue", "Invalid NextToken")
+    start = names.index(token) if token else 0
+    following = names[start + size] if start + size < len(names) else ""
+    return groups[start : start + size], following

@@ -1,0 +1,269 @@
+"""RunInstances and CreateFleet (type instant): what is launched where, what is refused, and tokens."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mark.domain.offering import InstanceType, Market
+from mark.emulator.ec2.launch_templates import Template, find_template, resolve, tags_for
+from mark.emulator.ec2.machine import LaunchSpec, Machine
+from mark.emulator.ec2.machines import Machines
+from mark.emulator.errors import ApiError, not_emulated
+from mark.emulator.faults import Faults
+
+NO_CAPACITY = "InsufficientInstanceCapacity"
+BY_PRICE = ("lowest-price", "lowestPrice", "price-capacity-optimized", "capacity-optimized")
+OPTIONS = {
+    "AllocationStrategy",
+    "InstanceInterruptionBehavior",
+    "MinTargetCapacity",
+    "SingleAvailabilityZone",
+    "SingleInstanceType",
+}
+OVERRIDES = {
+    "AvailabilityZone",
+    "ImageId",
+    "InstanceType",
+    "MaxPrice",
+    "Priority",
+    "SubnetId",
+    "WeightedCapacity",
+}
+BY_PRIORITY = ("prioritized", "capacity-optimized-prioritized")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """One override of one template, in one market."""
+
+    template: Template
+    override: dict[str, Any]
+    market: Market
+
+    @property
+    def type_name(self) -> str:
+        return str(self.override.get("InstanceType") or self.template.data.get("InstanceType") or "")
+
+    @property
+    def weight(self) -> float:
+        return float(self.override.get("WeightedCapacity") or 1.0)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        named = {key: self.template.reference[key] for key in ("LaunchTemplateId", "Version")}
+        return {"LaunchTemplateSpecification": named, "Overrides": self.override}
+
+    def __str__(self) -> str:
+        return f"{self.type_name}:{self.market.value}"
+
+
+class Launches:
+    """Launches instances for the API."""
+
+    def __init__(self, machines: Machines, types: Mapping[str, InstanceType], faults: Faults) -> None:
+        self._machines = machines
+        self._types = types
+        self._faults = faults
+
+    def run_instances(self, params: dict[str, Any]) -> tuple[str, list[Machine]]:
+        """RunInstances: all of them or an error; the reservation and its instances."""
+        template = find_template(params["LaunchTemplate"]) if params.get("LaunchTemplate") else None
+        given = {key: value for key, value in params.items() if value not in (None, [], {}, "")}
+        data = {**(template.data if template else {}), **given}
+        market = _market(data.get("InstanceMarketOptions"))
+        name = str(data.get("InstanceType") or "m1.small")
+        instance_type = self._types.get(name)
+        if instance_type is None:
+            raise ApiError("InvalidParameterValue", f"Invalid value '{name}' for InstanceType.")
+        specifications = [template.data.get("TagSpecifications")] if template else []
+        tags = tags_for("instance", *specifications, params.get("TagSpecifications"))
+        spec = resolve(data, instance_type, market, tags, params.get("ClientToken", ""))
+        asked, least = int(params.get("MaxCount", 1)), int(params.get("MinCount", 1))
+        refusal = self._refused("RunInstances", f"{name}:{market.value}")
+        count = 0 if refusal else self._obtainable("RunInstances", f"{name}:{market.value}", asked)
+        if count < least:
+            raise ApiError(refusal or NO_CAPACITY, _no_capacity(name, spec.zone), 500)
+        return self._launch(spec, count)
+
+    def create_fleet(self, params: dict[str, Any]) -> dict[str, Any]:
+        """CreateFleet: as much as can be had; what cannot is in the reply's Errors."""
+        if params.get("Type") != "instant":
+            raise not_emulated(f"CreateFleet of type {params.get('Type', 'maintain')}: instant only")
+        instances: list[dict[str, Any]] = []
+        errors: list[dict[str, Any]] = []
+        for market, target in _targets(params["TargetCapacitySpecification"]).items():
+            got, lacking = self._fulfil(params, market, target)
+            instances.extend(got)
+            errors.extend(lacking)
+        return {"FleetId": f"fleet-{secrets.token_hex(16)}", "Instances": instances, "Errors": errors}
+
+    def _fulfil(
+        self, params: dict[str, Any], market: Market, target: int
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        options = params.get("SpotOptions" if market is Market.SPOT else "OnDemandOptions") or {}
+        _check_known("fleet option", options, OPTIONS)
+        if options.get("InstanceInterruptionBehavior", "terminate") != "terminate":
+            raise not_emulated("spot interruption behaviours other than terminate")
+        candidates = self._ordered(params["LaunchTemplateConfigs"], market, options)
+        errors, chosen, left = [], [], float(target)
+        if options.get("AllocationStrategy") == "diversified" and candidates:
+            share = left / len(candidates)
+        else:
+            share = left
+        for candidate in candidates:
+            if left <= 0:
+                break
+            wanted = math.ceil(min(share, left) / candidate.weight)
+            try:
+                spec, count = self._candidate(candidate, wanted, params)
+            except ApiError as error:
+                errors.append(_fleet_error(candidate, error.code, error.message))
+                continue
+            if count < wanted:
+                errors.append(_fleet_error(candidate, NO_CAPACITY, _no_capacity(candidate.type_name, spec.zone)))
+            left -= count * candidate.weight
+            chosen.append((candidate, spec, count))
+            if count and (options.get("SingleInstanceType") or options.get("SingleAvailabilityZone")):
+                break
+        if target - left < float(options.get("MinTargetCapacity") or 0):
+            return [], errors
+        return [self._launched(candidate, spec, count) for candidate, spec, count in chosen if count], errors
+
+    def _launched(self, candidate: _Candidate, spec: LaunchSpec, count: int) -> dict[str, Any]:
+        _, machines = self._launch(spec, count)
+        return {
+            "LaunchTemplateAndOverrides": candidate.described,
+            "Lifecycle": candidate.market.value,
+            "InstanceIds": [machine.id for machine in machines],
+            "InstanceType": candidate.type_name,
+        }
+
+    def _candidate(self, candidate: _Candidate, wanted: int, params: dict[str, Any]) -> tuple[LaunchSpec, int]:
+        """What this candidate launches, and how many of it can be had."""
+        instance_type = self._types.get(candidate.type_name)
+        if instance_type is None:
+            raise ApiError(
+                "InvalidFleetConfiguration",
+                f"Your requested instance type ({candidate.type_name}) is not supported in your requested "
+                "Availability Zone.",
+            )
+        if candidate.template.data.get("InstanceMarketOptions"):
+            raise ApiError(
+                "InvalidLaunchTemplate", "A fleet's launch template must not contain InstanceMarketOptions"
+            )
+        if candidate.market is Market.SPOT:
+            self._affordable(candidate, instance_type)
+        # An empty value in an override means the template's.
+        data = {**candidate.template.data, **{key: value for key, value in candidate.override.items() if value}}
+        tags = tags_for(
+            "instance", candidate.template.data.get("TagSpecifications"), params.get("TagSpecifications")
+        )
+        refusal = self._refused("CreateFleet", str(candidate))
+        spec = resolve(data, instance_type, candidate.market, tags)
+        if refusal:
+            raise ApiError(refusal, _no_capacity(candidate.type_name, spec.zone))
+        return spec, self._obtainable("CreateFleet", str(candidate), wanted)
+
+    def _affordable(self, candidate: _Candidate, instance_type: InstanceType) -> None:
+        price = instance_type.spot_usd_per_hour
+        if price is None:
+            raise ApiError(NO_CAPACITY, f"there is no spot market for {instance_type.name}")
+        most = candidate.override.get("MaxPrice")
+        if most and float(most) < price:
+            raise ApiError(
+                "SpotMaxPriceTooLow",
+                f"Your Spot request price of {most} is lower than the minimum required Spot request fulfillment "
+                f"price of {price}.",
+            )
+
+    def _ordered(self, configs: list[dict[str, Any]], market: Market, options: dict[str, Any]) -> list[_Candidate]:
+        """Every override, the one to try first at the front."""
+        candidates: list[_Candidate] = []
+        for config in configs:
+            template = find_template(config["LaunchTemplateSpecification"])
+            for override in config.get("Overrides") or ():
+                _check_known("override", override, OVERRIDES)
+            candidates.extend(
+                _Candidate(template=template, override=override, market=market)
+                for override in config.get("Overrides") or [{}]
+            )
+        strategy = options.get("AllocationStrategy") or "lowest-price"
+        if strategy in BY_PRICE:
+            candidates.sort(key=self._price)
+        elif strategy in BY_PRIORITY:
+            candidates.sort(key=lambda candidate: float(candidate.override.get("Priority", math.inf)))
+        elif strategy != "diversified":
+            raise ApiError("InvalidParameterValue", f"unknown allocation strategy {strategy}")
+        return candidates
+
+    def _price(self, candidate: _Candidate) -> float:
+        """USD per hour and unit of weight; unknown types last, so that they are tried and said."""
+        instance_type = self._types.get(candidate.type_name)
+        if instance_type is None:
+            return math.inf
+        spot = instance_type.spot_usd_per_hour
+        price = instance_type.on_demand_usd_per_hour if candidate.market is Market.ON_DEMAND else spot
+        return (math.inf if price is None else price) / candidate.weight
+
+    def _obtainable(self, action: str, pool: str, asked: int) -> int:
+        fault = self._faults.hit(("partial",), "ec2", action, pool)
+        return asked if fault is None else math.floor(asked * fault.share)
+
+    def _refused(self, action: str, pool: str) -> str:
+        fault = self._faults.hit(("capacity",), "ec2", action, pool)
+        return "" if fault is None else fault.code or NO_CAPACITY
+
+    def _launch(self, spec: LaunchSpec, count: int) -> tuple[str, list[Machine]]:
+        reservation = f"r-{secrets.token_hex(8)}"
+        return reservation, [self._machines.launch(spec, reservation, index) for index in range(count)]
+
+
+def _targets(capacity: dict[str, Any]) -> dict[Market, int]:
+    """How many of each market."""
+    total = int(capacity["TotalTargetCapacity"])
+    targets = {
+        Market.ON_DEMAND: int(capacity.get("OnDemandTargetCapacity") or 0),
+        Market.SPOT: int(capacity.get("SpotTargetCapacity") or 0),
+    }
+    rest = total - sum(targets.values())
+    if rest < 0:
+        raise ApiError("InvalidParameterValue", "TotalTargetCapacity is less than the sum of its parts")
+    targets[Market(capacity.get("DefaultTargetCapacityType") or "on-demand")] += rest
+    return {market: target for market, target in targets.items() if target}
+
+
+def _check_known(kind: str, given: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise not_emulated(f"CreateFleet's {kind} {', '.join(unknown)}")
+
+
+def _market(options: dict[str, Any] | None) -> Market:
+    if not options:
+        return Market.ON_DEMAND
+    spot = options.get("SpotOptions") or {}
+    if spot.get("SpotInstanceType", "one-time") != "one-time":
+        raise not_emulated("persistent spot requests")
+    if spot.get("InstanceInterruptionBehavior", "terminate") != "terminate":
+        raise not_emulated("spot interruption behaviours other than terminate")
+    return Market(options.get("MarketType", "spot"))
+
+
+def _no_capacity(type_name: str, zone: str) -> str:
+    return (
+        f"We currently do not have sufficient {type_name} capacity in the Availability Zone you requested "
+        f"({zone}). Our system will be working on provisioning additional capacity."
+    )
+
+
+def _fleet_error(candidate: _Candidate, code: str, message: str) -> dict[str, Any]:
+    return {
+        "LaunchTemplateAndOverrides": candidate.described,
+        "Lifecycle": candidate.market.value,
+        "ErrorCode": code,
+        "ErrorMessage": message,
+    }

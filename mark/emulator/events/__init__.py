@@ -1,0 +1,1 @@
+"""The emulated EventBridge: events, where they come from, schedules and alarms."""

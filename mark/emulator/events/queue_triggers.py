@@ -1,0 +1,115 @@
+"""Event source mappings: queues are polled and their functions called, with partial failures.
+
+Messages that a function did not answer for come back when their visibility is over; a queue with a redrive policy
+then hands those that came too often to its dead-letter queue (moto does that when it is asked for messages).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+from mark.emulator.config import REGION
+from mark.emulator.errors import ApiError
+from mark.emulator.functions.api import LambdaApi
+from mark.emulator.moto_parts import lambda_backend, sqs_backend
+
+LOG = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.1
+"""Real seconds between looks at a queue; Lambda's pollers wait on it."""
+AT_ONCE = 5
+"""Batches of one mapping in flight: Lambda starts with five pollers a queue."""
+
+
+class EventSources:
+    """Polls on behalf of every enabled mapping of a queue."""
+
+    def __init__(self, functions: LambdaApi) -> None:
+        self._functions = functions
+        self._batches: dict[str, set[asyncio.Task[None]]] = {}
+
+    async def stop(self) -> None:
+        """Give up the batches that are under way; their messages come back."""
+        tasks = [task for batches in self._batches.values() for task in batches]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        while True:
+            mappings = list(lambda_backend()._event_source_mappings.values())  # noqa: SLF001
+            for mapping in mappings:
+                if mapping.enabled:
+                    self._poll(mapping)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _poll(self, mapping: Any) -> None:
+        """Take what is visible, as many batches as may be in flight."""
+        batches = self._batches.setdefault(mapping.uuid, set())
+        while len(batches) < AT_ONCE:
+            records = _take(mapping)
+            if not records:
+                return
+            task = asyncio.create_task(self._hand_over(mapping, records))
+            batches.add(task)
+            task.add_done_callback(batches.discard)
+
+    async def _hand_over(self, mapping: Any, records: list[dict[str, Any]]) -> None:
+        event = json.dumps({"Records": records}).encode()
+        try:
+            invocation = await self._functions.call(mapping.function_arn, event)
+        except ApiError as error:
+            LOG.warning("a batch for %s comes back: %s", mapping.function_arn, error.message)
+            return
+        if invocation.outcome.failed:
+            return
+        failed = _failures(mapping, invocation.outcome.payload, records)
+        queue = sqs_backend().get_queue(mapping.event_source_arn.rsplit(":", 1)[1])
+        for record in records:
+            if record["messageId"] not in failed:
+                queue.delete_message(record["receiptHandle"])
+
+
+def _take(mapping: Any) -> list[dict[str, Any]]:
+    """One batch of messages as Lambda's event has them."""
+    backend = sqs_backend()
+    name = mapping.event_source_arn.rsplit(":", 1)[1]
+    queue = backend.queues.get(name)
+    if queue is None or not queue.messages:
+        return []
+    messages = backend.receive_message(name, min(mapping.batch_size, 10), 0, queue.visibility_timeout)
+    return [
+        {
+            "messageId": message.id,
+            "receiptHandle": message.receipt_handle,
+            "body": message.body,
+            "attributes": {
+                "ApproximateReceiveCount": str(message.approximate_receive_count),
+                "SentTimestamp": str(message.sent_timestamp),
+                "ApproximateFirstReceiveTimestamp": str(message.approximate_first_receive_timestamp),
+                "SenderId": "emulated",
+            },
+            "messageAttributes": {},
+            "md5OfBody": message.body_md5,
+            "eventSource": "aws:sqs",
+            "eventSourceARN": mapping.event_source_arn,
+            "awsRegion": REGION,
+        }
+        for message in messages
+    ]
+
+
+def _failures(mapping: Any, payload: bytes, records: list[dict[str, Any]]) -> set[str]:
+    """Messages that are to come back: those named, or all where the answer names one that was not sent."""
+    if "ReportBatchItemFailures" not in (mapping.function_response_types or ()):
+        return set()
+    everything = {record["messageId"] for record in records}
+    answer = json.loads(payload or b"null")
+    if not isinstance(answer, dict):
+        return set()
+    named = {entry.get("itemIdentifier", "") for entry in answer.get("batchItemFailures") or ()}
+    return everything if named - everything else named

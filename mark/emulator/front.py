@@ -1,0 +1,308 @@
+"""The one endpoint: who a call is for, what faults it meets, and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from mark.emulator import strict
+from mark.emulator.control import Control
+from mark.emulator.ec2.account_limits import ACCOUNT_SETTINGS, AccountLimits
+from mark.emulator.ec2.api import Ec2Api
+from mark.emulator.ec2.imds import Imds
+from mark.emulator.ec2.query_protocol import form_of
+from mark.emulator.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
+from mark.emulator.events.scheduler import Scheduler
+from mark.emulator.faults import Fault, Faults, error_of
+from mark.emulator.functions.api import LambdaApi
+from mark.emulator.moto_app import StrictMoto
+from mark.emulator.pricing import Pricing
+from mark.emulator.ses import Ses
+from mark.protocols.local_names import is_local_name
+
+LOG = logging.getLogger(__name__)
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+SERVICE = re.compile(rb"Credential=[^/]+/\d+/[^/]+/([a-z0-9-]+)/aws4_request")
+ROLE = re.compile(rb"\bapp/mark-([a-z-]+)")
+"""Who calls, as clients of the service say it (`mark.aws.session`)."""
+INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
+OPERATION = re.compile(r"/service/\w+/operation/(\w+)")
+"""CloudWatch's calls, in CBOR."""
+PARTS = frozenset(("acl", "encryption", "lifecycle", "policy", "tagging", "uploads", "versioning", "versions"))
+"""What of a bucket or an object a call of S3 may be about."""
+MOST_BYTES = 16 * 1024 * 1024
+SETS_UP = "setup"
+"""The role that an account is set up by, as `mark.aws.session` says it."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One request, read to its end."""
+
+    scope: Scope
+    body: bytes
+    service: str = ""
+    action: str = ""
+    role: str = ""
+    form: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The decoded path."""
+        return str(self.scope["path"])
+
+    def headers(self) -> dict[str, str]:
+        """By lower-case name."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.scope["headers"]}
+
+
+@dataclass(slots=True)
+class Answer:
+    """One reply."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Who answers what: ours, and moto for the rest."""
+
+    ec2: Ec2Api
+    lambdas: LambdaApi
+    pricing: Pricing
+    limits: AccountLimits
+    ses: Ses
+    scheduler: Scheduler
+    moto: StrictMoto
+
+
+@dataclass(slots=True)
+class Gate:
+    """Whether the account answers everybody, or for now only who sets it up."""
+
+    closed: bool = False
+
+    def open(self) -> None:
+        """Answer everybody from now on."""
+        self.closed = False
+
+    def check(self, role: str) -> None:
+        """ApiError while it is closed for that role."""
+        if self.closed and role != SETS_UP:
+            raise ApiError("ServiceUnavailable", "The account is being set up; try again.", 503)
+
+
+class Front:
+    """An ASGI application: our own services first, everything else is moto's."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        imds: Imds,
+        control: Control,
+        faults: Faults,
+        calls: Counter[tuple[str, str]],
+        gate: Gate,
+    ) -> None:
+        self._services = services
+        self._imds = imds
+        self._control = control
+        self._faults = faults
+        self._calls = calls
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        body = await _read(receive)
+        if body is None:
+            await _reply(send, Answer(413, b""))
+            return
+        call = Call(scope, body)
+        if _is_from_a_page(call.headers()):
+            await _reply(send, Answer(403, b'{"error": "web pages may not call the emulated AWS"}'))
+        elif call.path.startswith("/_imds/"):
+            headers = call.headers()
+            status, text = self._imds.answer(scope["method"], call.path.removeprefix("/_imds/"), headers)
+            await _reply(send, Answer(status, text, "text/plain"))
+        elif call.path.startswith("/_mark/"):
+            status, document = self._control.answer(scope["method"], call.path.removeprefix("/_mark/"), body)
+            await _reply(send, Answer(status, json.dumps(document).encode()))
+        else:
+            await self._aws(call, send)
+
+    async def _aws(self, call: Call, send: Send) -> None:
+        _name(call)
+        self._calls[call.role, f"{call.service}:{call.action}"] += 1
+        try:
+            self._gate.check(call.role)
+            strict.check(call.service, call.action, call.path, call.body)
+            if call.service == "scheduler":
+                self._services.scheduler.check(call.scope["method"], call.path, call.body)
+            await self._meet_faults(call)
+            lost = self._faults.hit(("lost",), call.service, call.action, _text(call))
+            answer = await self._ours(call)
+            if answer is None:
+                sink = _discard if lost else send
+                if call.service == "scheduler":
+                    sink = self._following(sink)
+                await self._services.moto(call.scope, _replay(call.body), sink)
+            if lost:
+                raise error_of(lost, call.service)
+        except ApiError as error:
+            answer = _refusal(call, error)
+        if answer is not None:
+            await _reply(send, answer)
+
+    def _following(self, send: Send) -> Send:
+        """Follow what moto did with schedules before the caller hears that it is done."""
+
+        async def follow(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._services.scheduler.look()
+            await send(message)
+
+        return follow
+
+    async def _meet_faults(self, call: Call) -> None:
+        slow = self._faults.hit(("slow",), call.service, call.action, _text(call))
+        if slow is not None:
+            await asyncio.sleep(slow.delay_s)
+        fault: Fault | None = self._faults.hit(("throttle", "error"), call.service, call.action, _text(call))
+        if fault is not None:
+            raise error_of(fault, call.service)
+
+    async def _ours(self, call: Call) -> Answer | None:
+        """The answer, where it is not moto's to give."""
+        if call.service == "ec2":
+            xml = self._services.ec2.answer(call.action, call.form)
+            return None if xml is None else Answer(200, xml.encode(), "text/xml;charset=UTF-8")
+        if call.action == "Invoke":
+            match = INVOKE.fullmatch(call.path)
+            assert match
+            status, headers, body = await self._services.lambdas.invoke(
+                unquote(match[1]), call.headers(), call.scope["query_string"].decode(), call.body
+            )
+            return Answer(status, body, "application/json", headers)
+        document = self._told(call)
+        return None if document is None else Answer(200, json.dumps(document).encode())
+
+    def _told(self, call: Call) -> dict[str, Any] | None:
+        """The document, where it is not moto's to tell."""
+        services = self._services
+        if call.service == "servicequotas":
+            return services.limits.answer(call.action, call.body)
+        if call.service == "lambda" and call.action.rstrip("/") == ACCOUNT_SETTINGS:
+            return services.limits.account_settings()
+        if call.service == "pricing":
+            return services.pricing.answer(call.action, call.body)
+        if call.service == "ses":
+            return services.ses.answer(call.scope["method"], call.path, call.body)
+        return None
+
+
+def _is_from_a_page(headers: Mapping[str, str]) -> bool:
+    """Whether a browser sends this for a web page: it names the page, or a host that was made to resolve to us."""
+    return "origin" in headers or not is_local_name(headers.get("host", ""))
+
+
+def _name(call: Call) -> None:
+    """Service and action, from the signature's scope and wherever the protocol has the action."""
+    target = b""
+    for name, value in call.scope["headers"]:
+        if name == b"authorization":
+            found = SERVICE.search(value)
+            call.service = found[1].decode() if found else ""
+        elif name == b"x-amz-target":
+            target = value
+        elif name == b"user-agent" and (caller := ROLE.search(value)):
+            call.role = caller[1].decode()
+    if call.service == "ec2":
+        call.form = form_of(call.body)
+        call.action = call.form.get("Action", "")
+    elif call.service == "lambda" and INVOKE.fullmatch(call.path):
+        call.action = "Invoke"
+    elif target:
+        call.action = target.decode().rsplit(".", 1)[-1]
+    elif operation := OPERATION.fullmatch(call.path):
+        call.action = operation[1]
+    elif call.body.startswith(b"Action="):
+        call.action = form_of(call.body)["Action"]
+    elif call.service == "s3":
+        call.action = _of_bucket(call)
+    else:
+        call.action = f"{call.scope['method']} {call.path}"
+
+
+def _of_bucket(call: Call) -> str:
+    """S3's actions differ by method, by whether an object is meant, by what of it: `PUT /bucket?versioning`."""
+    _, bucket, *key = call.path.split("/", 2)
+    asked = (text.partition("=")[0] for text in call.scope["query_string"].decode().split("&"))
+    part = next((f"?{name}" for name in asked if name in PARTS), "")
+    return f"{call.scope['method']} /{bucket}{'/object' if key and key[0] else ''}{part}"
+
+
+def _text(call: Call) -> str:
+    """Where a fault's `match` is looked for."""
+    if call.action == "Invoke":
+        return call.path
+    return " ".join(call.form.values()) if call.form else call.body.decode("utf-8", "replace")
+
+
+def _refusal(call: Call, error: ApiError) -> Answer:
+    query = bool(call.form) or call.body.startswith(b"Action=")
+    if OPERATION.fullmatch(call.path):
+        return Answer(error.status, cbor_error(error), CBOR_TYPE, CBOR_HEADERS)
+    content_type, body = error_body(error, query=query, service=call.service)
+    return Answer(error.status, body, content_type, ((b"x-amzn-errortype", error.code.encode()),))
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The body, or None where it is too large."""
+    body = b""
+    while True:
+        message = await receive()
+        body += bytes(message.get("body", b""))
+        if len(body) > MOST_BYTES:
+            return None
+        if not message.get("more_body"):
+            return body
+
+
+def _replay(body: bytes) -> Receive:
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    return receive
+
+
+async def _discard(_message: dict[str, Any]) -> None:
+    """Nobody hears it."""
+
+
+async def _reply(send: Send, answer: Answer) -> None:
+    headers = [
+        (b"content-type", answer.content_type.encode()),
+        (b"content-length", str(len(answer.body)).encode()),
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

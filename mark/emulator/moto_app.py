@@ -1,0 +1,123 @@
+"""moto's own WSGI application in this process, made strict: what it would skip in silence is an error."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from a2wsgi import WSGIMiddleware
+from moto.core.base_backend import BackendDict
+from moto.core.model_instances import reset_model_data
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+from mark.emulator.errors import CBOR_HEADERS, CBOR_TYPE, ApiError, cbor_error, error_body
+from mark.emulator.moto_parts import LAMBDA_BACKEND, QUEUE, RESOURCE_TYPES, sqs_backend
+
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+THREADS = 32
+"""A long poll of SQS holds one for up to 20 s."""
+OURS = ("AWS::EC2::Instance", "AWS::EC2::EC2Fleet", "AWS::EC2::SpotFleet", "AWS::AutoScaling::AutoScalingGroup")
+"""Resource types that moto would make in its own table of instances, where no process runs."""
+
+
+class StrictMoto:
+    """moto with an empty account, as an ASGI application; what it does not do is answered with status 501."""
+
+    def __init__(self) -> None:
+        BackendDict.reset()
+        reset_model_data()
+        self._stopping = threading.Event()
+        _refuse_unknown_resources()
+        _leave_queues_to_us()
+        self._polls = _end_long_polls(self._stopping)
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._bridge: Any = WSGIMiddleware(self._call, workers=THREADS)  # type: ignore[arg-type]
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer one request on a thread."""
+        await self._bridge(scope, receive, send)
+
+    async def stop(self) -> None:
+        """End long polls, and the threads."""
+        self._stopping.set()
+        await asyncio.to_thread(self._bridge.executor.shutdown)
+        if QUEUE.wait_for_messages is self._polls:  # moto of this process may be used again, without us
+            QUEUE.wait_for_messages = self._polls.original
+
+    def _call(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            reply: Iterable[bytes] = self._moto(environ, start_response)
+        except NotImplementedError as error:
+            message = f"the emulated AWS does not do this: {error or environ.get('PATH_INFO')}"
+            return _refuse(environ, start_response, ApiError("NotEmulated", message, 501))
+        except _Stopping:
+            return _refuse(environ, start_response, ApiError("ServiceUnavailable", "it is being stopped", 503))
+        return reply
+
+
+class _Stopping(Exception):
+    """A long poll that ends because everything does."""
+
+
+def _refuse(environ: dict[str, Any], start_response: StartResponse, error: ApiError) -> list[bytes]:
+    asked_in = environ.get("CONTENT_TYPE", "")
+    if asked_in == CBOR_TYPE:
+        headers = [("content-type", CBOR_TYPE), *((name.decode(), value.decode()) for name, value in CBOR_HEADERS)]
+        body = cbor_error(error)
+    else:
+        content_type, body = error_body(error, query=asked_in.startswith("application/x-www-form-urlencoded"))
+        headers = [("content-type", content_type), ("x-amzn-errortype", error.code)]
+    start_response(f"{error.status} {error.code}", headers)
+    return [body]
+
+
+def _end_long_polls(stopping: threading.Event) -> Any:
+    """Moto looks once a second whether a long poll is over; it would keep this process for up to 20 s.
+
+    Returns what stands in for moto's wait; its `original` is moto's.
+    """
+    original = getattr(QUEUE.wait_for_messages, "original", QUEUE.wait_for_messages)
+
+    def wait_for_messages(self: Any, timeout: int) -> None:
+        if stopping.is_set():
+            raise _Stopping
+        original(self, timeout)
+
+    wait_for_messages.original = original  # type: ignore[attr-defined]
+    QUEUE.wait_for_messages = wait_for_messages
+    return wait_for_messages
+
+
+def _refuse_unknown_resources() -> None:
+    """A template with a resource that moto would skip does not become CREATE_COMPLETE."""
+    original = getattr(
+        RESOURCE_TYPES.resource_class_from_type, "original", RESOURCE_TYPES.resource_class_from_type
+    )
+
+    def resource_class_from_type(resource_type: str) -> Any:
+        found = None if resource_type in OURS else original(resource_type)
+        if found is None and resource_type not in RESOURCE_TYPES.NULL_MODELS:
+            raise NotImplementedError(f"CloudFormation's {resource_type}")
+        return found
+
+    resource_class_from_type.original = original  # type: ignore[attr-defined]
+    RESOURCE_TYPES.resource_class_from_type = resource_class_from_type
+
+
+def _leave_queues_to_us() -> None:
+    """Moto calls a function from within SendMessage, through Docker; our own poller does it instead."""
+    original = getattr(
+        LAMBDA_BACKEND.create_event_source_mapping, "original", LAMBDA_BACKEND.create_event_source_mapping
+    )
+
+    def create_event_source_mapping(self: Any, spec: dict[str, Any]) -> Any:
+        mapping = original(self, spec)
+        for queue in sqs_backend().queues.values():
+            queue.lambda_event_source_mappings.clear()
+        return mapping
+
+    create_event_source_mapping.original = original  # type: ignore[attr-defined]
+    LAMBDA_BACKEND.create_event_source_mapping = create_event_source_mapping
