@@ -1,4 +1,4 @@
-"""IAM roles. What a role of the service may do comes from the calls that it makes: `mark.aws.permissions`."""
+"""IAM roles. What a role of the service may do comes from the calls that it makes: `mark.aws.permissions.policies`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aws_cdk import Aws, aws_iam
 
 from infra.stack import ServiceStack, document, excuse, trusted
 from mark.aws.names import repository_of
-from mark.aws.permissions import NO_RESOURCE, Names, Statement, statements
+from mark.aws.permissions.policies import NO_RESOURCE, Names, Statement, statements
 
 STORE, TOKEN = "store", "token"
 """The secrets: the store's URL with its password, and what clients must send."""

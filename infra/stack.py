@@ -20,7 +20,7 @@ from aws_cdk import (
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from mark.aws.launching import OWNER, SERVICE
+from mark.aws.ec2.launch import OWNER, SERVICE
 
 
 class ServiceStack(Stack):

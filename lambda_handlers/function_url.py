@@ -1,6 +1,6 @@
 """A function URL's event (payload version 2.0) as a request, and a reply as its answer; pure.
 
-The other side, which composes the event and parses the answer, is `mark.aws.function_url`.
+The other side, which composes the event and parses the answer, is `mark.aws.functions.function_url`.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from aws_lambda_powertools.utilities.parameters import get_secret
 
 from lambda_handlers.environment import told, told_or
 from lambda_handlers.once import LinkClient
-from mark.aws.archiving import put_object, report_key
+from mark.aws.archive import put_object, report_key
 from mark.aws.costs import daily_usd
-from mark.aws.launching import SERVICE
+from mark.aws.ec2.launch import SERVICE
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws, AwsSettings
 from mark.domain.errors import MarkError, Misconfigured, RetryLater

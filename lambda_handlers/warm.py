@@ -24,7 +24,7 @@ logger = Logger(service="mark-warm")
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]:  # noqa: ARG001 - Lambda's signature
     """Ping the function so many times at once; answers `answered`, `cold`, `failed` and `gib_s`."""
-    from mark.aws.warming import HOLD_S, warm_up  # noqa: PLC0415 - it brings botocore
+    from mark.aws.functions.warmup import HOLD_S, warm_up  # noqa: PLC0415 - it brings botocore
 
     function = event.get("function")
     concurrency, hold_s = event.get("concurrency"), event.get("hold_s", HOLD_S)
@@ -48,6 +48,6 @@ def _client() -> LambdaClient:
     import boto3  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 
-    from mark.aws.warming import AT_ONCE  # noqa: PLC0415
+    from mark.aws.functions.warmup import AT_ONCE  # noqa: PLC0415
 
     return boto3.session.Session().client("lambda", config=Config(max_pool_connections=AT_ONCE))

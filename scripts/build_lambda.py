@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mark.aws.functions import LONG_AGO, RUNTIME
+from mark.aws.functions.management import LONG_AGO, RUNTIME
 from mark.domain.errors import Misconfigured, unknown
 from scripts.lambda_code import code_of
 from scripts.lambda_libraries import HERE, RUNTIMES, Target, files_of, needed, size_of, target_of, versions

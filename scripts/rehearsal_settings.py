@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from mark.aws.functions import pack
+from mark.aws.functions.management import pack
 from scripts import ministack
 
 HOUSE = Path(__file__).parents[1]

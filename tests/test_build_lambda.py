@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.aws.functions import RUNTIME
+from mark.aws.functions.management import RUNTIME
 from mark.domain.errors import Misconfigured
 from scripts import build_lambda, lambda_libraries
 from scripts.build_lambda import Bundle, build, main

@@ -9,7 +9,7 @@ from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse, words
-from mark.aws.archiving import JOURNAL, OLD_VERSIONS_DAYS, REPORTS
+from mark.aws.archive import JOURNAL, OLD_VERSIONS_DAYS, REPORTS
 
 LOGS = ("agent", "controller", "gateway")
 HANDLERS = ("interruption", "report", "warm")
@@ -58,7 +58,7 @@ class ArchiveStack(ServiceStack):
         self.publish("bucket", bucket.ref)
 
     def _forgets(self) -> list[dict[str, Any]]:
-        """What the bucket forgets, and when; the same as `mark.aws.archiving` has it."""
+        """What the bucket forgets, and when; the same as `mark.aws.archive` has it."""
         archive = self.blueprint.rollout.archive
         days = {JOURNAL: archive.journals_days, REPORTS: archive.reports_days}
         return [

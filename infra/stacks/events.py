@@ -10,7 +10,7 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse
 from mark.aws.names import RULES
-from mark.aws.setting_up import DETAIL_TYPES, HANDLER_TIMEOUT_S, KEEP_S, RAW_ATTEMPTS
+from mark.aws.provision import DETAIL_TYPES, HANDLER_TIMEOUT_S, KEEP_S, RAW_ATTEMPTS
 from mark.protocols.events import SOURCE
 
 KEEP_DEAD_S = 14 * 24 * 3600

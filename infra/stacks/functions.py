@@ -14,10 +14,10 @@ from infra.blueprint import Blueprint, InferSpec
 from infra.roles import allow, make_role, names_of, of_function_image, of_roles
 from infra.stack import ServiceStack, compact, excuse, words
 from infra.stacks.network import Place
-from mark.aws.functions import RUNTIME
-from mark.aws.permissions import NO_RESOURCE, Statement
-from mark.aws.scheduling import REPORT_MEMORY_MIB, REPORT_TIMEOUT_S
-from mark.aws.setting_up import HANDLER_TIMEOUT_S, WARM_TIMEOUT_S
+from mark.aws.functions.management import RUNTIME
+from mark.aws.permissions.policies import NO_RESOURCE, Statement
+from mark.aws.provision import HANDLER_TIMEOUT_S, WARM_TIMEOUT_S
+from mark.aws.schedules import REPORT_MEMORY_MIB, REPORT_TIMEOUT_S
 
 HANDLER_MEMORY_MIB = 256
 NETWORK_ACTIONS = (
@@ -30,7 +30,7 @@ NETWORK_ACTIONS = (
 NETWORK_WHY = f"Lambda joins the function to the network with them (Lambda developer guide): {NO_RESOURCE}"
 BATCH = 10
 CALLER = "AWS_SDK_UA_APP_ID"
-"""Tells AWS which role calls, as `mark.aws.setting_up` does: the trail then says who called what."""
+"""Tells AWS which role calls, as `mark.aws.provision` does: the trail then says who called what."""
 LIVE = "live"
 """The alias that keeps environments provisioned."""
 

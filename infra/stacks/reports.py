@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.roles import allow, make_role
 from infra.stack import ServiceStack
-from mark.aws.scheduling import RETRIES, RETRY_S, WINDOW_MIN
+from mark.aws.schedules import RETRIES, RETRY_S, WINDOW_MIN
 
 
 class ReportsStack(ServiceStack):

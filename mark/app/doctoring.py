@@ -17,7 +17,7 @@ from mark.app.live.models import LiveModel, make_live_models
 from mark.app.refreshing import refresh_prices
 from mark.app.rollout.imaging import FOR_FUNCTIONS, FOR_PROCESSES, builds
 from mark.app.service_aws import service_aws
-from mark.aws.checking import caller, has_image, is_verified, mail_account
+from mark.aws.preflight import caller, has_image, is_verified, mail_account
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
@@ -86,7 +86,7 @@ def _findings(
             yield from check()
         except MarkError as error:
             away = isinstance(error, RetryLater)
-            do = "try again later" if away else "allow the role of mark.aws.permissions: doctor"
+            do = "try again later" if away else "allow the role of mark.aws.permissions.policies: doctor"
             yield Finding(check=what, state="unknown", said=str(error), do=do)
 
 
@@ -229,4 +229,4 @@ def _say(findings: Sequence[Finding]) -> None:
     asked = sum(1 for finding in findings if finding.state != "off")
     show(f"{mend} of {asked} must be mended" if mend else f"nothing of {asked} must be mended")
     if any(finding.state == "unknown" for finding in findings):
-        note("what is unknown could not be asked: the calls are in `mark.aws.calls`, role doctor")
+        note("what is unknown could not be asked: the calls are in `mark.aws.permissions.calls`, role doctor")

@@ -26,7 +26,7 @@ from mark.app.profiling_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Met
 from mark.app.profiling_on_lambda import LambdaBackend
 from mark.app.profiling_on_show import ask, say, told
 from mark.app.service_aws import service_aws
-from mark.aws.renting import Rent, end_all, look_at, rent
+from mark.aws.ec2.rent_instance import Rent, end_all, look_at, rent
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.schema import LAMBDA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mark.aws.overflow import LONGEST_S, LambdaOverflow
+from mark.aws.functions.overflow import LONGEST_S, LambdaOverflow
 from mark.aws.session import Aws
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest

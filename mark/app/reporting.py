@@ -16,7 +16,7 @@ from mark.app.reporting_archive import open_archive
 from mark.app.reporting_replays import replay_days
 from mark.app.service_aws import service_aws
 from mark.aws.costs import daily_usd
-from mark.aws.launching import SERVICE
+from mark.aws.ec2.launch import SERVICE
 from mark.aws.mail import send_mail
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater, unknown

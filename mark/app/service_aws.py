@@ -12,7 +12,7 @@ from mark.config.settings import Settings
 
 
 def service_aws(settings: Settings, role: str) -> Aws:
-    """Clients for whoever acts as `role` (`mark.aws.calls`)."""
+    """Clients for whoever acts as `role` (`mark.aws.permissions.calls`)."""
     running = RunFolder.of(settings.service.name).running()
     return Aws(
         AwsSettings(

@@ -13,8 +13,8 @@ from rich.table import Table
 from mark.app.live.alerting import alerts_status
 from mark.app.service_aws import service_aws
 from mark.aws.alarms import read_alerts
-from mark.aws.guard import AWAKE
-from mark.aws.standing import Standing, standing
+from mark.aws.ec2.guard import AWAKE
+from mark.aws.ec2.inventory import Standing, standing
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.config.settings import Settings
 from mark.report.live_words import alert_banners

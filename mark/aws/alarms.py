@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.errors import translated
-from mark.aws.launching import OWNER, SERVICE
 from mark.aws.names import name_of
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError

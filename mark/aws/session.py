@@ -48,7 +48,7 @@ class AwsSettings:
 
     `endpoint_url` None: AWS's own. `credentials` None: what boto3 finds (role, profile, environment).
     `max_attempts` counts the first call too; `adaptive` also slows down the client that is throttled. `role`: who
-    asks, a role of `calls.py`; each call says so (`app/mark-ROLE` in its user agent).
+    asks, a role of `aws/permissions/calls.py`; each call says so (`app/mark-ROLE` in its user agent).
     """
 
     region: str

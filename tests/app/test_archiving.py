@@ -17,7 +17,7 @@ from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.account import RESOURCES
 from mark.app.live.archiving import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
 from mark.app.live.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
-from mark.aws.archiving import Keeping, make_bucket
+from mark.aws.archive import Keeping, make_bucket
 from mark.aws.session import Aws
 from mark.controller.journal import Checkpoint, Header, header_line
 from mark.controller.state import Decision, Observation, State

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mark.app.live import profiling
-from mark.aws.imds import instance_type_here
+from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.schema import parse_profiles
 from mark.domain.profile import Evidence
 

@@ -16,7 +16,7 @@ from mark.accounting.hourly_totals import NAMES, Tallies, TallyMark, book_docume
 from mark.app.live.account import RESOURCES
 from mark.app.live.archiving import OPEN_EACH_S, Archivist
 from mark.app.live.models import make_live_models, service_spec
-from mark.aws.archiving import Keeping, make_bucket
+from mark.aws.archive import Keeping, make_bucket
 from mark.config.settings import load_settings
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.store.embedded import EmbeddedRedis

@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary
 from botocore.awsrequest import AWSResponse
 from moto.core.models import botocore_stubber
 
-from mark.aws.fleet import Ec2Cloud
-from mark.aws.functions import FunctionSetup
-from mark.aws.guard import Guard, Guardrails
+from mark.aws.ec2.fleet import Ec2Cloud
+from mark.aws.ec2.guard import Guard, Guardrails
+from mark.aws.ec2.launch import FleetSetup
+from mark.aws.functions.management import FunctionSetup
 from mark.aws.inbox import EventInbox
-from mark.aws.launching import FleetSetup
-from mark.aws.scheduling import ReportSetup
+from mark.aws.provision import ServiceSetup, set_up
+from mark.aws.schedules import ReportSetup
 from mark.aws.session import Aws, AwsSettings, Credentials
-from mark.aws.setting_up import ServiceSetup, set_up
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState

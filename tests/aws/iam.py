@@ -17,7 +17,7 @@ from typing import Any
 import botocore.session
 import cfnlint
 
-from mark.aws.permissions import Names, policy
+from mark.aws.permissions.policies import Names, policy
 
 NAMES = Names(
     service="shop",

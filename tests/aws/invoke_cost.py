@@ -10,7 +10,7 @@ import multiprocessing
 import time
 from multiprocessing.connection import Connection
 
-from mark.aws.overflow import LambdaOverflow
+from mark.aws.functions.overflow import LambdaOverflow
 from mark.ports import InferRequest
 from tests.aws.builders import aws
 from tests.aws.lambda_stand_in import LambdaStandIn

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from mark.aws.calls import ROLES
-from mark.aws.permissions import Names
+from mark.aws.permissions.calls import ROLES
+from mark.aws.permissions.policies import Names
 from tests.aws.iam import NAMES, refusals
 
 Call = tuple[str, str]

@@ -13,11 +13,11 @@ from moto import mock_aws
 
 from lambda_handlers import interruption, warm
 from mark.aws.alarms import read_alerts
-from mark.aws.archiving import put_object
-from mark.aws.overflow import LambdaOverflow
+from mark.aws.archive import put_object
+from mark.aws.functions.overflow import LambdaOverflow
+from mark.aws.functions.warmup import warm_up
+from mark.aws.provision import set_up, tear_down
 from mark.aws.quotas import read_quotas
-from mark.aws.setting_up import set_up, tear_down
-from mark.aws.warming import warm_up
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
 from mark.ports import InferRequest

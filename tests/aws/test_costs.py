@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from mark.aws.archiving import put_object
+from mark.aws.archive import put_object
 from mark.aws.costs import daily_usd
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws

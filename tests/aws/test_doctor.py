@@ -12,11 +12,11 @@ import pytest
 
 from mark.app.refreshing import refresh_prices
 from mark.aws.alarms import Alerts, read_alerts
-from mark.aws.checking import caller, has_image, is_verified, mail_account
+from mark.aws.ec2.inventory import standing
+from mark.aws.preflight import caller, has_image, is_verified, mail_account
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
 from mark.aws.quotas import lambda_concurrency, read_quotas
 from mark.aws.session import Aws
-from mark.aws.standing import standing
 from mark.catalog.load import load_prices
 from mark.controller.quotas import VcpuQuota
 from mark.domain.errors import Misconfigured, RetryLater

@@ -121,7 +121,7 @@ def test_what_may_not_be_asked_is_unknown_and_mends_nothing(world: World, doctor
         world.mark("DELETE", "faults")
     assert found["vCPU quotas"]["state"] == "unknown"
     assert "AccessDenied" in found["vCPU quotas"]["said"]
-    assert "mark.aws.permissions" in found["vCPU quotas"]["do"]
+    assert "mark.aws.permissions.policies" in found["vCPU quotas"]["do"]
     assert found["image"]["state"] == "off"
     world.mark("POST", "faults", {**fault, "code": "ThrottlingException"})
     try:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mark.aws.guard import UNLISTED_S, Guard, Guardrails
-from mark.aws.launching import FleetSetup, shortfall
-from mark.controller.observed import Ec2Row
+from mark.aws.ec2.guard import UNLISTED_S, Guard, Guardrails
+from mark.aws.ec2.launch import FleetSetup, shortfall
+from mark.aws.ec2.observed import Ec2Row
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.member import MemberState

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.observed import Ec2Row, fleet_view
+from mark.aws.ec2.observed import Ec2Row, fleet_view
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.member import MemberState
 from mark.protocols.events import STATES

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mark.aws.fleet import Ec2Cloud
-from mark.aws.guard import Guard, Guardrails
+from mark.aws.ec2.fleet import Ec2Cloud
+from mark.aws.ec2.guard import Guard, Guardrails
+from mark.aws.ec2.launch import FleetSetup
 from mark.aws.inbox import EventInbox
-from mark.aws.launching import FleetSetup
+from mark.aws.provision import set_up, tear_down
 from mark.aws.session import Aws
-from mark.aws.setting_up import set_up, tear_down
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.orders import Fact, SpotWarned, Terminate

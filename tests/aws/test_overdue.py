@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from mark.aws.overdue import Overdue
+from mark.aws.ec2.stuck_instances import Overdue
 from mark.domain.fleet import InstanceState
 
 LIMITS = {"drain_limit_s": 600.0, "silent_limit_s": 1800.0, "lost_limit_s": 300.0}

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.aws.function_url import compose_payload, parse_reply, parse_report
-from mark.aws.overflow import LambdaOverflow
+from mark.aws.functions.function_url import compose_payload, parse_reply, parse_report
+from mark.aws.functions.overflow import LambdaOverflow
+from mark.aws.functions.warmup import warm_up
 from mark.aws.session import Aws
-from mark.aws.warming import warm_up
 from mark.domain.errors import Misconfigured, OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply
 from tests.aws.builders import aws
@@ -168,7 +168,7 @@ def test_a_call_that_boto3_gives_up_is_made_once(
     """Whatever the environment says of boto3's retries."""
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "5")
     monkeypatch.setenv("AWS_RETRY_MODE", "standard")
-    monkeypatch.setattr("mark.aws.overflow.LONGEST_S", 0.1)
+    monkeypatch.setattr("mark.aws.functions.overflow.LONGEST_S", 0.1)
     let_go = threading.Event()
     overflow = LambdaOverflow(there)
 

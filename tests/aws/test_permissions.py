@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from botocore import xform_name
 
-from mark.aws.calls import ROLES
-from mark.aws.permissions import Names, Statement, policy, statements
+from mark.aws.permissions.calls import ROLES
+from mark.aws.permissions.policies import Names, Statement, policy, statements
 from mark.domain.errors import Misconfigured
 from tests.aws.iam import NAMES, action_of, reference, refusals
 

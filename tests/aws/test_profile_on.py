@@ -20,7 +20,7 @@ from mark.app.live.account import make_resources
 from mark.app.live.folder import Running
 from mark.app.live.models import make_live_models, service_spec
 from mark.app.profiling_on_cost import LEAST_S, Meter, Price
-from mark.aws.renting import Rent, rent, with_switch
+from mark.aws.ec2.rent_instance import Rent, rent, with_switch
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.catalog.load import load_prices
 from mark.catalog.schema import parse_profiles

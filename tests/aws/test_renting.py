@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from mark.aws import renting
-from mark.aws.renting import Rent, rent
+from mark.aws.ec2 import rent_instance
+from mark.aws.ec2.rent_instance import Rent, rent
 from mark.aws.session import Aws
 from mark.catalog.load import load_prices
 from mark.domain.errors import RetryLater
@@ -83,15 +83,15 @@ def test_a_zone_that_lacks_the_type_is_no_reason_to_give_up() -> None:
 
 
 def test_what_is_known_ends_even_where_the_listing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: object) -> tuple[renting.Rented, ...]:
+    def away(*_: object) -> tuple[rent_instance.Rented, ...]:
         raise RetryLater("throttled")
 
     with mock_aws():
         there = aws()
         made = there.ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)["Instances"][0]
-        monkeypatch.setattr(renting, "look_at", away)
+        monkeypatch.setattr(rent_instance, "look_at", away)
         with pytest.raises(RetryLater):
-            renting.end_all(there, "run", [made["InstanceId"]])
+            rent_instance.end_all(there, "run", [made["InstanceId"]])
         [found] = there.ec2.describe_instances()["Reservations"][0]["Instances"]
         assert found["State"]["Name"] in {"shutting-down", "terminated"}
         there.close()

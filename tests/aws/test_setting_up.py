@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mark.aws.archiving import Keeping, figures_key, journal_key, put_object, report_key
-from mark.aws.functions import pack
+from mark.aws.archive import Keeping, figures_key, journal_key, put_object, report_key
+from mark.aws.functions.management import pack
 from mark.aws.names import function_name, name_of
+from mark.aws.provision import set_up, tear_down
 from mark.aws.session import Aws
-from mark.aws.setting_up import set_up, tear_down
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.protocols.events import REBALANCE, SPOT, STATE

@@ -12,9 +12,9 @@ import pytest
 from infra.app import what_is_missing
 from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.app.rollout.writing import POLICY, types_of, write_templates
-from mark.aws.deployer import deployer_policy, stack_statements
-from mark.aws.permissions import Names
-from mark.aws.stack_actions import STACK_ACTIONS, stack_actions
+from mark.aws.permissions.policies import Names
+from mark.aws.stacks.actions import STACK_ACTIONS, stack_actions
+from mark.aws.stacks.deployer import deployer_policy, stack_statements
 from tests.aws.iam import reference
 from tests.infra.conftest import ACCOUNT, REGION, settings
 

@@ -11,7 +11,7 @@ import pytest
 from mark.app.rollout import destroying
 from mark.app.rollout.deploying import finish, settle
 from mark.app.rollout.showing import agreed
-from mark.aws.stacks import StackEvent, StackState
+from mark.aws.stacks.cloudformation import StackEvent, StackState
 from mark.domain.errors import Misconfigured
 
 NAME = "mark-shop-events"

@@ -12,7 +12,7 @@ import pytest
 from mark.app.live.account import INFER_HANDLER
 from mark.app.processes import cloud
 from mark.app.rollout.imaging import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
-from mark.aws.functions import RUNTIME
+from mark.aws.functions.management import RUNTIME
 
 DOCS = FOLDER.parents[1] / "docs"
 BUILD_ARG = re.compile(r"--build-arg (\w+)=")

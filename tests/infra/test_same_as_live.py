@@ -14,10 +14,10 @@ from moto import mock_aws
 
 from mark.app.live.models import make_live_models
 from mark.app.rollout.synthesising import _blueprint
-from mark.aws.archiving import Keeping, lifecycle_rules
-from mark.aws.launching import FleetSetup, fleet_request, machine_of
+from mark.aws.archive import Keeping, lifecycle_rules
+from mark.aws.ec2.launch import FleetSetup, fleet_request, machine_of
 from mark.aws.names import template_name
-from mark.aws.setting_up import set_up
+from mark.aws.provision import set_up
 from mark.config.settings import load_settings
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType

@@ -17,8 +17,8 @@ from mark.app.rollout.planning import StackPlan, compare, is_long, refuse_stuck,
 from mark.app.rollout.showing import plan_document, plan_table
 from mark.app.rollout.synthesising import Synthesis
 from mark.aws.session import Aws
-from mark.aws.stacks import Change, StackEvent, Stacks, StackState, first_failure
-from mark.aws.stacks_lock import STALE_S, Holder, RolloutLock
+from mark.aws.stacks.cloudformation import Change, StackEvent, Stacks, StackState, first_failure
+from mark.aws.stacks.lock import STALE_S, Holder, RolloutLock
 from mark.domain.errors import Misconfigured
 from mark.report.terminal import show
 from tests.aws.builders import aws
@@ -220,7 +220,7 @@ def test_one_rolls_out_at_a_time(there: Aws) -> None:
 def test_what_a_killed_rollout_held_is_taken_over(
     there: Aws, left: Holder, runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mark.aws.stacks_lock.SETTLE_S", 0.0)
+    monkeypatch.setattr("mark.aws.stacks.lock.SETTLE_S", 0.0)
     killed = rollout_lock(there, left)
     killed.__enter__()
     with rollout_lock(there, ME, runs=runs) as mine:

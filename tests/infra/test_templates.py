@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.app.rollout.writing import POLICY, write_templates
-from mark.aws.calls import ROLES
 from mark.aws.names import repository_of
-from mark.aws.permissions import Names, statements
+from mark.aws.permissions.calls import ROLES
+from mark.aws.permissions.policies import Names, statements
 from mark.config.rollout import RolloutSettings
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from mark.accounting.ledger import FleetUsage, fleet_usage
-from mark.aws.fleet import Ec2Cloud
-from mark.aws.guard import Guard, Guardrails
+from mark.aws.ec2.fleet import Ec2Cloud
+from mark.aws.ec2.guard import Guard, Guardrails
+from mark.aws.ec2.launch import FleetSetup
 from mark.aws.inbox import EventInbox
-from mark.aws.launching import FleetSetup
+from mark.aws.provision import RAW_ATTEMPTS, ServiceResources, set_up
 from mark.aws.session import Aws
-from mark.aws.setting_up import RAW_ATTEMPTS, ServiceResources, set_up
 from mark.domain.clock import ClockAnchor
 from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.ports import Clock

@@ -8,7 +8,7 @@ from functools import cache
 
 import botocore.session
 
-from mark.aws.calls import ROLES
+from mark.aws.permissions.calls import ROLES
 
 NAMES = {"monitoring": "cloudwatch", "servicequotas": "service-quotas", "ses": "sesv2"}
 """A signature's word for a service -> boto3's, where they differ."""

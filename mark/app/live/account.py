@@ -9,11 +9,11 @@ from typing import Any
 
 from mark.app.live.folder import Running
 from mark.app.live.models import LiveModel
-from mark.aws.archiving import Keeping
-from mark.aws.functions import FunctionSetup
-from mark.aws.scheduling import ReportSetup
+from mark.aws.archive import Keeping
+from mark.aws.functions.management import FunctionSetup
+from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
+from mark.aws.schedules import ReportSetup
 from mark.aws.session import Aws, AwsSettings, Credentials
-from mark.aws.setting_up import ServiceResources, ServiceSetup, set_up, tear_down
 from mark.config.rollout import ReportMailSettings, RolloutSettings
 from mark.config.settings import Settings
 from mark.controller.service import ServedModel

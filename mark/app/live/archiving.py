@@ -16,7 +16,7 @@ from dataclasses import asdict
 from mark.accounting.hourly_totals import book_name
 from mark.accounting.load_history import load_name
 from mark.app.live.account import RESOURCES
-from mark.aws.archiving import figures_key, journal_key, packed, put_object
+from mark.aws.archive import figures_key, journal_key, packed, put_object
 from mark.aws.session import Aws
 from mark.controller.journal import read_journal
 from mark.domain.documents import json_text

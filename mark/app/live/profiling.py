@@ -13,7 +13,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from mark.aws.imds import instance_type_here
+from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.load import load_prices
 from mark.catalog.schema import LAMBDA, parse_profiles
 from mark.domain.documents import json_text

@@ -28,10 +28,10 @@ from mark.app.live.retraining import FollowedJournal, Retraining
 from mark.app.live.shadow import LiveCloud, ShadowCloud
 from mark.app.live.troubles import Troubles
 from mark.app.live.warming import Warmer
-from mark.aws.fleet import Ec2Cloud
-from mark.aws.guard import Guard, Guardrails
+from mark.aws.ec2.fleet import Ec2Cloud
+from mark.aws.ec2.guard import Guard, Guardrails
+from mark.aws.ec2.launch import FleetSetup
 from mark.aws.inbox import EventInbox
-from mark.aws.launching import FleetSetup
 from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings

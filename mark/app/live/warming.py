@@ -8,8 +8,8 @@ import time
 import numpy as np
 
 from mark.app.live.clock import ServiceClock
+from mark.aws.functions.warmup import AT_ONCE, WarmedUp, warm_up
 from mark.aws.session import Aws
-from mark.aws.warming import AT_ONCE, WarmedUp, warm_up
 from mark.controller.service import ServedModel
 from mark.dispatch.overflow import BUCKETS, believed_warm, note_in_flight
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed

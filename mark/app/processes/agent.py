@@ -15,8 +15,8 @@ from contextlib import suppress
 import uvloop
 
 from mark.app.processes.lone import LoneLink, is_alone, lone_model, lone_offering
-from mark.aws.imds import ENDPOINT, Identity, Imds
-from mark.aws.launching import MODEL, OFFERING, PROFILE_OF, ROLE
+from mark.aws.ec2.imds import ENDPOINT, Identity, Imds
+from mark.aws.ec2.launch import MODEL, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role

@@ -30,7 +30,7 @@ from mark.app.live.leading import Leader
 from mark.app.live.models import LiveModel, make_live_models, service_spec
 from mark.app.live.troubles import Troubles
 from mark.app.processes import agent, gateway
-from mark.aws.imds import ENDPOINT, Imds
+from mark.aws.ec2.imds import ENDPOINT, Imds
 from mark.config.settings import Settings, process_environment
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role

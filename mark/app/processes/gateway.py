@@ -15,7 +15,7 @@ from mark.app.live.folder import RunFolder, Running
 from mark.app.live.safety import server_tls
 from mark.app.processes.heartbeat import keep_beating
 from mark.app.processes.lifeline import begin
-from mark.aws.overflow import LambdaOverflow
+from mark.aws.functions.overflow import LambdaOverflow
 from mark.config.settings import Settings
 from mark.serving.gateway import GatewayConfig, serve_gateway
 from mark.store.connect import connect_async

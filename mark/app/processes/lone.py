@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mark.aws.launching import EXPIRES, OFFERING, PROFILE_OF
+from mark.aws.ec2.launch import EXPIRES, OFFERING, PROFILE_OF
 from mark.catalog.load import load_prices
 from mark.controller.service import ServedModel
 from mark.domain.clock import ClockAnchor

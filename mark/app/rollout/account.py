@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mark.app.live.folder import is_alive
+from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.errors import translated
-from mark.aws.launching import OWNER, SERVICE
 from mark.aws.session import Aws, AwsSettings
-from mark.aws.stacks import Stacks
-from mark.aws.stacks_lock import Holder, RolloutLock
+from mark.aws.stacks.cloudformation import Stacks
+from mark.aws.stacks.lock import Holder, RolloutLock
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 

@@ -24,8 +24,8 @@ from mark.app.rollout.showing import EventLog, agreed, plan_document, plan_table
 from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.aws.errors import code_of, translated
 from mark.aws.names import name_of
-from mark.aws.stacks import StackEvent, Stacks, first_failure
-from mark.aws.stacks_lock import RolloutLock
+from mark.aws.stacks.cloudformation import StackEvent, Stacks, first_failure
+from mark.aws.stacks.lock import RolloutLock
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured

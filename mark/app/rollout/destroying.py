@@ -14,11 +14,11 @@ from mark.app.rollout.account import Account, lock, open_account
 from mark.app.rollout.deploying import finish, logged, settle
 from mark.app.rollout.planning import STAYS
 from mark.app.rollout.showing import EventLog, agreed
-from mark.aws.launching import SERVICE
+from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import name_of
-from mark.aws.setting_up import end_instances
-from mark.aws.stacks import StackState
-from mark.aws.stacks_lock import RolloutLock
+from mark.aws.provision import end_instances
+from mark.aws.stacks.cloudformation import StackState
+from mark.aws.stacks.lock import RolloutLock
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.report.terminal import show

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mark.app.rollout.synthesising import Synthesis
-from mark.aws.launching import SERVICE
+from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import name_of
-from mark.aws.stacks import FAILED_NEW, LONGEST_BODY, STUCK, Change, ChangeSet, Stacks, StackState
+from mark.aws.stacks.cloudformation import FAILED_NEW, LONGEST_BODY, STUCK, Change, ChangeSet, Stacks, StackState
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mark.app.rollout.planning import StackPlan
-from mark.aws.stacks import Change, StackEvent
+from mark.aws.stacks.cloudformation import Change, StackEvent
 from mark.domain.errors import Misconfigured
 
 SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}

@@ -12,9 +12,9 @@ from typing import Any
 
 from mark.app.rollout.account import tags_of
 from mark.app.rollout.synthesising import STACK, Synthesis, synthesise
-from mark.aws.deployer import deployer_policy
 from mark.aws.names import name_of, repository_of
-from mark.aws.permission_scopes import Names
+from mark.aws.permissions.scopes import Names
+from mark.aws.stacks.deployer import deployer_policy
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured

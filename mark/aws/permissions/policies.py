@@ -1,7 +1,7 @@
 """What each role of a service may do on AWS: IAM statements, made from the calls that it makes (`calls.py`).
 
 A call is more than the action of its name: EC2 Fleet launches, tags and hands over a role in the caller's name
-(`_NEEDS`). Each action stands in a scope (`permission_scopes.py`): resources that carry the service's name, or its
+(`_NEEDS`). Each action stands in a scope (`scopes.py`): resources that carry the service's name, or its
 tags where AWS gives them ids. A scope that must be `*` says why. `PLATFORM` is what AWS itself, or an instance's
 start script, does with a role beside our calls. It follows AWS's documents: the emulated AWS judges no permission.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from mark.aws.calls import ROLES
-from mark.aws.permission_scopes import NO_RESOURCE, SCOPES, Conditions, Names
+from mark.aws.permissions.calls import ROLES
+from mark.aws.permissions.scopes import NO_RESOURCE, SCOPES, Conditions, Names
 from mark.domain.errors import unknown
 
 __all__ = ["NO_RESOURCE", "PLATFORM", "Names", "Need", "Statement", "needs", "policy", "statements"]

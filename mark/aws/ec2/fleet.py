@@ -15,10 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from mark.aws.errors import FAMILIES, cause_of, code_of, translated
-from mark.aws.guard import Guard
-from mark.aws.inbox import Arrived, EventInbox
-from mark.aws.launching import (
+from mark.aws.ec2.guard import Guard
+from mark.aws.ec2.launch import (
     LIVE,
     MODEL,
     SERVICE,
@@ -30,9 +28,11 @@ from mark.aws.launching import (
     shortfall,
     wakes_refused,
 )
-from mark.aws.overdue import Overdue
-from mark.aws.transitions import Transitions
-from mark.controller.observed import Ec2Row, fleet_view
+from mark.aws.ec2.observed import Ec2Row, fleet_view
+from mark.aws.ec2.stuck_instances import Overdue
+from mark.aws.ec2.transitions import Transitions
+from mark.aws.errors import FAMILIES, cause_of, code_of, translated
+from mark.aws.inbox import Arrived, EventInbox
 from mark.domain.errors import AlreadyDone, Misconfigured, NoCapacity, RetryLater
 from mark.domain.fleet import FleetView, Role
 from mark.domain.member import Member, MemberState

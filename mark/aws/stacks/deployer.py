@@ -1,6 +1,6 @@
 """What somebody must be allowed who rolls the service out: the deployer's own calls, and CloudFormation's.
 
-CloudFormation makes, changes and removes what stacks hold in the name of who asks (`stack_actions.py`). What can
+CloudFormation makes, changes and removes what stacks hold in the name of who asks (`actions.py`). What can
 be named is limited by the service's name; what EC2 gives an id by the service's tags, but for the moment in which
 it is made: CloudFormation tags some kinds only then. Whoever has this may make roles named after the service with
 any permission in them: it is for who would be trusted with the account's roles anyway.
@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mark.aws.launching import OWNER, SERVICE
+from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.names import name_of
-from mark.aws.permission_scopes import NO_RESOURCE, Conditions, Names
-from mark.aws.permissions import Statement, statements
-from mark.aws.stack_actions import stack_actions
+from mark.aws.permissions.policies import Statement, statements
+from mark.aws.permissions.scopes import NO_RESOURCE, Conditions, Names
+from mark.aws.stacks.actions import stack_actions
 
 _READS = re.compile(
     r"(ec2|autoscaling|elasticloadbalancing):Describe|ecs:DescribeTaskDefinition|logs:Describe"

@@ -1,4 +1,4 @@
-"""Every AWS call that the service makes, who makes it and why: what its roles must allow (`permissions.py`)."""
+"""Every AWS call that the service makes, who makes it and why: what its roles must allow (`policies.py`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import MappingProxyType
 class Call:
     """An action of a service as boto3 names them (`ec2`, `CreateFleet`), and what it is needed for.
 
-    `within` is a scope of its own (`permission_scopes.py`), where who calls needs less than others do.
+    `within` is a scope of its own (`scopes.py`), where who calls needs less than others do.
     """
 
     service: str

@@ -1,6 +1,6 @@
 """CloudFormation: a stack's state, change sets, the events of one operation, and why it failed.
 
-One operation at a time: whoever changes stacks holds the lock of `stacks_lock.py`. Every wait has a deadline.
+One operation at a time: whoever changes stacks holds the lock of `lock.py`. Every wait has a deadline.
 """
 
 from __future__ import annotations

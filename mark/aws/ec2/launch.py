@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from mark.aws.ec2.observed import Ec2Row
 from mark.aws.errors import cause_of
-from mark.controller.observed import Ec2Row
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType, Market, Offering
 from mark.domain.orders import Launch, LaunchRefused, RefusalCause, StartStandby
@@ -27,9 +27,9 @@ SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN = (
     "mark:run",
 )
 PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
-"""Tags of an instance of no fleet (`renting.py`): the model that it serves, and when it ends (epoch seconds)."""
+"""Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch seconds)."""
 TAGGED = ("fleet", "instance", "volume")
-"""What a launch makes and tags: its permission hangs on the tags (`permissions.py`)."""
+"""What a launch makes and tags: its permission hangs on the tags (`aws/permissions/policies.py`)."""
 LIVE = ["pending", "running", "stopping", "stopped"]
 """States of instances that are not gone."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mark.controller.observed import Ec2Row
+from mark.aws.ec2.observed import Ec2Row
 from mark.domain.costs import Ec2State, Transition
 from mark.ports import Ledger
 

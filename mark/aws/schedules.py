@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
-from mark.aws.functions import FunctionSetup, role_of
+from mark.aws.functions.management import FunctionSetup, role_of
 from mark.aws.names import name_of
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
-from mark.aws.launching import OWNER, SERVICE
 from mark.aws.names import name_of
-from mark.aws.permissions import Names, policy
+from mark.aws.permissions.policies import Names, policy
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RUNTIME = "python3.12"
 """Of the tested one, 3.11, Lambda has a C library that is too old for numpy's wheels; the code runs on both."""
 HANDLERS = ("infer", "interruption", "warm")
-"""Roles of `permissions.py` that the one role of the functions stands for."""
+"""Roles of `aws/permissions/policies.py` that the one role of the functions stands for."""
 ROLES_MADE = ("functions", "schedule")
 """The functions', and the one that calls the report."""
 POLICY = "handlers"

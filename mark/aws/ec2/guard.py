@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from mark.controller.observed import Ec2Row
+from mark.aws.ec2.observed import Ec2Row
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from mark.aws.launching import OWNER, SERVICE
+from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.names import RULES, name_of
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]

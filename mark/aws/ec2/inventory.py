@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mark.aws.ec2.launch import LIVE, MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.aws.errors import translated
-from mark.aws.launching import LIVE, MODEL, OFFERING, PROFILE_OF, ROLE, SERVICE
 from mark.aws.session import Aws
 
 if TYPE_CHECKING:

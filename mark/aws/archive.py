@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.errors import translated
-from mark.aws.launching import OWNER, SERVICE
 from mark.aws.names import name_of
 from mark.aws.session import PRICES_REGION, Aws
 from mark.domain.errors import AlreadyDone

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mark.aws.errors import translated
-from mark.aws.function_url import parse_report
+from mark.aws.functions.function_url import parse_report
 from mark.domain.errors import MarkError
 
 if TYPE_CHECKING:

@@ -15,13 +15,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mark.aws.alarms import DEAD_LETTERS, make_alarm, remove_alarm
-from mark.aws.archiving import Keeping, bucket_name, make_bucket
+from mark.aws.archive import Keeping, bucket_name, make_bucket
+from mark.aws.ec2.launch import LIVE, OWNER, SERVICE
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
-from mark.aws.functions import FunctionSetup, feed, make_function, make_role, remove_functions, remove_roles
-from mark.aws.launching import LIVE, OWNER, SERVICE
+from mark.aws.functions.management import (
+    FunctionSetup,
+    feed,
+    make_function,
+    make_role,
+    remove_functions,
+    remove_roles,
+)
 from mark.aws.names import RULES, name_of, template_name
-from mark.aws.permissions import Names
-from mark.aws.scheduling import ReportSetup, make_schedule, remove_schedule, report_function
+from mark.aws.permissions.policies import Names
+from mark.aws.schedules import ReportSetup, make_schedule, remove_schedule, report_function
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
 from mark.domain.fleet import Role

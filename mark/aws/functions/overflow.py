@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mark.aws.errors import may_be_done, translated
-from mark.aws.function_url import compose_payload, environment_lost, failed, parse_reply, parse_report
+from mark.aws.functions.function_url import compose_payload, environment_lost, failed, parse_reply, parse_report
 from mark.aws.session import Aws
 from mark.domain.errors import OutcomeUnknown, RetryLater
 from mark.ports import InferRequest, OverflowReply

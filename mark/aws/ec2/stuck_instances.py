@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from mark.controller.observed import Ec2Row
+from mark.aws.ec2.observed import Ec2Row
 from mark.domain.fleet import FleetView, Instance, InstanceState
 
 DRAINS, NOT_READY, LOST = "drains", "not ready", "lost"

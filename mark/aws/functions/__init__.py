@@ -1,0 +1,1 @@
+"""Lambda: functions, calls of them as overflow, and warm-up pings."""

@@ -1,0 +1,1 @@
+"""CloudFormation: stacks, their lock, and what who deploys must be allowed."""
