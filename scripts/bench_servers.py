@@ -27,9 +27,9 @@ from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Request, State, encode, encode_response
-from mark.serving.agent import AgentConfig, serve_agent
+from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.python import PythonBackend
-from mark.serving.gateway import GatewayConfig, serve_gateway
+from mark.serving.gateway.server import GatewayConfig, serve_gateway
 
 MAX_BATCH = 32
 INSTANT, DIGITS = "bench", "digits"

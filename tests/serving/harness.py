@@ -19,9 +19,9 @@ from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Mark
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.tensor import TensorSpec
 from mark.protocols import oip
-from mark.serving.agent import AgentConfig, serve_agent
-from mark.serving.gateway import GatewayConfig, serve_gateway
-from mark.serving.http_server import HttpLimits
+from mark.serving.agent.process import AgentConfig, serve_agent
+from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.serving.http.server import HttpLimits
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 
 ASSUMED = Provenance(evidence=Evidence.ASSUMED, source="a test", formula="as given")

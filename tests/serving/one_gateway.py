@@ -11,7 +11,7 @@ import sys
 import uvloop
 
 from mark.controller.service import ServiceSpec
-from mark.serving.gateway import GatewayConfig, serve_gateway
+from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
 from tests.serving.harness import served

@@ -27,7 +27,15 @@ from mark.protocols.frames import (
 from mark.protocols.frames import (
     Bounced as BouncedFrame,
 )
-from mark.serving.agent import EXIT_BROKEN, EXIT_DRAINED, EXIT_STOPPED, METADATA, Agent, AgentConfig, serve_agent
+from mark.serving.agent.process import (
+    EXIT_BROKEN,
+    EXIT_DRAINED,
+    EXIT_STOPPED,
+    METADATA,
+    Agent,
+    AgentConfig,
+    serve_agent,
+)
 from tests.serving.fakes import EchoBackend, FakeLambda, FakeStore
 from tests.serving.harness import BODY, INFER, LAMBDA, Client, Live, live, offering, run, served, truth, until
 

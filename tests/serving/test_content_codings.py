@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.protocols.oip import BadRequest
-from mark.serving import content_codings
-from mark.serving.content_codings import coding_for, decode, decode_small
-from mark.serving.http_server import HttpLimits
+from mark.serving.http import content_codings
+from mark.serving.http.content_codings import coding_for, decode, decode_small
+from mark.serving.http.server import HttpLimits
 from tests.serving.harness import BODY, INPUTS, live, run, served
 
 

@@ -13,20 +13,21 @@ from mark.dispatch.measured import MeasuredTimes
 from mark.dispatch.policy import DispatchPolicy
 from mark.protocols import frames
 from mark.protocols.frames import VERSION, Hello, Response
-from mark.serving import agent_core, gateway_lane
-from mark.serving.agent_core import AgentCore
-from mark.serving.agent_frames import GatewayConnection
-from mark.serving.agent_http import AgentHttp
-from mark.serving.defects import Defects
-from mark.serving.gateway import Gateway
-from mark.serving.gateway_agents import AgentConnection
-from mark.serving.gateway_lane import Lane
-from mark.serving.gateway_repeats import Repeats
-from mark.serving.gateway_routes import Routes
-from mark.serving.gateway_ticket import Ticket
-from mark.serving.gateway_view import AgentView
-from mark.serving.http_exchange import HttpExchange
-from mark.serving.http_server import HttpServer
+from mark.serving.agent import queue
+from mark.serving.agent.gateway_link import GatewayConnection
+from mark.serving.agent.http import AgentHttp
+from mark.serving.agent.queue import AgentCore
+from mark.serving.gateway import model_router
+from mark.serving.gateway.agent_pool import AgentConnection
+from mark.serving.gateway.idempotency import Repeats
+from mark.serving.gateway.members_view import AgentView
+from mark.serving.gateway.model_router import Lane
+from mark.serving.gateway.request import Ticket
+from mark.serving.gateway.routes import Routes
+from mark.serving.gateway.server import Gateway
+from mark.serving.http.exchange import HttpExchange
+from mark.serving.http.server import HttpServer
+from mark.serving.unexpected_errors import Defects
 from tests.serving.harness import LAMBDA, Client, Live, live, run, served, until
 from tests.serving.test_agent import frames_to, request
 
@@ -60,15 +61,15 @@ def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 WAYS = [
     (Routes, "find", 1),
     (Repeats, "is_first", 1),
-    (gateway_lane, "least_finish", 2),
-    (gateway_lane, "after_bounce", 0),
+    (model_router, "least_finish", 2),
+    (model_router, "after_bounce", 0),
     (Lane, "_first_to_finish", 0),
     (AgentView, "sent", 1),
     (AgentView, "answered", 1),
     (Ticket, "answer", 1),
     (AgentCore, "take", 1),
-    (agent_core, "batch_size", 1),
-    (agent_core, "sound_reply", 1),
+    (queue, "batch_size", 1),
+    (queue, "sound_reply", 1),
 ]
 
 
@@ -101,7 +102,7 @@ def test_a_defect_is_counted_and_its_log_line_names_the_request(
 ) -> None:
     async def test() -> None:
         async with live(agents=0) as running:
-            monkeypatch.setattr(gateway_lane, "after_bounce", broken)
+            monkeypatch.setattr(model_router, "after_bounce", broken)
             for number in range(3):
                 assert (await running.ask(x_mark_request_id=f"r-{number}")).status == 500
 
@@ -201,7 +202,7 @@ def gateways(monkeypatch: pytest.MonkeyPatch) -> list[Gateway]:
             super().__init__(*args, **kwargs)
             made.append(self)
 
-    monkeypatch.setattr("mark.serving.gateway.Gateway", Known)
+    monkeypatch.setattr("mark.serving.gateway.server.Gateway", Known)
     return made
 
 
@@ -443,7 +444,9 @@ def test_a_frame_that_cannot_be_made_is_forgotten(monkeypatch: pytest.MonkeyPatc
     async def test() -> None:
         async with live() as running:
             client = await running.client()
-            monkeypatch.setattr("mark.serving.gateway_agents.encode_request", broken_once(frames.encode_request))
+            monkeypatch.setattr(
+                "mark.serving.gateway.agent_pool.encode_request", broken_once(frames.encode_request)
+            )
             assert [(await client.ask()).status for _ in range(2)] == [500, 200]
             assert await running.metric('mark_gateway_in_flight{model="echo"}') == 0
             await client.close()

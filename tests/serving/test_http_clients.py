@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mark.serving.http_exchange import HttpExchange
-from mark.serving.http_server import HttpLimits, HttpServer
+from mark.serving.http.exchange import HttpExchange
+from mark.serving.http.server import HttpLimits, HttpServer
 from tests.serving.harness import BODY, INFER, live, run, until
 from tests.serving.test_http_server import Sink
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mark.serving.http_exchange import HttpExchange
-from mark.serving.http_heads import Head
-from mark.serving.http_server import HttpLimits, HttpServer
+from mark.serving.http.exchange import HttpExchange
+from mark.serving.http.head_cache import Head
+from mark.serving.http.server import HttpLimits, HttpServer
 from tests.serving.harness import BODY, INFER, Client, Live, live, run, truth, until
 
 HEAD = b"POST %b HTTP/1.1\r\nhost: x\r\n" % INFER.encode()

@@ -12,8 +12,8 @@ import pytest
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.member import MemberState
 from mark.ports import InferReply
-from mark.serving.agent import EXIT_BROKEN
-from mark.serving.agent_core import AgentCore, Job
+from mark.serving.agent.process import EXIT_BROKEN
+from mark.serving.agent.queue import AgentCore, Job
 from tests.serving.backend_asks import ask
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, until

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mark.domain.errors import Misconfigured
-from mark.serving.load import Load, LoadResult, Target
+from mark.serving.loadgen.run import Load, LoadResult, Target
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-mark-served-by: %s\r\n\r\n{}"
 WRONG = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nx-mark-served-by: instance\r\n\r\n"

@@ -10,7 +10,7 @@ import pytest
 
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.serving.backends.http_client import HttpClient
-from mark.serving.gateway import Gateway, GatewayConfig, serve_gateway
+from mark.serving.gateway.server import Gateway, GatewayConfig, serve_gateway
 from tests.serving.harness import BODY, Client, Live, Reply, live, run, served, until
 
 
@@ -189,7 +189,7 @@ def test_a_defect_on_the_way_to_the_owner_is_a_500(monkeypatch: pytest.MonkeyPat
         async with pair(monkeypatch) as two:
             theirs = two.id_of(1)
             with monkeypatch.context() as patch:
-                patch.setattr("mark.serving.gateway.passed_on", lambda _: 1 / 0)
+                patch.setattr("mark.serving.gateway.server.passed_on", lambda _: 1 / 0)
                 assert (await two.ask(0, x_mark_request_id=theirs)).status == 500
             assert (await two.ask(0, x_mark_request_id=theirs)).status == 200
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mark.serving.gateway_tally import Tally
+from mark.serving.gateway.stats import Tally
 from tests.serving.harness import live, run, until
 
 

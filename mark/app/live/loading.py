@@ -21,7 +21,7 @@ from mark.app.trace_source import TraceReading, read_place
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.terminal import note, progress, show, show_json
-from mark.serving.load import Load, LoadResult, Target
+from mark.serving.loadgen.run import Load, LoadResult, Target
 from mark.simulator.traces.bursts import with_bursts
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload

@@ -22,7 +22,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
 from mark.plugins.load import load_model
 from mark.ports import Backend
-from mark.serving.agent import AgentConfig, serve_agent
+from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
 from mark.store.connect import connect_async
 from mark.store.data_plane import AgentStore

@@ -17,7 +17,7 @@ from mark.app.processes.heartbeat import keep_beating
 from mark.app.processes.lifeline import begin
 from mark.aws.functions.overflow import LambdaOverflow
 from mark.config.settings import Settings
-from mark.serving.gateway import GatewayConfig, serve_gateway
+from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
 from mark.telemetry.steady_time import WALL

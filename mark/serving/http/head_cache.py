@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mark.serving.http_exchange import HttpExchange
+from mark.serving.http.exchange import HttpExchange
 
 VARYING = (b"content-length", b"traceparent", b"x-mark-request-id")
 """Headers whose values may differ from one request to the next."""

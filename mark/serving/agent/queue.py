@@ -24,8 +24,8 @@ from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.exchange import sound_reply
 from mark.protocols.oip import error_reply
-from mark.serving.defects import DEFECT, Defects
-from mark.serving.reckoning import OVERDUE_S
+from mark.serving.queue_estimate import OVERDUE_S
+from mark.serving.unexpected_errors import DEFECT, Defects
 
 log = logging.getLogger("mark.agent")
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mark.serving.defects import DEFECT, Defects
-from mark.serving.http_budget import BodyBudget
-from mark.serving.http_connection import HttpConnection
-from mark.serving.http_exchange import HttpExchange
+from mark.serving.http.body_budget import BodyBudget
+from mark.serving.http.connection import HttpConnection
+from mark.serving.http.exchange import HttpExchange
+from mark.serving.unexpected_errors import DEFECT, Defects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

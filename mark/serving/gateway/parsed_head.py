@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mark.protocols.oip import BadRequest
-from mark.serving.gateway_lane import Lane
-from mark.serving.gateway_routes import Route
-from mark.serving.gateway_ticket import ONLY_VARIANT, Ticket
+from mark.serving.gateway.model_router import Lane
+from mark.serving.gateway.request import ONLY_VARIANT, Ticket
+from mark.serving.gateway.routes import Route
 
 MAX_ID_BYTES = 128
 MAX_TRACE_BYTES = 127

@@ -28,11 +28,11 @@ from mark.protocols.frames import (
     encode,
     encode_request,
 )
-from mark.serving.gateway_ticket import Ticket
-from mark.serving.gateway_view import AgentView
+from mark.serving.gateway.members_view import AgentView
+from mark.serving.gateway.request import Ticket
 
 if TYPE_CHECKING:
-    from mark.serving.gateway_lane import Lane
+    from mark.serving.gateway.model_router import Lane
 
 log = logging.getLogger("mark.gateway")
 SILENCE_S = 5.0

@@ -19,11 +19,11 @@ from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import sound_reply
 from mark.protocols.frames import Response
-from mark.serving.gateway_tally import Tally
-from mark.serving.gateway_ticket import Loss, Ticket
+from mark.serving.gateway.request import Loss, Ticket
+from mark.serving.gateway.stats import Tally
 
 if TYPE_CHECKING:
-    from mark.serving.gateway_lane import Lane
+    from mark.serving.gateway.model_router import Lane
 
 log = logging.getLogger("mark.gateway")
 BASE64 = 4 / 3

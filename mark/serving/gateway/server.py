@@ -26,22 +26,22 @@ from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
-from mark.serving import triton_documents as triton
-from mark.serving.content_codings import ACCEPTED, decode, decode_small, is_plain
-from mark.serving.defects import DEFECT, Defects
-from mark.serving.gateway_agents import AgentConnections
-from mark.serving.gateway_lane import Lane
-from mark.serving.gateway_metrics import render_gateway
-from mark.serving.gateway_overflow import LambdaCalls
-from mark.serving.gateway_peers import FORWARDED, OtherGateway, Peers, passed_on
-from mark.serving.gateway_plan import MAX_ID_BYTES, Plan, read_plan
-from mark.serving.gateway_repeats import Repeats
-from mark.serving.gateway_routes import Asks, Route, Routes, not_supported, shape_of, versions_of
-from mark.serving.gateway_store import StoreSync
-from mark.serving.gateway_ticket import Ticket
-from mark.serving.http_budget import HELD, UNCOUNTED_BYTES
-from mark.serving.http_server import HttpLimits, HttpServer
+from mark.serving.gateway import triton_documents as triton
+from mark.serving.gateway.agent_pool import AgentConnections
+from mark.serving.gateway.idempotency import Repeats
+from mark.serving.gateway.lambda_overflow import LambdaCalls
+from mark.serving.gateway.metrics import render_gateway
+from mark.serving.gateway.model_router import Lane
+from mark.serving.gateway.parsed_head import MAX_ID_BYTES, Plan, read_plan
+from mark.serving.gateway.peers import FORWARDED, OtherGateway, Peers, passed_on
+from mark.serving.gateway.request import Ticket
+from mark.serving.gateway.routes import Asks, Route, Routes, not_supported, shape_of, versions_of
+from mark.serving.gateway.store_sync import StoreSync
+from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
+from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
+from mark.serving.http.server import HttpLimits, HttpServer
 from mark.serving.metrics import CONTENT_TYPE
+from mark.serving.unexpected_errors import DEFECT, Defects
 
 log = logging.getLogger("mark.gateway")
 

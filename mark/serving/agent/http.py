@@ -11,10 +11,10 @@ import mark
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
-from mark.serving.agent_core import AgentCore, Job
-from mark.serving.gateway_plan import MAX_TYPE_BYTES, accept_of
-from mark.serving.gateway_routes import Asks, Route, Routes, versions_of
-from mark.serving.http_exchange import HttpExchange
+from mark.serving.agent.queue import AgentCore, Job
+from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of
+from mark.serving.gateway.routes import Asks, Route, Routes, versions_of
+from mark.serving.http.exchange import HttpExchange
 from mark.serving.metrics import CONTENT_TYPE, render_metric
 
 _JSON = oip.JSON_TYPE.encode()

@@ -16,7 +16,7 @@ from itertools import chain
 
 from mark.domain.errors import Misconfigured
 from mark.domain.traffic import is_rejection
-from mark.serving.load_connection import Answer, Connection, Lost
+from mark.serving.loadgen.connection import Answer, Connection, Lost
 
 GIVE_UP_S = 65.0
 """Longer than any service of ours keeps a request before it gives up itself."""

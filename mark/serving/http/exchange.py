@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from mark.protocols.oip import JSON_TYPE, error_body
 
 if TYPE_CHECKING:
-    from mark.serving.http_budget import BodyLease
-    from mark.serving.http_heads import Head
+    from mark.serving.http.body_budget import BodyLease
+    from mark.serving.http.head_cache import Head
 
 
 class Answering(Protocol):

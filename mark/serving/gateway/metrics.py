@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mark.domain.traffic import LATENCY_BIN_S
-from mark.serving.gateway_lane import Lane
-from mark.serving.gateway_tally import Tally
+from mark.serving.gateway.model_router import Lane
+from mark.serving.gateway.stats import Tally
 from mark.serving.metrics import render_histogram, render_metric
 
 if TYPE_CHECKING:
-    from mark.serving.gateway import Gateway
+    from mark.serving.gateway.server import Gateway
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0)
 _COUNTERS = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mark.serving.defects import DEFECT, Defects
-from mark.serving.gateway_ticket import Ticket
+from mark.serving.gateway.request import Ticket
+from mark.serving.unexpected_errors import DEFECT, Defects
 
 KEPT_S = 60.0
 MAX_IDS = 8192

@@ -23,10 +23,10 @@ from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering
 from mark.ports import AgentLink, Backend
-from mark.serving.agent_core import AgentCore
-from mark.serving.agent_frames import GatewayConnection
-from mark.serving.agent_http import AgentHttp
-from mark.serving.http_server import HttpServer
+from mark.serving.agent.gateway_link import GatewayConnection
+from mark.serving.agent.http import AgentHttp
+from mark.serving.agent.queue import AgentCore
+from mark.serving.http.server import HttpServer
 from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger("mark.agent")

@@ -20,13 +20,13 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import MemberState, Peer
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import GatewayLink
-from mark.serving.defects import Defects
-from mark.serving.gateway_agents import AgentConnections
-from mark.serving.gateway_peers import PEERS_S, PROBE_S, Peers
+from mark.serving.gateway.agent_pool import AgentConnections
+from mark.serving.gateway.peers import PEERS_S, PROBE_S, Peers
+from mark.serving.unexpected_errors import Defects
 from mark.telemetry.steady_time import steady_time
 
 if TYPE_CHECKING:
-    from mark.serving.gateway_lane import Lane
+    from mark.serving.gateway.model_router import Lane
 
 log = logging.getLogger("mark.gateway")
 

@@ -22,8 +22,8 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink
 from mark.serving.backends.http_client import HttpAnswer, HttpClient
-from mark.serving.defects import Defects
-from mark.serving.gateway_ticket import Ticket
+from mark.serving.gateway.request import Ticket
+from mark.serving.unexpected_errors import Defects
 
 log = logging.getLogger("mark.gateway")
 PEERS_S = 0.25

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from mark.ports import InferRequest
 from mark.protocols import sagemaker
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_body
-from mark.serving.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
-from mark.serving.http_exchange import HttpExchange
+from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
+from mark.serving.http.exchange import HttpExchange
 
 if TYPE_CHECKING:
-    from mark.serving.gateway_repeats import Repeat
+    from mark.serving.gateway.idempotency import Repeat
 
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()

@@ -14,8 +14,8 @@ import orjson
 from mark.controller.service import ServedModel
 from mark.domain.tensor import TensorSpec
 from mark.protocols.oip import BadRequest
-from mark.serving.gateway_routes import versions_of
-from mark.serving.gateway_tally import Tally
+from mark.serving.gateway.routes import versions_of
+from mark.serving.gateway.stats import Tally
 
 _NO_INSTANCE = "no instance accepts requests"
 

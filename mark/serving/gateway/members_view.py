@@ -1,7 +1,7 @@
 """What a gateway believes of a model's agents: nearly exact, because it counts what it sends and what comes back.
 
 An agent says how it is when that differs from what the gateway can reckon by itself, and four times a second
-anyhow. In between both reckon by the same rules (`reckoning.py`). A view has the fields of
+anyhow. In between both reckon by the same rules (`serving/queue_estimate.py`). A view has the fields of
 `dispatch/routing.SERVER_FIELDS`, so that the routing rules read it as they read a row of the simulator's records;
 plain objects, because plain Python reads a numpy record thirty times slower.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from mark.dispatch.bouncer import predicted_finish_at
 from mark.protocols.frames import State
-from mark.serving.reckoning import OVERDUE_S, Reckoning
+from mark.serving.queue_estimate import OVERDUE_S, Reckoning
 
 
 class AgentView(Reckoning):

@@ -21,12 +21,12 @@ from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
-from mark.serving.defects import DEFECT, Defects
-from mark.serving.gateway_overflow import LambdaCalls
-from mark.serving.gateway_repeats import Answer, Repeats
-from mark.serving.gateway_tally import Server, Tally
-from mark.serving.gateway_ticket import Loss, Ticket
-from mark.serving.gateway_view import AgentView, ModelView
+from mark.serving.gateway.idempotency import Answer, Repeats
+from mark.serving.gateway.lambda_overflow import LambdaCalls
+from mark.serving.gateway.members_view import AgentView, ModelView
+from mark.serving.gateway.request import Loss, Ticket
+from mark.serving.gateway.stats import Server, Tally
+from mark.serving.unexpected_errors import DEFECT, Defects
 
 log = logging.getLogger("mark.gateway")
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}

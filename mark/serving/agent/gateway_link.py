@@ -25,8 +25,8 @@ from mark.protocols.frames import (
     encode_response,
 )
 from mark.protocols.oip import error_reply
-from mark.serving.agent_core import AgentCore, Job
-from mark.serving.reckoning import Reckoning
+from mark.serving.agent.queue import AgentCore, Job
+from mark.serving.queue_estimate import Reckoning
 
 log = logging.getLogger("mark.agent")
 

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
-from mark.serving.defects import DEFECT
-from mark.serving.http_budget import HELD, SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
-from mark.serving.http_exchange import HttpExchange
-from mark.serving.http_headers import LIST_HEADERS, SPELT
-from mark.serving.http_heads import MAX_VALUE_BYTES, VARYING, Head
+from mark.serving.http.body_budget import HELD, SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
+from mark.serving.http.exchange import HttpExchange
+from mark.serving.http.head_cache import MAX_VALUE_BYTES, VARYING, Head
+from mark.serving.http.headers import LIST_HEADERS, SPELT
+from mark.serving.unexpected_errors import DEFECT
 
 if TYPE_CHECKING:
-    from mark.serving.http_server import HttpServer
+    from mark.serving.http.server import HttpServer
 
 _STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
 _CLOSE = b"connection: close\r\n"

@@ -1,0 +1,1 @@
+"""The agent on each instance: the Bouncer, a queue, batches for the backend."""

@@ -1,0 +1,1 @@
+"""An open loop of requests, and what became of them."""
