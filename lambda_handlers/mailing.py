@@ -25,8 +25,8 @@ from mark.aws.ec2.launch import SERVICE
 from mark.aws.mail import send_mail
 from mark.aws.session import Aws, AwsSettings
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
-from mark.report.cost_report_reading import Period, read_cost_report, report_period
-from mark.report.mail import Mail, mime, render, standalone
+from mark.report.cost.read import Period, read_cost_report, report_period
+from mark.report.mail.message import Mail, mime, render, standalone
 from mark.store.connect import Link, connect
 from mark.store.service import ServiceStore
 

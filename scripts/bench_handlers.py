@@ -14,7 +14,7 @@ import sys
 from scripts.build_lambda import NAMES
 
 MEASURE = "import sys, time; began = time.process_time(); {}; print(1000 * (time.process_time() - began))"
-LATER = {"report": "lambda_handlers.mailing, mark.report.mail_plots"}
+LATER = {"report": "lambda_handlers.mailing, mark.report.mail.plots"}
 """What a handler imports at its first event."""
 
 

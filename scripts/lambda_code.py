@@ -12,7 +12,10 @@ from mark.domain.errors import Misconfigured
 
 HOUSE = Path(__file__).parents[1]
 OURS = ("lambda_handlers", "mark", "models", "predictors")
-DATA = {"mark.catalog.load": ("mark/catalog/data",), "mark.report.mail": ("mark/report/templates/mail.html.j2",)}
+DATA = {
+    "mark.catalog.load": ("mark/catalog/data",),
+    "mark.report.mail.message": ("mark/report/templates/mail.html.j2",),
+}
 """What modules read beside them, files or folders."""
 
 

@@ -79,7 +79,7 @@ def test_it_answers_as_the_source_does(tmp_path: Path) -> None:
 def test_large_ones_fit_are_reproducible_and_enough(name: str, tmp_path: Path) -> None:
     bundle = build(name, HERE)
     assert build(name, HERE).data == bundle.data
-    module = "lambda_handlers.mailing, mark.report.mail_plots" if name == "report" else "lambda_handlers.infer"
+    module = "lambda_handlers.mailing, mark.report.mail.plots" if name == "report" else "lambda_handlers.infer"
     code = f"import {module}; print({{'numba', 'scipy', 'torch', 'moto'}} & sys.modules.keys())"
     done = run(code, unpacked(bundle, tmp_path), runtime(tmp_path))
     assert (done.stdout, done.stderr) == ("set()\n", "")

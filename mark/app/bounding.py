@@ -6,8 +6,8 @@ from typing import Any
 
 from mark.app.wiring import make_experiment
 from mark.config.settings import Settings
+from mark.report.formatting import MISSING, count_words, duration_words, percent, usd
 from mark.report.terminal import note, progress, show, show_json
-from mark.report.wording import MISSING, count_words, duration_words, percent, usd
 from mark.simulator.experiment import Experiment
 
 

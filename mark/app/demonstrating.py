@@ -18,9 +18,9 @@ from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
-from mark.report.live_report import comparison_document, comparison_table, headline, write_comparison
+from mark.report.formatting import count_words, duration_words
+from mark.report.live.rehearsal import comparison_document, comparison_table, headline, write_comparison
 from mark.report.terminal import note, show, show_json
-from mark.report.wording import count_words, duration_words
 from mark.simulator.traces import generators
 from mark.simulator.traces.trace import Trace, write_trace
 

@@ -26,7 +26,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.domain.plan import Plan
-from mark.report.explain import ExplainedTick, explain_document, explain_text
+from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
 from mark.report.terminal import progress, show, show_json
 from mark.telemetry.journal_file import journal_lines
 

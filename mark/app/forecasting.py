@@ -16,8 +16,8 @@ from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured, failure_words
 from mark.plugins.load import build_forecaster, load_forecaster
 from mark.ports import Forecaster, ForecasterSetup
+from mark.report.formatting import duration_words
 from mark.report.terminal import Report, note
-from mark.report.wording import duration_words
 from mark.simulator.backtest import DAY_S
 from mark.simulator.backtest_span import demand_between
 from mark.simulator.workload import Workload

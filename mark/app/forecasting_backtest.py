@@ -24,9 +24,9 @@ from mark.app.wiring import usable_cache
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON
 from mark.domain.errors import MarkError, Misconfigured, unknown
-from mark.report.forecasts import BacktestRun, backtest_document, backtest_headline
-from mark.report.forecasts_page import write_backtest
-from mark.report.forecasts_table import backtest_table
+from mark.report.forecast.documents import BacktestRun, backtest_document, backtest_headline
+from mark.report.forecast.page import write_backtest
+from mark.report.forecast.table import backtest_table
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.simulator.backtest import TARGETS, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span

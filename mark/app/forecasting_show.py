@@ -12,10 +12,10 @@ from mark.app.wiring import chosen_workload, usable_cache
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured
-from mark.report.forecasts_page import write_forecast
-from mark.report.forecasts_table import forecast_table
+from mark.report.forecast.page import write_forecast
+from mark.report.forecast.table import forecast_table
+from mark.report.formatting import duration_words
 from mark.report.terminal import note, progress, show, show_json
-from mark.report.wording import duration_words
 from mark.simulator.backtest_span import demand_between, history_before
 from mark.simulator.workload import Workload
 

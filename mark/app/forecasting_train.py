@@ -12,11 +12,11 @@ from mark.config.settings import Settings
 from mark.domain.demand import Demand
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.report.forecasts import plain
-from mark.report.forecasts_table import card_lines, card_table
+from mark.report.forecast.documents import plain
+from mark.report.forecast.table import card_lines, card_table
+from mark.report.formatting import duration_words
 from mark.report.page import write_whole
 from mark.report.terminal import progress, show, show_json
-from mark.report.wording import duration_words
 
 FORMS = (".json", ".md")
 

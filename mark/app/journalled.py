@@ -25,8 +25,8 @@ from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
-from mark.report.cost_report_reading import journal_of
-from mark.report.kept import KeptService
+from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.read import journal_of
 from mark.report.terminal import note
 from mark.simulator.rng import stream
 from mark.simulator.traces.trace import Trace

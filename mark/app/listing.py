@@ -14,8 +14,8 @@ from mark.dispatch.policy import Routing
 from mark.domain.objective import ModelSpec
 from mark.plugins.load import forecaster_names
 from mark.policies.bundles import policy_names
+from mark.report.formatting import duration_words, percent
 from mark.report.terminal import show, show_json
-from mark.report.wording import duration_words, percent
 
 ABOUT = {
     "hedged": "ours, the default: rents each level of load while it pays under the forecast's quantiles; standbys",

@@ -16,8 +16,8 @@ from mark.controller.state import Decision, Observation
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.fleet import FleetView
 from mark.policies.bundles import policy_names
-from mark.report.comparison import ComparedRun
 from mark.report.page import write_report
+from mark.report.runs.comparison import ComparedRun
 from mark.telemetry.journal_file import JournalFile
 
 JOURNAL_NAME = "journal.jsonl"

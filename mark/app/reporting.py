@@ -21,12 +21,12 @@ from mark.aws.mail import send_mail
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured, RetryLater, unknown
 from mark.policies.bundles import policy_names
-from mark.report.cost_report import report_document
-from mark.report.cost_report_reading import Period, read_cost_report, report_period
-from mark.report.kept import KeptService
-from mark.report.mail import Mail, mime, render, standalone
-from mark.report.mail_text import mail_text
-from mark.report.mail_view import mail_view
+from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.read import Period, read_cost_report, report_period
+from mark.report.cost.report import report_document
+from mark.report.mail.message import Mail, mime, render, standalone
+from mark.report.mail.text import mail_text
+from mark.report.mail.view import mail_view
 from mark.report.page import check_file, write_whole
 from mark.report.terminal import note, progress, show, show_json
 from mark.store.connect import connect

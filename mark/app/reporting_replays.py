@@ -18,15 +18,9 @@ from mark.config.settings import Settings
 from mark.controller.service import ServedModel
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
-from mark.report.cost_report_reading import Period
-from mark.report.cost_report_replays import (
-    LATE_S,
-    ReplayedDay,
-    ReplayedPolicy,
-    keep_replayed_days,
-    replayed_days,
-)
-from mark.report.kept import KeptService
+from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.read import Period
+from mark.report.cost.replays import LATE_S, ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
 from mark.report.terminal import Report, note
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult

@@ -17,9 +17,9 @@ from mark.app.out_folder import OutFolder
 from mark.app.wiring import ALL, chosen_overrides, line_up, make_experiment, shared_changes, warm_engine
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured
-from mark.report.comparison import ComparedRun, headline
-from mark.report.documents import simulate_document
-from mark.report.table import comparison_table
+from mark.report.runs.comparison import ComparedRun, headline
+from mark.report.runs.documents import simulate_document
+from mark.report.runs.table import comparison_table
 from mark.report.terminal import INTERRUPTED, Report, note, progress, show, show_json
 from mark.simulator.experiment import Experiment
 from mark.simulator.workload import Workload

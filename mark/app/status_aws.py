@@ -17,7 +17,7 @@ from mark.aws.ec2.guard import AWAKE
 from mark.aws.ec2.inventory import Standing, standing
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.config.settings import Settings
-from mark.report.live_words import alert_banners
+from mark.report.live.formatting import alert_banners
 from mark.report.terminal import show, show_json
 from mark.telemetry.status_document import ALERTS
 

@@ -27,10 +27,10 @@ from mark.app.wiring import warm_engine
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import evidence_line
-from mark.report.pareto import ParetoRow, SweptRun, pareto_rows, value_words
-from mark.report.pareto_document import sweep_document
-from mark.report.pareto_page import DOCUMENT_NAME, PAGE_NAME, render_sweep
-from mark.report.pareto_table import pareto_tables
+from mark.report.sweep.document import sweep_document
+from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
+from mark.report.sweep.pareto import ParetoRow, SweptRun, pareto_rows, value_words
+from mark.report.sweep.table import pareto_tables
 from mark.report.terminal import INTERRUPTED, note, progress, show, show_json, show_wide
 
 """Exit status after Ctrl-C: 128 + SIGINT."""

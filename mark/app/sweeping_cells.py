@@ -28,7 +28,7 @@ from mark.config.settings import FaultSettings, PolicySettings, Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
-from mark.report.pareto import Value, short_names, value_words
+from mark.report.sweep.pareto import Value, short_names, value_words
 from mark.report.terminal import Report
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.bursts import NONE

@@ -17,8 +17,8 @@ from mark.app.sweeping_keys import code_digest
 from mark.app.wiring import chosen_overrides, make_experiment, workload_on
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError
-from mark.report.comparison import ComparedRun
-from mark.report.documents import run_document
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.documents import run_document
 from mark.simulator.traces.trace import Trace
 
 

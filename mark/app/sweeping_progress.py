@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mark.app.sweeping_job import Finished
-from mark.report.wording import MISSING, percent, usd
+from mark.report.formatting import MISSING, percent, usd
 
 Seen = Callable[[Finished], None]
 SPEED_PERIOD_S = 3600.0

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from mark.app.trace_source import TraceReading, read_places
 from mark.domain.errors import Misconfigured, unknown
+from mark.report.formatting import count_words, duration_words
 from mark.report.terminal import note, progress, show, show_json
-from mark.report.wording import count_words, duration_words
 from mark.simulator.traces.bursts import has_long_bins, long_bins_note
 from mark.simulator.traces.generators import constant, diurnal_floods, mmpp, surge
 from mark.simulator.traces.statistics import TraceStatistics, describe

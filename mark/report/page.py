@@ -13,7 +13,8 @@ from markupsafe import Markup, escape
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.report.comparison import (
+from mark.report.formatting import duration_words, percent, ratio, served_percent, unbroken, usd
+from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
     cost_ratio,
@@ -23,8 +24,7 @@ from mark.report.comparison import (
     reference_run,
     run_labels,
 )
-from mark.report.documents import simulate_document
-from mark.report.wording import duration_words, percent, ratio, served_percent, unbroken, usd
+from mark.report.runs.documents import simulate_document
 
 PUBLISHED_COLD_START_RATE = 0.0023
 """MArk, section 4.5: never exceeded over more than 3 million requests."""
@@ -53,7 +53,7 @@ def render_report(
     Raises Misconfigured when nothing ran.
     """
     # matplotlib takes a second to import and only a page needs it
-    from mark.report import plots  # noqa: PLC0415
+    from mark.report.runs import plots  # noqa: PLC0415
 
     reference = reference_run(runs)
     labelled = tuple(zip(run_labels(runs), runs, strict=True))

@@ -28,7 +28,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.demand import DemandUnit
 from mark.domain.fleet import InstanceState
 from mark.domain.orders import Launch
-from mark.report.cost_report_reading import read_cost_report
+from mark.report.cost.read import read_cost_report
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import KEEP_SEGMENTS

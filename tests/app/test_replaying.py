@@ -18,9 +18,9 @@ from mark.app.live.replaying import NightlyReplays, Task
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
-from mark.report.cost_report_reading import read_cost_report
-from mark.report.cost_report_replays import replayed_days
-from mark.report.mail import render
+from mark.report.cost.read import read_cost_report
+from mark.report.cost.replays import replayed_days
+from mark.report.mail.message import render
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import NIGHTLY, FailedReplay, NightlyStatus

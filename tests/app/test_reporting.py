@@ -18,8 +18,8 @@ from mark.app.reporting import parse_period
 from mark.app.reporting_replays import replay_days
 from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
-from mark.report.cost_report_reading import Period
-from mark.report.cost_report_replays import replayed_days
+from mark.report.cost.read import Period
+from mark.report.cost.replays import replayed_days
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 from tests.app.served_day import BEGAN, DAY_S, MINUTES, MODEL, RPS, write_service

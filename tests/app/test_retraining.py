@@ -33,7 +33,7 @@ from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
 from mark.ports import ForecasterSetup
-from mark.report.live_table import status_table
+from mark.report.live.table import status_table
 from mark.telemetry.status_document import FailedTraining, RunningTraining
 from tests.controller.builders import POLICY
 from tests.report.live_fakes import busy_model, status

@@ -24,8 +24,8 @@ from mark.domain.fleet import InstanceState, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Drain, Launch, StartStandby, StopStandby, WarmLambda
 from mark.domain.times import CloudTimes
-from mark.report.cost_report_reading import read_cost_report
-from mark.report.mail import render
+from mark.report.cost.read import read_cost_report
+from mark.report.mail.message import render
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

@@ -8,7 +8,7 @@ import numpy as np
 
 from mark.domain.costs import BillLine
 from mark.domain.objective import Slo
-from mark.report.cost_report import (
+from mark.report.cost.report import (
     Answers,
     Baseline,
     Capacity,

@@ -9,10 +9,17 @@ from rich.console import Console
 
 from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
-from mark.report.comparison import ComparedRun, comparison_notes, cost_ratio, headline, reference_run, run_labels
-from mark.report.explain import ExplainedTick, explain_document, explain_text
-from mark.report.table import comparison_table
-from mark.report.wording import count_words, duration_words, percent, usd
+from mark.report.formatting import count_words, duration_words, percent, usd
+from mark.report.runs.comparison import (
+    ComparedRun,
+    comparison_notes,
+    cost_ratio,
+    headline,
+    reference_run,
+    run_labels,
+)
+from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
+from mark.report.runs.table import comparison_table
 from mark.simulator.results import Latency, Served
 from tests.report.fakes import POLICIES, fake_run
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mark.domain.costs import BillLine, CostUsd
-from mark.report.cost_report import Answers, Capacity, DayLine
-from mark.report.cost_report_advice import advice_of
-from mark.report.mail_words import money_of
+from mark.report.cost.advice import advice_of
+from mark.report.cost.report import Answers, Capacity, DayLine
+from mark.report.mail.formatting import money_of
 from tests.report.cost_fakes import baseline, model_report
 
 FINE = replace(model_report(), capacity=Capacity(hours=100.0, utilisation=0.6), never_chosen=())

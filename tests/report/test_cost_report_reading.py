@@ -21,9 +21,9 @@ from mark.domain.fleet import FleetView, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Launch, SpotWarned
 from mark.domain.traffic import GatewayReport, ModelTraffic
-from mark.report import mail
-from mark.report.cost_report_reading import read_cost_report, report_period
-from mark.report.cost_report_replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
+from mark.report.cost.read import read_cost_report, report_period
+from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
+from mark.report.mail import message
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
@@ -258,8 +258,8 @@ def test_a_report_of_a_morning_tells_of_the_day_that_is_over(store: ServiceStore
     everything = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
     assert baseline.measured_usd == pytest.approx(everything.cost.total)
     assert baseline.measured_attained == whole.answers.attained
-    assert "Replayed on the arrivals of 24 h" in mail.render(report).text
-    assert "08:00" not in mail.render(report).text.partition("Replayed on")[2][:90]
+    assert "Replayed on the arrivals of 24 h" in message.render(report).text
+    assert "08:00" not in message.render(report).text.partition("Replayed on")[2][:90]
 
 
 def test_kept_days_are_the_last_forty(store: ServiceStore) -> None:
@@ -277,7 +277,7 @@ def test_cost_explorer_stands_beside_the_ledger(store: ServiceStore) -> None:
     assert len(rows) == 4
     assert rows[day].difference_usd == pytest.approx(30.0 - rows[day].ledger_usd)
     assert rows[day_of(NOW)].difference_usd is None
-    assert "Days that AWS tells of" in mail.render(report).text
+    assert "Days that AWS tells of" in message.render(report).text
 
 
 def test_a_service_that_has_only_begun_renders(store: ServiceStore) -> None:
@@ -286,7 +286,7 @@ def test_a_service_that_has_only_begun_renders(store: ServiceStore) -> None:
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
 
     assert not report.has_data
-    assert "nobody asked" in mail.render(report).html
+    assert "nobody asked" in message.render(report).html
 
 
 def test_an_offering_that_is_offered_no_more_is_told_of(store: ServiceStore) -> None:
@@ -302,8 +302,8 @@ def test_an_offering_that_is_offered_no_more_is_told_of(store: ServiceStore) -> 
 def test_a_period_of_seconds_is_told_in_seconds(store: ServiceStore, period_s: float, said: str) -> None:
     a_life(store)
     report = read_cost_report(store, period_s=period_s, wall_at=0.0)
-    assert said in mail.render(report).subject
-    assert ("12:00:00 UTC" in mail.render(report).text) == (period_s < 120)
+    assert said in message.render(report).subject
+    assert ("12:00:00 UTC" in message.render(report).text) == (period_s < 120)
     assert report.cost.total > 0
 
 
@@ -312,4 +312,4 @@ def test_a_service_that_began_just_now_asks_for_nothing(store: ServiceStore) -> 
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
     assert not report.has_data
     assert report.notes == ()
-    assert "Nothing was spent" in mail.render(report).text
+    assert "Nothing was spent" in message.render(report).text

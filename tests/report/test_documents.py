@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.report.comparison import ComparedRun
-from mark.report.documents import simulate_document
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.documents import simulate_document
 from mark.simulator.results import Served
 from tests.report.fakes import fake_run
 

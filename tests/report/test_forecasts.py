@@ -18,7 +18,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from mark.domain.demand import Demand, Forecast
-from mark.report.forecasts import (
+from mark.report.forecast.documents import (
     BacktestRun,
     backtest_document,
     backtest_headline,
@@ -28,8 +28,8 @@ from mark.report.forecasts import (
     plain,
     scored_runs,
 )
-from mark.report.forecasts_page import render_backtest, write_backtest, write_forecast
-from mark.report.forecasts_table import backtest_table, card_table, forecast_table
+from mark.report.forecast.page import render_backtest, write_backtest, write_forecast
+from mark.report.forecast.table import backtest_table, card_table, forecast_table
 from mark.simulator.backtest import MEDIAN, BacktestSpan, run_backtest
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")

@@ -212,7 +212,7 @@ def test_streams_end_with_the_page(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_too_many_readers_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mark.report.live.MOST_STREAMS", 1)
+    monkeypatch.setattr("mark.report.live.app.MOST_STREAMS", 1)
     with serving(lambda: status(busy_model())) as served, served.events() as lines:
         next(data_of(lines))
         assert served.ask("/events").status == 503
@@ -221,7 +221,7 @@ def test_too_many_readers_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> No
 SCRIPT = """
 import socket, sys
 from pathlib import Path
-from mark.report.live_server import serve_status
+from mark.report.live.server import serve_status
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
 certificate, key = (Path(name) for name in sys.argv[1:3])

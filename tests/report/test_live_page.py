@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.report.live_chart import Stretch, load_chart, rate_ticks, time_ticks
-from mark.report.live_page import LivePage
-from mark.report.live_words import (
+from mark.report.live.chart import Stretch, load_chart, rate_ticks, time_ticks
+from mark.report.live.formatting import (
     banners,
     budget_of,
     budget_words,
@@ -22,6 +21,7 @@ from mark.report.live_words import (
     span_words,
     speed_words,
 )
+from mark.report.live.page import LivePage
 from mark.telemetry.status_document import (
     AlarmStatus,
     AlertsStatus,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mark.report.live_processes import process_banners, restart_words
-from mark.report.live_words import capacity_words, controller_words
+from mark.report.live.formatting import capacity_words, controller_words
+from mark.report.live.processes import process_banners, restart_words
 from mark.telemetry.status_document import FleetStatus, LostAccount, PlanStatus, RestartStatus, ServiceStatus
 from tests.report.live_fakes import NOW, busy_model, empty_model, status
 

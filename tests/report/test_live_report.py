@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from mark.domain.errors import Misconfigured
-from mark.report.documents import simulate_document
-from mark.report.live_report import (
+from mark.report.live.rehearsal import (
     comparison_document,
     comparison_page,
     comparison_rows,
@@ -20,6 +19,7 @@ from mark.report.live_report import (
     replay_series,
     write_comparison,
 )
+from mark.report.runs.documents import simulate_document
 from mark.telemetry.status_document import ModelStatus
 from tests.report.fakes import fake_run
 from tests.report.live_fakes import busy_model, empty_model

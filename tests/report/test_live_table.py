@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from mark.accounting.budget import Restraint
-from mark.report.live_table import status_table
+from mark.report.live.table import status_table
 from mark.telemetry.status_document import (
     AssumedLoad,
     BudgetStatus,

@@ -16,8 +16,8 @@ import pytest
 from matplotlib.image import imread
 
 from mark.domain.errors import Misconfigured
-from mark.report.cost_report import Answers, CostReport, report_document, spend_by_day, spend_by_item
-from mark.report.mail import Mail, mime, render, standalone
+from mark.report.cost.report import Answers, CostReport, report_document, spend_by_day, spend_by_item
+from mark.report.mail.message import Mail, mime, render, standalone
 from tests.report.cost_fakes import DAY_S, FIRST, cost_report, model_report
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mark.report.pareto import (
+from mark.report.sweep.document import sweep_document
+from mark.report.sweep.page import render_sweep
+from mark.report.sweep.pareto import (
     SweptRun,
     by_group,
     cheapest_keeping,
@@ -17,9 +19,7 @@ from mark.report.pareto import (
     row_label,
     short_names,
 )
-from mark.report.pareto_document import sweep_document
-from mark.report.pareto_page import render_sweep
-from mark.report.pareto_table import group_headline, pareto_tables
+from mark.report.sweep.table import group_headline, pareto_tables
 
 POINTS = st.lists(
     st.tuples(st.integers(0, 6).map(float), st.sampled_from([0.5, 0.9, 0.97, 0.98, 0.99, 1.0])), max_size=25

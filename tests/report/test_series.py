@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.report.series import arrivals_band, capacity_steps, forecast_steps, missed_steps, thinned_ccdf
+from mark.report.runs.series import arrivals_band, capacity_steps, forecast_steps, missed_steps, thinned_ccdf
 from mark.simulator.results import Latency, MinuteSeries, SecondSeries
 
 

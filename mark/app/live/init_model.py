@@ -29,8 +29,8 @@ from mark.domain.profile import Evidence, Profile
 from mark.plugins.load import make_model
 from mark.protocols.exchange import zeros
 from mark.protocols.model_contract import class_mistakes
+from mark.report.formatting import percent
 from mark.report.terminal import show
-from mark.report.wording import percent
 
 CONFIG_FILE = "mark.yaml"
 USUAL_LATENCY_MS = (50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 60_000)

@@ -26,8 +26,8 @@ from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, Order, WarmLambda
-from mark.report.comparison import ComparedRun
-from mark.report.documents import run_document
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.documents import run_document
 from mark.report.terminal import note, progress
 from mark.simulator.results import RunResult
 from mark.store.connect import connect

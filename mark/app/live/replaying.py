@@ -2,7 +2,7 @@
 
 The acting controller looks whether a day of UTC (on the service's clock) is over that nobody has replayed yet, the
 last one first, and has a child process of low priority replay it. What it finds lies in the store beside the rest
-(`mark.report.cost_report_replays`); which days were done, what runs and what failed is in the status document
+(`mark.report.cost.replays`); which days were done, what runs and what failed is in the status document
 NIGHTLY. A day that fails is tried again after a pause; one that is cut short by the end of a term begins anew
 with the next. Nothing waits for it: no tick, no forecast, and a forecaster in training keeps it waiting.
 """
@@ -27,8 +27,8 @@ from mark.app.live.retraining import REST, pause_after
 from mark.app.live.training import ONE_THREAD
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
-from mark.report.cost_report_reading import Period, report_period
-from mark.report.cost_report_replays import KEEP_DAYS
+from mark.report.cost.read import Period, report_period
+from mark.report.cost.replays import KEEP_DAYS
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import NIGHTLY, FailedReplay, NightlyStatus, RunningReplay
 from mark.telemetry.steady_time import steady_time

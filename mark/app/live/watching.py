@@ -15,7 +15,7 @@ from mark.app.live.folder import Running, find_known, is_alive
 from mark.app.live.starting import look_at_start, start_lines
 from mark.app.live.view import LiveView
 from mark.domain.errors import MarkError
-from mark.report.live_table import status_table
+from mark.report.live.table import status_table
 from mark.report.terminal import note, show, show_json
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

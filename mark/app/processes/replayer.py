@@ -11,7 +11,7 @@ from mark.app.live.replaying import TASK
 from mark.app.processes.lifeline import begin
 from mark.app.reporting_replays import replay_days
 from mark.domain.errors import MarkError
-from mark.report.cost_report_reading import Period
+from mark.report.cost.read import Period
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 

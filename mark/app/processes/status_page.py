@@ -10,7 +10,7 @@ from mark.app.live.folder import RunFolder
 from mark.app.live.watching import view_of
 from mark.app.processes.heartbeat import beat_on_thread
 from mark.app.processes.lifeline import begin
-from mark.report.live_server import serve_status
+from mark.report.live.server import serve_status
 
 
 def main(folder: RunFolder, port: int) -> None:

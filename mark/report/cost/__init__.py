@@ -1,0 +1,1 @@
+"""The cost report: its figures, the advice in it, and what it reads."""

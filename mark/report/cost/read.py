@@ -1,0 +1,352 @@
+"""The cost report from what is stored of a service: its ledger, tallies, journal, and replays that were kept.
+
+It needs the store alone, no controller that is alive: a scheduled function makes the report of the command line.
+Where the store is gone, what was kept of it in the service's bucket will do (`mark.report.cost.archive_reader`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from functools import partial
+
+from mark.accounting.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
+from mark.accounting.hourly_totals import (
+    Tallies,
+    TallyMark,
+    book_marks,
+    book_name,
+    first_mark,
+    next_mark,
+    totals_at,
+)
+from mark.accounting.journal_stats import JournalFacts, PricedOrder, Segment, journal_facts
+from mark.accounting.ledger import unpriced, unpriced_words
+from mark.catalog.billing import cost_of
+from mark.controller.journal import BrokenLine, read_journal
+from mark.controller.service import ServedModel, ServiceSpec
+from mark.domain.demand import Demand
+from mark.domain.errors import Misconfigured
+from mark.domain.orders import Launch, WarmLambda
+from mark.domain.profile import assumed_words, evidence_line, stand_in_words
+from mark.report.cost.advice import advice_of
+from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.replays import LATE_S, ReplayedDay, replayed_days
+from mark.report.cost.report import (
+    Answers,
+    Baseline,
+    Capacity,
+    CostReport,
+    DayAnswers,
+    DayLine,
+    ForecastError,
+    LargeDecision,
+    ModelReport,
+    ReconciledDay,
+    spend_by_day,
+)
+from mark.report.mail.formatting import money_of
+from mark.telemetry.status_document import MODEL, LoadSeries, PublishedModel
+
+LONGEST_REASON = 240
+"""Characters of a reason that a mail shows."""
+JOURNAL_LATE_S = 120.0
+"""A journal that begins so long after the period says so."""
+ANSWERS = ("instance", "standby", "lambda_", "late", "shed", "failed", "rejected")
+OBSERVED = (
+    "nothing was rented: this is the fleet that would have been, never refused and never interrupted",
+    "what planned instances would not have carried is not in these sums; the replay of the own policy has it",
+)
+HOUR_S = 3600.0
+BOOTS_SHOW_S = 6 * HOUR_S
+"""In a replay that is shorter, the boots of a first fleet are much of what is missed and paid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """`[since, until)` of the service's clock."""
+
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """One model as it is stored."""
+
+    served: ServedModel
+    ledger: ModelLedger
+    facts: JournalFacts
+    unpriced: tuple[str, ...]
+    missing: Sequence[str]
+
+
+def report_period(store: KeptService, *, period_s: float, wall_at: float) -> Period:
+    """The last `period_s` seconds of the service's clock, from its beginning on at most."""
+    until = store.clock().service_time(wall_at)
+    marks = [_marks(store, served.name, until)[0].at for served in store.spec().models]
+    since = max(until - period_s, min(marks, default=until))
+    return Period(since=min(since, until), until=until)
+
+
+def read_cost_report(
+    store: KeptService,
+    *,
+    period_s: float,
+    wall_at: float,
+    aws_usd: Mapping[date, float] | None = None,
+    replays: Mapping[str, Sequence[ReplayedDay]] | None = None,
+) -> CostReport:
+    """The report of the last `period_s` seconds before `wall_at` (epoch seconds of the wall).
+
+    `aws_usd` is what Cost Explorer says of each day; `replays` are those of each model, the ones in the store
+    where they are not given.
+    """
+    period = report_period(store, period_s=period_s, wall_at=wall_at)
+    spec = store.spec()
+    read = [_read(store, served, period) for served in spec.models]
+    ledgers = [item.ledger for item in read]
+    shared = _day_lines(shared_days(ledgers, period.since, period.until))
+    given = {s.name: replayed_days(store, s.name) for s in spec.models} if replays is None else replays
+    models = tuple(_model(item, period, ledgers, given.get(item.served.name, ())) for item in read)
+    if spec.observed:  # whoever counts for us answers nobody
+        models = tuple(replace(model, answers=Answers(), days=()) for model in models)
+    lines = (*(line for model in models for line in model.lines), *shared)
+    return CostReport(
+        service=spec.name,
+        since=period.since,
+        until=period.until,
+        models=models,
+        shared=shared,
+        reconciliation=() if aws_usd is None else _reconciled(lines, aws_usd),
+        advice=advice_of(models, service=spec.name, money=money_of(cost_of(item.line for item in lines))),
+        notes=(*(OBSERVED if spec.observed else ()), *_notes(read, models, period, observed=spec.observed)),
+        observed=spec.observed,
+        existing_usd=_existing_usd(spec, period),
+    )
+
+
+def journal_of(store: KeptService, model: str, *, skip: Callable[[str], object]) -> Iterator[Segment]:
+    """All segments of a model's journal that are kept, oldest first; none where it has no journal.
+
+    `skip` is told of each line that cannot be read, and is left out; a segment whose header cannot is left out.
+    """
+
+    def skip_line(segment: int, line: BrokenLine) -> None:
+        skip(f"line {line.number} of segment {segment} cannot be read: {line.why}")
+
+    for number in store.journal_segments(model):
+        try:
+            yield read_journal(store.journal_lines(model, number), skip=partial(skip_line, number))
+        except Misconfigured as error:
+            if number in store.journal_segments(model):  # otherwise it was dropped meanwhile
+                skip(f"segment {number} is left out: {error}")
+
+
+def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
+    missing: list[str] = []
+    journal = journal_of(store, served.name, skip=missing.append)
+    marks = _marks(store, served.name, period.until)
+    ledger = ModelLedger(served=served, record=store.ledger(served.name), marks=marks)
+    return _Read(
+        served=served,
+        ledger=ledger,
+        facts=journal_facts(journal, period.since, period.until),
+        unpriced=unpriced(served, ledger.usage(period.until).usages),
+        missing=missing,
+    )
+
+
+def _marks(store: KeptService, model: str, now: float) -> tuple[TallyMark, ...]:
+    """The kept marks, and one of `now`, or of the last tick where that is later."""
+    told = MODEL.read(store, model) or PublishedModel()
+    now = max(now, told.at)  # a report of the past: what is counted by now came until now
+    began_at = now if told.began_at is None else told.began_at
+    marks = book_marks(store.status(book_name(model))) or (first_mark(began_at),)
+    series = told.series or LoadSeries(start_at=now)
+    recent = Demand(
+        end_at=series.start_at + len(series.mean_rps) * series.unit_s,
+        mean_rps=series.mean_rps,
+        max_rps=series.max_rps,
+        unit_s=series.unit_s,
+    )
+    return (*marks, next_mark(marks[-1], store.traffic(model), recent, now))
+
+
+def _model(
+    read: _Read, period: Period, ledgers: Sequence[ModelLedger], replays: Sequence[ReplayedDay]
+) -> ModelReport:
+    facts, served = read.facts, read.served
+    lines = _day_lines(model_days(read.ledger, period.since, period.until))
+    marks, days = read.ledger.marks, days_between(period.since, period.until)
+    by_day = [DayAnswers(day=day, answers=_answers(marks, start, end)) for day, start, end in days]
+    rented = {item.line.item for item in lines}
+    return ModelReport(
+        name=served.name,
+        policy=facts.policy,
+        slo=served.slo,
+        lines=lines,
+        answers=_answers(marks, period.since, period.until),
+        days=tuple(item for item in by_day if item.answers.finished),
+        baselines=_baselines(read.ledger, ledgers, replays, period),
+        interruptions=len(facts.warned),
+        refused_launches=facts.refused,
+        launched=facts.launched,
+        forecast=ForecastError(
+            forecaster=facts.forecaster,
+            degraded=facts.degraded,
+            scored=facts.scored,
+            error=facts.error_rps / facts.came_rps if facts.came_rps else None,
+            naive_error=facts.naive_error_rps / facts.came_rps if facts.came_rps else None,
+            failed=facts.failed_forecasts,
+        ),
+        decisions=tuple(map(_decision, facts.largest)),
+        capacity=_capacity(facts),
+        never_chosen=tuple(
+            (name, facts.excuses.get(name, ""))
+            for name in facts.offered
+            if name not in rented and name not in facts.planned
+        ),
+        journal_since=facts.since,
+    )
+
+
+def _day_lines(costs: Iterable[DayCost]) -> tuple[DayLine, ...]:
+    return tuple(DayLine(day=cost.day, line=cost.line) for cost in costs)
+
+
+def _answers(marks: Sequence[TallyMark], start: float, end: float) -> Answers:
+    """What gateways counted in between; whole, and so that days add up to the period."""
+    before, after = totals_at(marks, start), totals_at(marks, end)
+    return Answers(**{name: _whole(after, name) - _whole(before, name) for name in ANSWERS})
+
+
+def _whole(totals: Tallies, name: str) -> int:
+    count: float = getattr(totals, name)
+    return round(count)
+
+
+def _baselines(
+    ledger: ModelLedger, ledgers: Sequence[ModelLedger], replays: Sequence[ReplayedDay], period: Period
+) -> tuple[Baseline, ...]:
+    """Policies that were replayed on every day that any was, beside the ledger of the same stretches.
+
+    A whole day counts where the period cuts it: a report of each morning tells of the day that is over.
+    """
+    spans = {day: (start, end) for day, start, end in days_between(period.since, period.until)}
+    told = [item for item in replays if item.holds(spans.get(item.day))]
+    if not told:
+        return ()
+    models = len(ledgers)
+    measured_usd = sum(_measured_usd(ledger, ledgers, item) for item in told)
+    in_time, finished = map(sum, zip(*(_in_time(ledger, item) for item in told), strict=True))
+    names = [name for name in told[0].policies if all(name in item.policies for item in told)]
+    found = []
+    for name in names:
+        runs = [item.policies[name] for item in told]
+        requests = sum(run.requests for run in runs)
+        found.append(
+            Baseline(
+                policy=name,
+                usd=sum(run.serving_usd + run.overhead_usd / models for run in runs),
+                attained=1 - sum(run.missed for run in runs) / requests if requests else None,
+                measured_usd=measured_usd,
+                measured_attained=in_time / finished if finished else None,
+                since=min(item.since for item in told),
+                until=max(item.until for item in told),
+                replayed_s=sum(item.until - item.since for item in told),
+                uses_truth=any(run.uses_truth for run in runs),
+            )
+        )
+    return tuple(sorted(found, key=lambda item: (item.usd, item.policy)))
+
+
+def _measured_usd(ledger: ModelLedger, ledgers: Sequence[ModelLedger], item: ReplayedDay) -> float:
+    """What a model cost in the seconds of a replay, with its part of what all share."""
+    own = sum(cost.line.usd for cost in model_days(ledger, item.since, item.until))
+    return own + sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) / len(ledgers)
+
+
+def _in_time(ledger: ModelLedger, item: ReplayedDay) -> tuple[int, int]:
+    """Requests answered in time in the seconds of a replay, and all that were finished."""
+    answers = _answers(ledger.marks, item.since, item.until)
+    return answers.answered - answers.late, answers.finished
+
+
+def _decision(priced: PricedOrder) -> LargeDecision:
+    order = priced.order
+    match order:
+        case Launch():
+            what = f"launch {order.count} {order.offering}"
+        case WarmLambda():
+            what = f"warm {order.concurrency} Lambda environments"
+        case _:
+            count = len(order.instances)
+            what = f"{order.kind.replace('-', ' ')}, {count} instance{'' if count == 1 else 's'}"
+    reason = order.reason if len(order.reason) <= LONGEST_REASON else f"{order.reason[: LONGEST_REASON - 3]}..."
+    return LargeDecision(at=priced.at, what=what, usd_per_hour=priced.usd_per_hour, reason=reason)
+
+
+def _capacity(facts: JournalFacts) -> Capacity:
+    hours = facts.hours.values()
+    carried_rps = sum(hour.carried_rps for hour in hours)
+    return Capacity(
+        hours=sum(hour.minutes for hour in hours) / 60,
+        utilisation=sum(hour.asked_rps for hour in hours) / carried_rps if carried_rps else None,
+        idle_hours=sum(hour.minutes for hour in hours if hour.is_idle) / 60,
+        idle_usd=sum(hour.usd for hour in hours if hour.is_idle),
+    )
+
+
+def _existing_usd(spec: ServiceSpec, period: Period) -> float | None:
+    """What the fleet that serves cost meanwhile."""
+    hourly = spec.existing_usd_per_hour
+    return None if hourly is None or not spec.observed else hourly * (period.until - period.since) / HOUR_S
+
+
+def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tuple[ReconciledDay, ...]:
+    own = {day: cost.total for day, cost in spend_by_day(lines).items()}
+    return tuple(
+        ReconciledDay(day=day, ledger_usd=own.get(day, 0.0), aws_usd=aws_usd.get(day))
+        for day in sorted(own.keys() | aws_usd.keys())
+    )
+
+
+def _begins_empty(item: _Read, model: ModelReport) -> bool:
+    """Whether its baselines were replayed from the service's own beginning, and over little more."""
+    began = item.ledger.marks[0].at
+    return any(one.since < began + LATE_S and one.replayed_s < BOOTS_SHOW_S for one in model.baselines)
+
+
+def _notes(
+    read: Sequence[_Read], models: Sequence[ModelReport], period: Period, *, observed: bool
+) -> Iterator[str]:
+    for item in read:
+        since, name = item.facts.since, item.served.name
+        if item.unpriced:
+            yield f"{name}: {unpriced_words(item.unpriced)}"
+        if item.missing:
+            more = f", and {len(item.missing) - 1} more" if len(item.missing) > 1 else ""
+            yield f"{name}: the journal has gaps ({item.missing[0]}{more}); this report lacks what they told"
+        if since is not None and since > period.since + JOURNAL_LATE_S:
+            when = datetime.fromtimestamp(since, UTC).strftime("%-d %b %Y %H:%M")
+            yield (
+                f"{name}: interruptions, forecasts, decisions and idle hours are told from {when} UTC on, as far "
+                "back as the journal reaches"
+            )
+    if any(map(_begins_empty, read, models)):
+        yield (
+            "replays begin where the service did, with no fleet there: what their first instances take to boot is "
+            "in their figures, as in ours"
+        )
+    profiles = [offering.profile for item in read for offering in item.served.offerings]
+    assumed, stand_ins = assumed_words(profiles), stand_in_words(profiles)
+    if assumed or stand_ins:
+        yield evidence_line(assumed, stand_ins)
+    asked = observed or any(model.answers.finished for model in models)
+    if asked and not any(model.baselines for model in models):
+        yield (
+            "no baseline was replayed for these days yet: the acting controller does it after midnight "
+            "(service.report.policies), `mark report` on a machine with the settings at once"
+        )

@@ -1,0 +1,1 @@
+"""Forecasters beside one another: table, page, plots, document."""

@@ -1,0 +1,154 @@
+"""Backtests, and one forecast, as pages that need nothing beside them, in the style of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from mark.domain.demand import Demand, Forecast
+from mark.domain.documents import json_text
+from mark.report.forecast.documents import (
+    TARGET_WORDS,
+    BacktestRun,
+    backtest_document,
+    backtest_headline,
+    figure,
+    leads_words,
+    marked_scores,
+    scored_runs,
+)
+from mark.report.forecast.table import card_lines
+from mark.report.formatting import duration_words
+from mark.report.page import write_whole
+from mark.simulator.backtest import SCORED, BacktestSpan
+
+BACKTEST_PAGE = "forecasts.html"
+BACKTEST_DOCUMENT = "forecasts.json"
+FORECAST_PAGE = "forecast.html"
+
+
+def write_backtest(
+    out_dir: Path, runs: Sequence[BacktestRun], span: BacktestSpan, *, leave_out: Sequence[str], command: str
+) -> Path:
+    """Write `forecasts.json`, then `forecasts.html`, each whole or not at all; returns the page's path.
+
+    Raises Misconfigured with one line when the folder cannot be written.
+    """
+    document = json_text(backtest_document(runs, span, leave_out), indent=2) + "\n"
+    write_whole(out_dir / BACKTEST_DOCUMENT, document)
+    write_whole(out_dir / BACKTEST_PAGE, render_backtest(runs, span, leave_out=leave_out, command=command))
+    return out_dir / BACKTEST_PAGE
+
+
+def render_backtest(
+    runs: Sequence[BacktestRun], span: BacktestSpan, *, leave_out: Sequence[str] = (), command: str
+) -> str:
+    """The page as text, for runs of which one has scores. `command` repeats them."""
+    # matplotlib takes a second to import and only a page needs it
+    from mark.report.forecast import plots  # noqa: PLC0415
+
+    end_rps = plots.top_rps(runs)
+    drawn = {
+        id(run): plots.path_figure(run, scores.path, number=number, end_rps=end_rps, prefix=f"path{number}")
+        for number, run in enumerate(runs)
+        for scores in (run.scores,)
+        if scores is not None
+    }
+    sections = [
+        {
+            "anchor": f"run-{number}",
+            "predictor": run.predictor,
+            "error": run.error,
+            "cells": _cells(run, runs),
+            "notes": run.scores.notes if run.scores else (),
+            "card": card_lines(run.card or {}),
+            "path": _trusted(drawn.get(id(run), "")),
+        }
+        for number, run in enumerate(runs)
+    ]
+    return _template("forecasts.html.j2").render(
+        title="How good the forecasts are",
+        headline=backtest_headline(runs),
+        facts=_facts(span, leave_out),
+        sections=sections,
+        leads=_trusted(plots.lead_figure(runs, prefix="lead")),
+        honesty=_trusted(plots.honesty_figure(runs, prefix="honesty")) if _has_quantiles(runs) else None,
+        drawn_lead=span.drawn_lead,
+        target=TARGET_WORDS[span.target],
+        command=command,
+    )
+
+
+def write_forecast(
+    out_dir: Path,
+    name: str,
+    history: Demand,
+    forecast: Forecast,
+    actual: Demand,
+    *,
+    facts: Sequence[tuple[str, str]],
+) -> Path:
+    """Write one forecast as `forecast.html`; returns its path. Misconfigured where it cannot be written."""
+    from mark.report.forecast.plots import forecast_figure  # noqa: PLC0415 - as above
+
+    figures = [
+        (words, _trusted(forecast_figure(name, history, forecast, actual, target=target, prefix=target)))
+        for target, words in TARGET_WORDS.items()
+    ]
+    page = _template("forecast.html.j2").render(
+        title="What is expected",
+        headline=f"{name}: the next {len(forecast)} minutes",
+        facts=facts,
+        figures=figures,
+    )
+    write_whole(out_dir / FORECAST_PAGE, page)
+    return out_dir / FORECAST_PAGE
+
+
+def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> dict[str, Any] | None:
+    scores = run.scores
+    if scores is None:
+        return None
+    return {
+        "scores": marked_scores(scores, runs),
+        "coverage": [figure(100 * float(scores.coverage[column]), 1) for column in SCORED],
+        "train": figure(run.train_s, 1),
+        "infer": f"{run.infer_ms:.3g}",
+    }
+
+
+def _has_quantiles(runs: Sequence[BacktestRun]) -> bool:
+    return any(scores.levels > 1 for _, scores in scored_runs(runs))
+
+
+def _facts(span: BacktestSpan, leave_out: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    every = "every minute" if span.every == 1 else f"every {span.every} min"
+    left_out = (("Left out", ", ".join(leave_out)),) if leave_out else ()
+    return (
+        ("Trace", span.trace),
+        ("Forecast", TARGET_WORDS[span.target]),
+        ("Leads", leads_words(span.leads)),
+        ("Origins", f"{len(span.origins):,}, {every}"),
+        ("Span", duration_words(len(span.future) * span.future.unit_s)),
+        ("History before it", duration_words(len(span.history) * span.history.unit_s)),
+        *left_out,
+    )
+
+
+def _template(name: str) -> Template:
+    return Environment(
+        loader=PackageLoader("mark.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template(name)
+
+
+def _trusted(svg: str) -> Markup:
+    """Our own figure: its texts were escaped when it was written as XML."""
+    return Markup(svg)  # noqa: S704

@@ -1,0 +1,126 @@
+"""Forecasts in a terminal; tables fit 100 columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from mark.domain.demand import Demand, Forecast
+from mark.report.forecast.documents import (
+    TARGET_WORDS,
+    BacktestRun,
+    figure,
+    leads_words,
+    marked_scores,
+    plain,
+    scored_runs,
+)
+from mark.report.formatting import MISSING, duration_words
+from mark.report.live.formatting import rps_words
+from mark.simulator.backtest import SCORED, BacktestSpan
+
+SHOWN_MINUTES = (1, 5, 15, 30, 60)
+BEST = "*"
+
+
+def backtest_table(runs: Sequence[BacktestRun], span: BacktestSpan) -> Table:
+    """One row a forecaster, the best scores bold and marked, notes as its caption."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        caption=Text("\n".join(f"- {note}" for note in _notes(runs, span))),
+        caption_justify="left",
+    )
+    table.add_column("forecaster", overflow="fold", min_width=14)
+    for name in ("wQL", "WAPE", "MASE"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("% at or below the quantile\n50 /   75 /   90 /   95", justify="right", no_wrap=True)
+    table.add_column("train\ns", justify="right", no_wrap=True)
+    table.add_column("forecast\nms", justify="right", no_wrap=True)
+    for run in runs:
+        table.add_row(*_cells(run, runs))
+    return table
+
+
+def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> tuple[str | Text, ...]:
+    scores = run.scores
+    if scores is None:
+        return (escape(run.predictor), Text("failed", style="bold red"), *(MISSING,) * 5)
+    return (
+        escape(run.predictor),
+        *(
+            Text(text + (BEST if is_best else " "), style="bold" if is_best else "")
+            for text, is_best in marked_scores(scores, runs)
+        ),
+        " / ".join(figure(100 * float(scores.coverage[column]), 1) for column in SCORED),
+        figure(run.train_s, 1),
+        f"{run.infer_ms:.3g}",
+    )
+
+
+def _notes(runs: Sequence[BacktestRun], span: BacktestSpan) -> list[str]:
+    tested, learnt = (duration_words(len(part) * part.unit_s) for part in (span.future, span.history))
+    what = f"{TARGET_WORDS[span.target]}, {leads_words(span.leads)} ahead, over {tested} after {learnt} of history"
+    notes = [f"{what}; {len(span.origins):,} origins scored; {BEST} is the best"]
+    said: dict[str, list[str]] = {}
+    for run, scores in scored_runs(runs):
+        for note in scores.notes:
+            said.setdefault(note, []).append(run.predictor)
+    return notes + [f"{', '.join(names)}: {note}" for note, names in said.items()]
+
+
+def forecast_table(forecast: Forecast, actual: Demand) -> Table:
+    """Some minutes of a forecast: means and highest rates by level, and what came where that is known."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column("requests/s", no_wrap=True)
+    table.add_column("minute", justify="right", no_wrap=True)
+    for level in forecast.quantiles:
+        table.add_column("median" if level == 0.5 else f"{100 * level:g} %", justify="right", no_wrap=True)
+    table.add_column("came", justify="right", no_wrap=True)
+    kinds = (("mean", forecast.mean_rps, actual.mean_rps), ("highest 5 s", forecast.max_rps, actual.max_rps))
+    for name, rows, came in kinds:
+        for minute in SHOWN_MINUTES:
+            known = came[minute - 1] if minute <= len(came) else math.nan
+            rates = (rps_words(rate) for rate in rows[minute - 1])
+            table.add_row(name if minute == SHOWN_MINUTES[0] else "", str(minute), *rates, rps_words(known))
+    return table
+
+
+def card_table(card: Mapping[str, Any]) -> Table:
+    """What a forecaster says of itself, a line a key."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for key, value in card_lines(card):
+        grid.add_row(escape(key), Text(value))
+    return grid
+
+
+def card_lines(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a card says, each thing with its name; a part of the card (`lstm_mean`) goes before its names."""
+    lines = []
+    for key, value in plain(card).items():
+        if isinstance(value, Mapping):
+            lines += [(f"{key}: {name}", card_words(item)) for name, item in value.items()]
+        else:
+            lines.append((key, card_words(value)))
+    return lines
+
+
+def card_words(value: Any) -> str:
+    """One plain value of a card in a line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {card_words(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(card_words(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return MISSING if value is None else str(value)

@@ -1,0 +1,249 @@
+"""Load, forecast and capacity of the last hour and of what is ahead: an SVG small enough to be sent anew.
+
+The page draws each chart twice, wide and narrow, so that its letters keep their size on a phone. Colours are
+classes of the page's style: a strict content policy allows no style attribute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from mark.report.live.formatting import finite, rps_words, time_words
+from mark.telemetry.status_document import LoadSeries
+
+LEAST_PAST_S = 900.0
+"""A service that has just begun shows a quarter of an hour, or a minute would fill the page."""
+LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 24
+LEAST_RPS = 1e-6
+"""What is rarer is drawn as nothing."""
+X_STEPS_S = (60, 120, 300, 600, 900, 1800, 3600, 7200)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A run of units from `start_at` (s), each `unit_s` long; a missing value is None."""
+
+    start_at: float
+    unit_s: float
+    values: tuple[float | None, ...]
+
+    @property
+    def end_at(self) -> float:
+        """Where the last unit ends."""
+        return self.start_at + self.unit_s * len(self.values)
+
+    def within(self, start_at: float, end_at: float) -> Stretch:
+        """Its units that begin in `[start_at, end_at)`."""
+        begins = [self.start_at + number * self.unit_s for number in range(len(self.values))]
+        kept = [number for number, at in enumerate(begins) if start_at <= at < end_at]
+        values = tuple(self.values[number] for number in kept)
+        return Stretch(start_at=begins[kept[0]] if kept else start_at, unit_s=self.unit_s, values=values)
+
+    def edges(self) -> list[list[tuple[float, float]]]:
+        """Corners (s, value) of the steps, a list for each piece without a gap."""
+        pieces: list[list[tuple[float, float]]] = []
+        open_piece: list[tuple[float, float]] | None = None
+        for number, value in enumerate(self.values):
+            if value is None:
+                open_piece = None
+                continue
+            if open_piece is None:
+                open_piece = []
+                pieces.append(open_piece)
+            left = self.start_at + number * self.unit_s
+            open_piece += [(left, value), (left + self.unit_s, value)]
+        return pieces
+
+    def middles(self) -> list[list[tuple[float, float]]]:
+        """The middles of the units, a list for each piece without a gap; a lone unit is drawn over its length."""
+        return [
+            [((left[0] + right[0]) / 2, left[1]) for left, right in zip(piece[::2], piece[1::2], strict=True)]
+            if len(piece) > 2
+            else piece
+            for piece in self.edges()
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a chart draws, requests/s."""
+
+    mean: Stretch
+    highest: Stretch
+    capacity: Stretch
+    forecast: Stretch
+
+    @classmethod
+    def of(cls, series: LoadSeries) -> Load:
+        """What a status or a replay tells."""
+
+        def stretch(values: Sequence[float | None], start_at: float = series.start_at) -> Stretch:
+            return Stretch(start_at=start_at, unit_s=series.unit_s, values=tuple(map(finite, values)))
+
+        return cls(
+            mean=stretch(series.mean_rps),
+            highest=stretch(series.max_rps),
+            capacity=stretch(series.capacity_rps),
+            forecast=stretch(series.forecast_max_rps, series.forecast_start_at),
+        )
+
+    @property
+    def peak_rps(self) -> float:
+        """The largest rate of all."""
+        stretches = (self.mean, self.highest, self.capacity, self.forecast)
+        return max((value for one in stretches for value in one.values if value is not None), default=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Where instants and rates lie on the paper."""
+
+    start_at: float
+    end_at: float
+    end_rps: float
+    width: int
+    height: int
+
+    def x(self, at: float) -> float:
+        """Whole pixels: a chart that moves by less need not be sent again."""
+        share = (at - self.start_at) / (self.end_at - self.start_at)
+        return round(LEFT + min(1.0, max(0.0, share)) * (self.width - LEFT - RIGHT))
+
+    def y(self, rps: float) -> float:
+        """Tenths of a pixel."""
+        return round(self.height - BOTTOM - rps / self.end_rps * (self.height - TOP - BOTTOM), 1)
+
+    def path(self, points: Sequence[tuple[float, float]]) -> str:
+        """A line through points (s, requests/s)."""
+        return "M" + "L".join(f"{self.x(at):g} {self.y(rps):g}" for at, rps in points)
+
+    def area(self, points: Sequence[tuple[float, float]]) -> str:
+        """The line, closed along the bottom."""
+        return self.path([(points[0][0], 0.0), *points, (points[-1][0], 0.0)]) + "Z"
+
+
+def load_chart(series: LoadSeries, *, now: float, width: int, height: int, prefix: str) -> Markup:
+    """The series as an `<svg>`; `prefix` makes its ids its own."""
+    load = Load.of(series)
+    past_at = min(load.mean.start_at if load.mean.values else now, now - LEAST_PAST_S)
+    ahead_at = load.forecast.end_at if load.forecast.values else now
+    ends = rate_ticks(load.peak_rps, count=4 if height < 240 else 5)
+    frame = Frame(
+        start_at=past_at, end_at=max(ahead_at, now), end_rps=max(ends[-1], 1e-9), width=width, height=height
+    )
+    words = escape(describe(load))
+    return Markup(  # noqa: S704 - numbers and escaped words
+        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}-t {prefix}-d">'
+        f'<title id="{prefix}-t">Load, forecast and capacity</title><desc id="{prefix}-d">{words}</desc>'
+        f"{_grid(frame, ends)}{_drawn(load, frame) or _nothing(frame)}{_now_line(frame, now)}</svg>"
+    )
+
+
+def pair_chart(live: Stretch, replayed: Stretch, *, title: str, width: int, height: int, prefix: str) -> Markup:
+    """What happened and what the replay said, over the time of the replay."""
+    live = live.within(replayed.start_at, replayed.end_at)
+    known = [value for value in (*live.values, *replayed.values) if value is not None]
+    ends = rate_ticks(max(known, default=0.0), count=4)
+    end_at = max(replayed.end_at, replayed.start_at + replayed.unit_s)
+    frame = Frame(start_at=replayed.start_at, end_at=end_at, end_rps=ends[-1], width=width, height=height)
+    lines = [f'<path class="mean" d="{frame.path(piece)}"/>' for piece in live.edges()]
+    lines += [f'<path class="replayed" d="{frame.path(piece)}"/>' for piece in replayed.edges()]
+    return Markup(  # noqa: S704 - numbers and escaped words
+        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}-t">'
+        f'<title id="{prefix}-t">{escape(title)}</title>{_grid(frame, ends)}{"".join(lines)}</svg>'
+    )
+
+
+def describe(load: Load) -> str:
+    """The chart in a sentence, for those who hear it."""
+    if not load.mean.values:
+        return "No minute is closed yet."
+
+    def last(stretch: Stretch) -> float | None:
+        return stretch.values[-1] if stretch.values else None
+
+    ahead = [value for value in load.forecast.values if value is not None]
+    words = (
+        f"In the minute before {time_words(load.mean.end_at, seconds=False)} the mean was "
+        f"{rps_words(last(load.mean))} requests/s and the maximum {rps_words(last(load.highest))}; "
+        f"the ready instances carried {rps_words(last(load.capacity))}."
+    )
+    return f"{words} The forecast's highest is {rps_words(max(ahead))}." if ahead else words
+
+
+def rate_ticks(peak: float, *, count: int) -> tuple[float, ...]:
+    """Round rates from 0 to the first above the peak, about `count` of them."""
+    if peak < LEAST_RPS:
+        return (0.0, 1.0)
+    raw = peak / count
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * size for factor in (1, 2, 2.5, 5, 10) if factor * size >= raw * (1 - 1e-9))
+    steps = math.floor(peak / step + 1e-9) + 1
+    return tuple(number * step for number in range(steps + 1))
+
+
+def time_ticks(start_at: float, end_at: float, *, most: int) -> tuple[float, ...]:
+    """Round instants within, at most `most`."""
+    step = next((step for step in X_STEPS_S if (end_at - start_at) / step <= most), X_STEPS_S[-1])
+    first = math.ceil(start_at / step)
+    last = min(math.floor(end_at / step), first + most)
+    return tuple(float(number * step) for number in range(first, last + 1))
+
+
+def _grid(frame: Frame, rates: Sequence[float]) -> str:
+    parts = []
+    right, bottom = frame.width - RIGHT, frame.height - BOTTOM
+    for rate in rates:
+        y = frame.y(rate)
+        parts.append(f'<path class="grid" d="M{LEFT} {y:g}H{right}"/>')
+        parts.append(
+            f'<text class="tick" x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{_rate_words(rate)}</text>'
+        )
+    for at in time_ticks(frame.start_at, frame.end_at, most=max(3, frame.width // 58)):
+        x = frame.x(at)
+        if LEFT + 14 <= x <= right - 14:
+            parts.append(f'<path class="axis" d="M{x:g} {bottom}v4"/>')
+            words = time_words(at, seconds=False)
+            parts.append(f'<text class="tick" x="{x:g}" y="{bottom + 18}" text-anchor="middle">{words}</text>')
+    parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>')
+    return "".join(parts)
+
+
+def _drawn(load: Load, frame: Frame) -> str:
+    parts = []
+    for piece in load.capacity.edges():
+        parts.append(f'<path class="capacity-area" d="{frame.area(piece)}"/>')
+        parts.append(f'<path class="capacity" d="{frame.path(piece)}"/>')
+    for mean, highest in zip(load.mean.middles(), load.highest.middles(), strict=False):
+        band = [*highest, *reversed(mean)]
+        parts.append(f'<path class="band" d="{frame.path(band)}Z"/>')
+    parts += [f'<path class="highest" d="{frame.path(piece)}"/>' for piece in load.highest.middles()]
+    parts += [f'<path class="mean" d="{frame.path(piece)}"/>' for piece in load.mean.middles()]
+    for piece in load.forecast.edges():
+        # a halo in the page's colour keeps the dashes visible on any line
+        parts.append(f'<path class="halo" d="{frame.path(piece)}"/>')
+        parts.append(f'<path class="forecast" d="{frame.path(piece)}"/>')
+    return "".join(parts)
+
+
+def _nothing(frame: Frame) -> str:
+    place = f'x="{(LEFT + frame.width - RIGHT) / 2:g}" y="{frame.height / 2:g}"'
+    return f'<text class="nothing" {place} text-anchor="middle">no minute is closed yet</text>'
+
+
+def _now_line(frame: Frame, now: float) -> str:
+    x = frame.x(now)
+    side, anchor = (x - 5, "end") if x > frame.width / 2 else (x + 5, "start")
+    return (
+        f'<path class="now" d="M{x:g} {TOP}V{frame.height - BOTTOM}"/>'
+        f'<text class="now-word" x="{side:g}" y="{TOP + 10}" text-anchor="{anchor}">now</text>'
+    )
+
+
+def _rate_words(rate: float) -> str:
+    """A label that fits left of the axis: 60, 2.5, 13k."""
+    return f"{rate / 1000:,.4g}k" if rate >= 10_000 else f"{rate:,.4g}"

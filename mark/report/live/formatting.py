@@ -1,0 +1,388 @@
+"""What the live status says, in words and sums that the status page and the terminal share."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from mark.accounting.budget import Restraint
+from mark.report.formatting import MISSING, duration_words, percent, ratio, usd
+from mark.telemetry.status_document import (
+    AlertsStatus,
+    AnswerCounts,
+    AssumedLoad,
+    ForecasterStatus,
+    LatencyStatus,
+    ModelStatus,
+    ServiceStatus,
+    SpentStatus,
+)
+
+SILENT_AFTER_S = 180.0
+"""Three ticks of service time: the fleet is then no longer steered."""
+WORTH_TELLING_S = 20.0
+"""A clock that is off the wall's by less was only rounded, or waited for the service to begin."""
+STATES = ("ready", "pending", "draining", "stopped")
+ANSWERERS = (("instance", "instance"), ("standby", "standby"), ("lambda", "Lambda"), ("shed", "shed"))
+"""Keys of `by` and the words of the replay's report for them."""
+COMPONENTS = (
+    ("instances", "instances"),
+    ("standby", "standby"),
+    ("lambda", "Lambda"),
+    ("serving", "serving"),
+    ("overhead", "overhead"),
+    ("total", "total"),
+)
+"""Keys of `cost_usd` and the words of the replay's report for them; serving and total are sums."""
+SUMS = frozenset({"serving", "total"})
+HELD_BACK = {
+    Restraint.NONE: "",
+    Restraint.FLOOR: " One instance a model stays, and Lambda is not called.",
+    Restraint.PAUSE: " Nothing is rented.",
+}
+TRAINED_WHY = {"first": "first", "schedule": "on schedule", "drift": "drift"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """Something a reader must see first; `bad` when the service is in trouble."""
+
+    text: str
+    bad: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorBudget:
+    """How many of the finished requests missed, and how many may; `used` is their ratio, None without any."""
+
+    finished: int
+    missed: int
+    allowed: float
+    used: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRow:
+    """One offering in its three views. `states`: observed instances by state; `leaving`: with a spot notice."""
+
+    offering: str
+    planned: int = 0
+    requested: int = 0
+    states: Mapping[str, int] = field(default_factory=dict)
+    leaving: int = 0
+    rps: float = 0.0
+    usd_per_hour: float = 0.0
+
+    @property
+    def observed(self) -> int:
+        """Instances that are there, stopped ones too."""
+        return sum(self.states.values())
+
+    @property
+    def state_words(self) -> str:
+        """`3 ready, 1 pending`."""
+        words = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
+        return f"{words}; {self.leaving} being taken away" if self.leaving else words
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None for what is none."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def rps_words(value: float | None) -> str:
+    """`41.2`, `1,204`."""
+    rate = finite(value)
+    if rate is None:
+        return MISSING
+    return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}"
+
+
+def ms_words(value: float | None) -> str:
+    """Milliseconds as `8.4` or `1,204`."""
+    latency = finite(value)
+    if latency is None:
+        return MISSING
+    return f"{latency:.1f}" if latency < 10 else f"{latency:,.0f}"
+
+
+def share_words(value: float | None) -> str:
+    """A share of 1 as `98.94 %`, rounded down."""
+    share = finite(value)
+    return MISSING if share is None else percent(share, digits=2)
+
+
+def time_words(at: float | None, *, seconds: bool = True) -> str:
+    """An instant as `12:04:31`, UTC."""
+    instant = finite(at)
+    if instant is None or not 0 <= instant < 253_402_300_800:  # the year 10000, where datetime ends
+        return MISSING
+    return datetime.fromtimestamp(instant, UTC).strftime("%H:%M:%S" if seconds else "%H:%M")
+
+
+def span_words(seconds: float) -> str:
+    """`81 s`, `3 min`, `2 h`: whole units, for spans that pass while one looks."""
+    for size in (3600, 60):
+        if seconds >= 2 * size:
+            return duration_words(seconds // size * size)
+    return f"{max(0, math.floor(seconds))} s"
+
+
+def answerers(by: AnswerCounts) -> list[tuple[str, str, int]]:
+    """Key, words and requests of each that may answer."""
+    counts = (by.instance, by.standby, by.lambda_, by.shed)
+    return [(key, label, count) for (key, label), count in zip(ANSWERERS, counts, strict=True)]
+
+
+def components(cost: SpentStatus) -> list[tuple[str, str, float]]:
+    """Key, words and USD of each component and sum."""
+    amounts = (cost.instances, cost.standby, cost.lambda_, cost.serving, cost.overhead, cost.total)
+    return [(key, label, amount) for (key, label), amount in zip(COMPONENTS, amounts, strict=True)]
+
+
+def quantiles(latency: LatencyStatus) -> list[tuple[str, float | None]]:
+    """Name and milliseconds of the mean and each quantile."""
+    values = (latency.mean, latency.p50, latency.p95, latency.p98, latency.p99)
+    return list(zip(("mean", "p50", "p95", "p98", "p99"), map(finite, values), strict=True))
+
+
+def budget_of(model: ModelStatus) -> ErrorBudget:
+    """Late, shed and failed requests against what the objective lets miss."""
+    objective = model.objective
+    finished = objective.answered + objective.shed + model.failed
+    missed = objective.late + objective.shed + model.failed
+    # nine digits: 2 % of 50 requests is one request, not a hair more
+    allowed = round((1 - objective.target) * finished, 9)
+    used = None if not finished else missed / allowed if allowed > 0 else math.inf if missed else 0.0
+    return ErrorBudget(finished=finished, missed=missed, allowed=allowed, used=used)
+
+
+def budget_words(budget: ErrorBudget) -> str:
+    """`12 % of the error budget used`."""
+    if budget.used is None:
+        return "nothing finished yet"
+    if math.isinf(budget.used):
+        return "no request may miss"
+    return f"{math.ceil(100 * budget.used - 1e-9):,} % of the error budget used"
+
+
+def keeps_objective(model: ModelStatus) -> bool:
+    """At least the target share was answered in time, or nothing is finished yet."""
+    attained = model.objective.attained
+    return attained is None or attained >= model.objective.target
+
+
+def objective_words(*, target: float, latency_ms: float) -> str:
+    """`98 % within 600 ms`."""
+    return f"{percent(target)} within {duration_words(latency_ms / 1000)}"
+
+
+def trained_words(model: ModelStatus) -> str:
+    """What the forecaster was trained on last and why, how it does, and what runs or failed."""
+    trained = model.trained
+    if trained is None:
+        return ""
+    said = [f"{trained.forecaster}, trained on {_learned_words(trained, model.assumed)}"]
+    if trained.drift is not None:
+        said.append(f"losses of late {ratio(trained.drift)} the usual")
+    if trained.training is not None:
+        since = time_words(trained.training.since, seconds=False)
+        said.append(f"being trained since {since} ({TRAINED_WHY[trained.training.why]})")
+    if trained.failed is not None:
+        at = time_words(trained.failed.at, seconds=False)
+        said.append(f"could not be trained at {at}: {trained.failed.error}")
+    return "; ".join(said)
+
+
+def _learned_words(trained: ForecasterStatus, assumed: AssumedLoad | None) -> str:
+    """The span that was learned from, and how much of it never came but was assumed."""
+    span = duration_words(trained.until - trained.from_)
+    why = TRAINED_WHY[trained.why]
+    until = time_words(trained.until, seconds=False)
+    assumed_s = min(assumed.until, trained.until) - trained.from_ if assumed else 0.0
+    if assumed is None or assumed_s <= 0:
+        return f"{span} until {until} ({why})"
+    if assumed.until >= trained.until:
+        return f"{span} of assumed {assumed.rps:g} requests/s ({why})"
+    return f"{span} until {until}, {duration_words(assumed_s)} of them assumed ({why})"
+
+
+def assumed_words(model: ModelStatus) -> str:
+    """What a service that nobody has asked anything yet was planned for; nothing once a request came."""
+    counts = (count for _, _, count in answerers(model.by))
+    if model.assumed is None or any(counts) or model.failed or model.rejected:
+        return ""
+    if any(model.series.max_rps) or model.rates.max_rps:
+        return ""
+    return f"assumed {model.assumed.rps:g} requests/s (expected_rps), nothing seen yet"
+
+
+def plan_words(model: ModelStatus) -> str:
+    """When the plan was made, and for when, where it looks ahead."""
+    if model.plan is None:
+        return ""
+    at, made_at = (time_words(instant, seconds=False) for instant in (model.plan.at, model.plan.made_at))
+    return f"Plan made {made_at}" + (f", for {at}" if at != made_at else "")
+
+
+def hourly_words(model: ModelStatus) -> str:
+    """What the spend of an hour is made of: instances as they are now, the rest as a mean of a named span."""
+    parts = model.usd_per_hour_by
+    now = f"instances {usd(parts.instances)} now"
+    if parts.mean_over_s <= 0:
+        return now
+    means = f"Lambda {usd(parts.lambda_)}, overhead {usd(parts.overhead)}"
+    return f"{now}; {means} as a mean of {span_words(parts.mean_over_s)}"
+
+
+def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:
+    """All offerings that are planned, requested or there, by name."""
+    fleet, observed = model.fleet, model.fleet.observed
+    capacity = {row.offering: row for row in model.capacity}
+    names = {*fleet.planned, *fleet.requested, *capacity, *(row.offering for row in observed)}
+    rows = []
+    for name in sorted(names):
+        here = [row for row in observed if row.offering == name]
+        counts = Counter(row.state for row in here)
+        known = {state: counts[state] for state in STATES}
+        rows.append(
+            FleetRow(
+                offering=name,
+                planned=fleet.planned.get(name, 0),
+                requested=fleet.requested.get(name, 0),
+                states={**known, **{state: counts[state] for state in sorted(counts.keys() - known.keys())}},
+                leaving=sum(row.gone_in_s is not None for row in here),
+                rps=capacity[name].rps if name in capacity else 0.0,
+                usd_per_hour=capacity[name].usd_per_hour if name in capacity else 0.0,
+            )
+        )
+    return tuple(rows)
+
+
+def speed_words(status: ServiceStatus) -> str:
+    """Nothing when service time runs as the wall's does, and shows about the same."""
+    if status.clock_stands:
+        return "clock stands still until the load begins"
+    speed, behind_s = status.speed, status.behind_wall_s
+    if speed != 1:
+        return f"clock runs {ratio(speed, digits=0 if speed >= 2 else 2)}"
+    if abs(behind_s) < WORTH_TELLING_S:
+        return ""
+    return f"clock {span_words(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead of'} the wall's"
+
+
+def controller_words(status: ServiceStatus) -> str:
+    """Who acts, and how long ago its last tick was (service time)."""
+    holder, silent_s = status.controller.holder, status.controller.silent_s
+    if holder is None:
+        return "nobody"
+    return holder if silent_s is None else f"{holder}, last tick {span_words(silent_s)} ago"
+
+
+def expected_words(model: ModelStatus) -> str:
+    """The load that the plan is for, and whether instances are to carry it: `planned for 41.2`."""
+    if model.plan is None:
+        return ""
+    required = rps_words(model.plan.required_rps)
+    if any(model.fleet.planned.values()):
+        return f"planned for {required}"
+    return f"{required} expected, no instance planned for it"
+
+
+def capacity_words(model: ModelStatus) -> str:
+    """What instances are ready for, and what the plan expects of them."""
+    ready = f"{rps_words(sum(row.rps for row in model.capacity))} requests/s"
+    return "; ".join(filter(None, (ready, expected_words(model))))
+
+
+def banners(status: ServiceStatus) -> tuple[Banner, ...]:
+    """What a reader must see first, worst first.
+
+    The store away; the controller gone or silent; a budget reached; dead letters and alarms; a journal that is not
+    archived; spot instances leaving.
+    """
+    if not status.store.reachable:
+        return (
+            Banner(
+                text="The store does not answer. What stands here is the last that was seen; gateways and agents "
+                "go on serving with their last view.",
+                bad=True,
+            ),
+        )
+    found = [banner for banner in (_controller_banner(status), _budget_banner(status)) if banner]
+    if status.alerts is not None:
+        found += alert_banners(status.alerts)
+    if status.archive is not None and status.archive.failed:
+        text = f"The journal is not archived, and is tried again: {status.archive.failed}"
+        found.append(Banner(text=text, bad=False))
+    if status.replays is not None and status.replays.failed is not None:
+        failed = status.replays.failed
+        text = f"The report lacks the replays of {failed.day}, which are tried again: {failed.error}"
+        found.append(Banner(text=text, bad=False))
+    for model in status.models:
+        leaving = [row.gone_in_s for row in model.fleet.observed if row.gone_in_s is not None]
+        if leaving:
+            soonest = span_words(min(leaving))
+            what, when = "1 spot instance is", f"in {soonest}"
+            if len(leaving) > 1:
+                what, when = f"{len(leaving)} spot instances are", f"the first in {soonest}"
+            text = f"{model.name}: {what} being taken away, {when}."
+            found.append(Banner(text=text, bad=False))
+    return tuple(found)
+
+
+def alert_banners(alerts: AlertsStatus) -> list[Banner]:
+    """Dead letters, and alarms that ring."""
+    found = []
+    if alerts.dead_letters:
+        what = (
+            "1 message about instances is a dead letter"
+            if alerts.dead_letters == 1
+            else f"{alerts.dead_letters:,} messages about instances are dead letters"
+        )
+        found.append(Banner(text=f"{what}: queue raw-dead has what nobody could read.", bad=True))
+    ringing = alerts.ringing or ()
+    found += [Banner(text=f"The alarm {one.name} rings: {one.reason}", bad=True) for one in ringing]
+    if alerts.dead_letters is None and alerts.ringing is None:
+        found.append(Banner(text=f"AWS does not say which alarms ring: {alerts.unknown}", bad=False))
+    return found
+
+
+def spent_words(status: ServiceStatus) -> str:
+    """`1.20 of 50.00 USD today, 12.00 this month`; empty where no budget is set or nothing is reckoned yet."""
+    told = status.budget
+    if told is None or not (told.daily_usd or told.monthly_usd):
+        return ""
+    parts = []
+    for spent, limit, when in (
+        (told.day_usd, told.daily_usd, "today"),
+        (told.month_usd, told.monthly_usd, "this month"),
+    ):
+        of = f" of {usd(limit)}" if limit is not None else ""
+        parts.append(f"{usd(spent)}{of} USD {when}")
+    return ", ".join(parts)
+
+
+def _budget_banner(status: ServiceStatus) -> Banner | None:
+    told = status.budget
+    if told is None or not told.reasons:
+        return None
+    why = "; ".join(told.reasons)
+    return Banner(
+        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[told.held_back]}", bad=told.held_back is not Restraint.NONE
+    )
+
+
+def _controller_banner(status: ServiceStatus) -> Banner | None:
+    silent_s = status.controller.silent_s
+    if status.controller.holder is None:
+        return Banner(text="No controller holds the lease: the fleet stays as it is.", bad=True)
+    if silent_s is not None and silent_s > SILENT_AFTER_S:
+        return Banner(
+            text=f"The controller was silent for {span_words(silent_s)}: the fleet stays as it is.",
+            bad=True,
+        )
+    return None

@@ -1,0 +1,206 @@
+"""The status page and the fragments of it that change, from the live status alone.
+
+A fragment is the inside of one element; the page holds all of them when it is loaded, afterwards only those that
+changed are sent. What a reader scrolls or opens lies around the fragments, so that an update leaves it alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from mark.report.formatting import usd
+from mark.report.live import formatting as words
+from mark.report.live.chart import load_chart
+from mark.report.live.processes import process_banners, restart_words
+from mark.telemetry.status_document import ModelStatus, ObservedInstance, ServiceStatus
+
+WIDE, NARROW = (1112, 300), (360, 240)
+"""Charts in CSS pixels: on a desk, on a phone."""
+PARTS = ("head", "tiles", "chart", "fleet", "instances", "answers", "decisions", "spend", "notes")
+"""The macros of live_parts.html.j2 that draw one model."""
+SLOWEST_SHOWN = 1.25
+"""Latency bars end here times the objective, unless an answer was slower."""
+INSTANCES_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragments:
+    """What the page shows now: id of an element -> its inside. `shape` changes with the page's outline."""
+
+    shape: str
+    html: Mapping[str, str]
+
+    def changed_since(self, before: Fragments | None) -> dict[str, str]:
+        """Those that differ from what a reader already has."""
+        if before is None:
+            return dict(self.html)
+        return {key: html for key, html in self.html.items() if before.html.get(key) != html}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bar:
+    """A row of figures with a bar beside it; `share` of the full width, 0..1."""
+
+    name: str
+    value: str
+    share: float
+    key: str = ""
+
+
+class LivePage:
+    """Draws the page; templates are compiled once."""
+
+    def __init__(self) -> None:
+        environment = live_environment()
+        self._page = environment.get_template("live.html.j2")
+        self._login = environment.get_template("live_login.html.j2")
+        self._parts = environment.get_template("live_parts.html.j2")
+
+    def fragments(self, status: ServiceStatus) -> Fragments:
+        """All fragments of a status."""
+        macros = cast("Any", self._parts.module)
+        html = {
+            "top": str(macros.top(_top(status))),
+            "banners": str(macros.banners((*words.banners(status), *process_banners(status)))),
+        }
+        for number, model in enumerate(status.models):
+            cells = _cells(model, now=status.now, prefix=f"m{number}")
+            for part in PARTS:
+                html[f"m{number}-{part}"] = str(getattr(macros, part)(model, cells))
+        return Fragments(shape=_shape(status), html=html)
+
+    def page(self, status: ServiceStatus, shown: Fragments, *, nonce: str) -> str:
+        """The whole page, `shown` inside."""
+        return self._page.render(
+            service=status.service,
+            models=[model.name for model in status.models],
+            shape=shown.shape,
+            fragments={key: _trusted(html) for key, html in shown.html.items()},
+            nonce=nonce,
+        )
+
+    def login(self, *, nonce: str, refused: bool) -> str:
+        """The form that asks for the token."""
+        return self._login.render(nonce=nonce, refused=refused)
+
+
+def live_environment() -> Environment:
+    """Templates of the live pages, their words as filters."""
+    environment = Environment(
+        loader=PackageLoader("mark.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        usd=usd,
+        rps=words.rps_words,
+        ms=words.ms_words,
+        share=words.share_words,
+        clock=words.time_words,
+        span=words.span_words,
+    )
+    return environment
+
+
+def _trusted(html: str) -> Markup:
+    """What our own templates escaped a moment ago."""
+    return Markup(html)  # noqa: S704
+
+
+def _shape(status: ServiceStatus) -> str:
+    names = "\n".join([status.service, *(model.name for model in status.models)])
+    return hashlib.sha256(names.encode()).hexdigest()[:12]
+
+
+def _top(status: ServiceStatus) -> dict[str, str]:
+    return {
+        "time": words.time_words(status.now),
+        "speed": words.speed_words(status),
+        "controller": words.controller_words(status),
+        "restarted": restart_words(status),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cells:
+    """What the macros print of a model beside what its status says by itself."""
+
+    wide: Markup
+    narrow: Markup
+    objective: str
+    keeps: bool
+    budget: words.ErrorBudget
+    budget_words: str
+    trained: str
+    assumed: str
+    planned: str
+    hourly: str
+    rows: Sequence[words.FleetRow]
+    top_rps: float
+    capacity_rps: float
+    expected: str
+    ready: int
+    observed: Sequence[ObservedInstance]
+    unshown: int
+    answerers: Sequence[_Bar]
+    quantiles: Sequence[_Bar]
+    limit_share: float
+    components: Sequence[tuple[str, float, bool]]
+
+
+def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
+    rows, limit_ms = words.fleet_rows(model), model.objective.latency_ms
+    observed = sorted(model.fleet.observed, key=lambda row: (row.offering, row.role, row.id))
+    wide, narrow = (
+        load_chart(model.series, now=now, width=width, height=height, prefix=f"{prefix}-{name}")
+        for name, (width, height) in (("wide", WIDE), ("narrow", NARROW))
+    )
+    budget = words.budget_of(model)
+    latencies = words.quantiles(model.latency_ms)
+    end_ms = max(SLOWEST_SHOWN * limit_ms, *(ms or 0.0 for _, ms in latencies))
+    return _Cells(
+        wide=wide,
+        narrow=narrow,
+        objective=words.objective_words(target=model.objective.target, latency_ms=limit_ms),
+        keeps=words.keeps_objective(model),
+        budget=budget,
+        budget_words=words.budget_words(budget),
+        trained=words.trained_words(model),
+        assumed=words.assumed_words(model),
+        planned=words.plan_words(model),
+        hourly=words.hourly_words(model),
+        rows=rows,
+        top_rps=max((row.rps for row in rows), default=0.0),
+        capacity_rps=sum(row.rps for row in rows),
+        expected=words.expected_words(model),
+        ready=sum(row.states.get("ready", 0) for row in rows),
+        observed=observed[:INSTANCES_SHOWN],
+        unshown=max(0, len(observed) - INSTANCES_SHOWN),
+        answerers=_answerers(model),
+        quantiles=[
+            _Bar(
+                name=name,
+                value=words.ms_words(ms),
+                share=(ms or 0.0) / end_ms,
+                key="slow" if ms is not None and ms > limit_ms else "fine",
+            )
+            for name, ms in latencies
+        ],
+        limit_share=limit_ms / end_ms,
+        components=[(label, amount, key in words.SUMS) for key, label, amount in words.components(model.cost_usd)],
+    )
+
+
+def _answerers(model: ModelStatus) -> list[_Bar]:
+    counts = words.answerers(model.by)
+    counts += [(key, key, n) for key, n in (("failed", model.failed), ("rejected", model.rejected)) if n]
+    total = max(1, sum(count for _, _, count in counts))
+    return [_Bar(name=label, value=f"{n:,}", share=n / total, key=key) for key, label, n in counts]

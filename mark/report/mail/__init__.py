@@ -1,0 +1,1 @@
+"""The cost report as a mail."""

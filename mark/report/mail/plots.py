@@ -1,0 +1,173 @@
+"""The plots of a mail as PNG, each drawn twice: for light mail programs and, named with `-dark`, for dark ones.
+
+Mail programs show no SVG. Letters are large, because a telephone shows the plot at half its width.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from mark.report.cost.report import CostReport, ModelReport, spend_by_day
+from mark.report.formatting import percent
+from mark.report.mail.formatting import money_of, own_words
+from mark.report.mail.view import COMPONENTS
+from mark.report.svg import SERIES, drawing_rules
+
+WIDTH_IN, DPI = 5.6, 200
+"""560 CSS pixels at two dots a pixel."""
+DARK = "-dark"
+FONT_SIZE = 11.0
+MOST_MARKS = 7
+"""Days that are named on an axis; more would overlap."""
+TOP_BURN = 3.0
+"""The axis of used error budgets ends here at most: beyond it a bar is only told to be higher."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Theme:
+    """Colours of a mail program's look."""
+
+    suffix: str
+    surface: str
+    ink: str
+    grid: str
+    other: str
+    series: tuple[str, ...]
+
+
+THEMES = (
+    _Theme(suffix="", surface="#ffffff", ink="#1b2027", grid="#e3e6ea", other="#8a8f98", series=SERIES),
+    _Theme(
+        suffix=DARK,
+        surface="#1d2229",
+        ink="#e6e9ed",
+        grid="#343c47",
+        other="#7a818c",
+        series=("#3a9bdc", "#e8ad2e", "#22b68c", "#d890b8", "#7cc8f2", "#ec7a32", "#b3a12c", "#9a86d1"),
+    ),
+)
+
+
+def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
+    """(name, PNG) of what there is to draw: `spend`, `objective`, and `baselines-N` of the model number N."""
+    found: list[tuple[str, bytes]] = []
+    for theme in THEMES:
+        with drawing_rules("mail"), mpl.rc_context({"font.size": FONT_SIZE}):
+            if report.lines:
+                found.append((f"spend{theme.suffix}", _spend(report, theme)))
+            asked = [model for model in report.models if model.days]
+            if asked:
+                found.append((f"objective{theme.suffix}", _objective(asked, theme)))
+            for number, model in enumerate(report.models):
+                if model.baselines:
+                    found.append((f"baselines-{number}{theme.suffix}", _baselines(report, model, theme)))
+    return tuple(found)
+
+
+def _spend(report: CostReport, theme: _Theme) -> bytes:
+    """A bar a day, its components on one another."""
+    days = spend_by_day(report.lines)
+    figure, axes = _figure(2.7, theme)
+    places, below = np.arange(len(days)), np.zeros(len(days))
+    for number, (key, name) in enumerate(COMPONENTS):
+        amounts = np.array([getattr(cost, key) for cost in days.values()])
+        if not amounts.any():
+            continue
+        colour = theme.other if key == "overhead" else theme.series[number]
+        axes.bar(places, amounts, bottom=below, width=_bar_width(len(days)), color=colour, label=name)
+        below = below + amounts
+    _days(axes, [f"{day:%-d %b}" for day in days])
+    axes.set_ylabel("USD", color=theme.ink)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    return _png(figure, theme, columns=4)
+
+
+def _objective(models: Sequence[ModelReport], theme: _Theme) -> bytes:
+    """The share of the allowed misses that each day used, a line a model; above 1 the objective was missed."""
+    days = sorted({item.day for model in models for item in model.days})
+    figure, axes = _figure(2.5, theme)
+    for number, model in enumerate(models):
+        burns = {item.day: item.answers.burn(model.slo.target) for item in model.days}
+        values = [min(TOP_BURN, burn) if (burn := burns.get(day)) is not None else np.nan for day in days]
+        label = f"{model.name}, target {percent(model.slo.target)}"
+        axes.plot(range(len(days)), values, "o-", color=theme.series[number], markersize=5, label=label)
+    axes.axhline(1.0, color=theme.ink, linewidth=1.0, linestyle=(0, (4, 3)), label="all that the target allows")
+    axes.set_ylim(0, max(1.25, axes.get_ylim()[1]))
+    _days(axes, [f"{day:%-d %b}" for day in days])
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    axes.set_ylabel("error budget used", color=theme.ink)
+    return _png(figure, theme, columns=2)
+
+
+def _baselines(report: CostReport, model: ModelReport, theme: _Theme) -> bytes:
+    """A bar a policy, ours first; whose objective was missed is hatched."""
+    first, money = model.baselines[0], money_of(report.cost)
+    bars = [(own_words(report, model), first.measured_usd, first.measured_attained)]
+    bars += [(one.policy, one.usd, one.attained) for one in model.baselines]
+    figure, axes = _figure(0.75 + 0.36 * len(bars), theme)
+    for row, (_, usd, attained) in enumerate(bars):
+        missed = attained is not None and attained < model.slo.target
+        style: dict[str, Any] = {"hatch": "////" if missed else "", "edgecolor": theme.surface, "linewidth": 0}
+        axes.barh(row, usd, height=0.62, color=theme.series[0] if row == 0 else theme.other, **style)
+        words = f"{money(usd)}{', missed the objective' if missed else ''}"
+        inside = missed and usd > 0.55 * max(bar[1] for bar in bars)
+        axes.annotate(
+            words, (usd, row), (-5 if inside else 5, 0), textcoords="offset points", va="center",
+            ha="right" if inside else "left", color=theme.surface if inside else theme.ink,
+            backgroundcolor=theme.other if inside else "none",
+        )  # fmt: skip
+    axes.set_yticks(range(len(bars)), [name for name, _, _ in bars])
+    axes.set_ylim(len(bars) - 0.5, -0.5)
+    axes.set_xlim(0, 1.2 * max(1e-9, *(bar[1] for bar in bars)))
+    axes.grid(visible=False, axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlabel("USD", color=theme.ink)
+    return _png(figure, theme, columns=0)
+
+
+def _figure(height_in: float, theme: _Theme) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained", facecolor=theme.surface)
+    axes = figure.subplots()
+    axes.set_facecolor(theme.surface)
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, axis="both", color=theme.grid, linewidth=0.7)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(theme.grid)
+    axes.tick_params(which="both", color=theme.grid, labelcolor=theme.ink)
+    return figure, axes
+
+
+def _bar_width(count: int) -> float:
+    """One bar alone is no wall."""
+    return 0.3 if count == 1 else 0.72
+
+
+def _days(axes: Axes, names: Sequence[str]) -> None:
+    step = -(-len(names) // MOST_MARKS)
+    shown = range(0, len(names), step)
+    axes.set_xticks(list(shown), [names[place] for place in shown])
+    axes.set_xlim(-0.6, max(len(names), 2) - 0.4 if len(names) > 1 else 0.6)
+    axes.grid(visible=False, axis="x")
+
+
+def _png(figure: Figure, theme: _Theme, *, columns: int) -> bytes:
+    if columns:
+        figure.legend(
+            loc="outside upper left", ncols=columns, frameon=False, labelcolor=theme.ink, columnspacing=1.2,
+            handlelength=1.2, borderaxespad=0.2,
+        )  # fmt: skip
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, facecolor=theme.surface, metadata={"Software": None})
+    return buffer.getvalue()

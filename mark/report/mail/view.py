@@ -1,0 +1,379 @@
+"""What a mail of the cost report says: its words and tables, the same for HTML and text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mark.domain.costs import BillLine, CostUsd
+from mark.report.cost.report import CostReport, ModelReport, spend_by_day, spend_by_item
+from mark.report.formatting import MISSING, duration_words, percent
+from mark.report.mail.formatting import (
+    DAY_S,
+    Money,
+    burn_words,
+    instant_words,
+    money_of,
+    own_words,
+    period_words,
+    replayed_words,
+    signed,
+    stretch_words,
+)
+
+COMPONENTS = (
+    ("instances", "Instances"),
+    ("standby", "Standby"),
+    ("lambda_", "Lambda"),
+    ("overhead", "Overhead"),
+)
+WORDS = (("total", "Total"), *COMPONENTS)
+"""The sum first: a telephone shows the first columns of a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A figure that is seen first. `bad` where somebody should do something about it."""
+
+    label: str
+    value: str
+    beside: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of words as wide as `columns`; the last one is a sum where `summed` says so."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    summed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the mail: sentences, bullets, a table, and the name of a plot, as far as it has them."""
+
+    title: str
+    text: tuple[str, ...] = ()
+    bullets: tuple[str, ...] = ()
+    table: Table | None = None
+    plot: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailView:
+    """A whole mail in words."""
+
+    subject: str
+    title: str
+    headline: str
+    tiles: tuple[Tile, ...]
+    sections: tuple[Section, ...]
+
+
+def mail_view(report: CostReport) -> MailView:
+    """All that is said, in the order in which it is read; parts without anything to say are left out."""
+    money = money_of(report.cost)
+    parts = (
+        _advice(report),
+        _by_day(report, money),
+        _by_item(report, money),
+        *_baselines(report, money),
+        _objective(report),
+        _answers(report),
+        _fleet(report),
+        _forecasts(report),
+        *_decisions(report),
+        _reconciliation(report, money),
+        _notes(report),
+    )
+    headline = _headline(report, money)
+    return MailView(
+        subject=f"{report.service}: {headline[0].lower()}{headline[1:]}",
+        title=f"{report.service}, {period_words(report)}",
+        headline=f"{headline}.",
+        tiles=_tiles(report, money) if report.has_data else (),
+        sections=tuple(part for part in parts if part is not None),
+    )
+
+
+def _headline(report: CostReport, money: Money) -> str:
+    if not report.has_data:
+        return "Nothing was spent and nobody asked"
+    verb = "Would have cost" if report.observed else "Cost"
+    words = f"{verb} {money(report.cost.total)} USD in {stretch_words(report.until - report.since)}"
+    missed = [model.name for model in report.models if (model.answers.burn(model.slo.target) or 0) > 1]
+    if missed:
+        return f"{words}, and {' and '.join(missed)} missed the objective"
+    asked = any(model.answers.finished for model in report.models)
+    return f"{words}, and the objective held" if asked else words
+
+
+def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
+    name = "Would have been spent" if report.observed else "Spent"
+    days = (report.until - report.since) / DAY_S
+    tiles = [Tile(label=name, value=f"{money(report.cost.total)} USD", beside=_a_day(report, money, days))]
+    if report.observed and report.existing_usd is not None:
+        saved = report.existing_usd - report.cost.total
+        beside = f"the fleet that serves cost {money(report.existing_usd)}"
+        tiles.append(
+            Tile(label="Would have been saved", value=f"{money(saved)} USD", beside=beside, bad=saved < 0)
+        )
+    if not report.observed:
+        tiles += [_objective_tile(model, alone=len(report.models) == 1) for model in report.models]
+    best = _nearest_baseline(report)
+    if best is not None:
+        policy, usd, own, replayed = best
+        tiles.append(
+            Tile(
+                label=f"Against {policy}",
+                value=f"{(own - usd) / usd:+.0%}".replace("%", " %"),
+                beside=f"{money(usd)} USD, this service {money(own)}, in the {replayed} replayed",
+                bad=own > usd,
+            )
+        )
+    return tuple(tiles)
+
+
+def _a_day(report: CostReport, money: Money, days: float) -> str:
+    return f"{money(report.cost.total / days)} a day" if days >= 1 else ""
+
+
+def _objective_tile(model: ModelReport, *, alone: bool) -> Tile:
+    attained, burn = model.answers.attained, model.answers.burn(model.slo.target)
+    return Tile(
+        label="In time" if alone else f"{model.name} in time",
+        value=MISSING if attained is None else percent(attained, digits=2),
+        beside=f"target {percent(model.slo.target)}, {burn_words(burn)} of the error budget used",
+        bad=(burn or 0) > 1,
+    )
+
+
+def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str] | None:
+    """The cheapest baseline that kept every model's objective: name, cost, ours of the same time, that time."""
+    found = []
+    own_policies = {model.policy for model in report.models}
+    possible = {one.policy for model in report.models for one in model.baselines if not one.uses_truth}
+    for policy in possible - own_policies:
+        pairs = [(model, one) for model in report.models for one in model.baselines if one.policy == policy]
+        kept = all(one.attained is None or one.attained >= model.slo.target for model, one in pairs)
+        usd = sum(one.usd for _, one in pairs)
+        if kept and usd > 0 and len(pairs) == len(report.models):
+            own = sum(one.measured_usd for _, one in pairs)
+            found.append((usd, policy, own, max(one.replayed_s for _, one in pairs)))
+    if not found:
+        return None
+    usd, policy, own, replayed_s = min(found)
+    return policy, usd, own, stretch_words(replayed_s)
+
+
+def _advice(report: CostReport) -> Section | None:
+    return Section(title="What to look at", bullets=report.advice) if report.advice else None
+
+
+def _by_day(report: CostReport, money: Money) -> Section | None:
+    days = spend_by_day(report.lines)
+    if not days:
+        return None
+    rows = [(f"{day:%a %-d %b}", *_cells(cost, money)) for day, cost in days.items()]
+    table = Table(
+        columns=("Day", *(name for _, name in WORDS)),
+        rows=(*rows, ("All", *_cells(report.cost, money))),
+        summed=True,
+    )
+    return Section(title="Spend by day, USD", table=table, plot="spend")
+
+
+def _cells(cost: CostUsd, money: Money) -> tuple[str, ...]:
+    return tuple(money(getattr(cost, name)) for name, _ in WORDS)
+
+
+def _by_item(report: CostReport, money: Money) -> Section | None:
+    lines = spend_by_item(report.lines)
+    if not lines:
+        return None
+    rows = [(_item_words(line), money(line.usd), _quantity_words(line), line.component) for line in lines]
+    table = Table(
+        columns=("What", "USD", "Quantity", "Component"),
+        rows=(*rows, ("All", money(report.cost.total), "", "")),
+        summed=True,
+    )
+    return Section(title="Spend by offering and item", table=table)
+
+
+def _item_words(line: BillLine) -> str:
+    """`Lambda duration`; all other items tell by themselves what they are."""
+    return f"Lambda {line.item}" if line.component == "lambda" else line.item
+
+
+def _quantity_words(line: BillLine) -> str:
+    """Requests are whole."""
+    return f"{line.quantity:,.{0 if line.unit == 'requests' else 2}f} {line.unit}"
+
+
+def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
+    """One part a model: what other policies would have cost on its arrivals."""
+    for model in report.models:
+        if not model.baselines:
+            continue
+        rows = [
+            (
+                one.policy,
+                money(one.usd),
+                signed(one.usd - one.measured_usd, money),
+                _kept(one.attained, model),
+            )
+            for one in model.baselines
+        ]
+        first = model.baselines[0]
+        own = (own_words(report, model), money(first.measured_usd), "", _kept(first.measured_attained, model))
+        yield Section(
+            title=f"{_of(report, model)}What others would have cost",
+            text=(replayed_words(first),),
+            table=Table(columns=("Policy", "USD", "More than ours", "In time"), rows=(own, *rows)),
+            plot=f"baselines-{report.models.index(model)}",
+        )
+
+
+def _attained(model: ModelReport) -> str:
+    return _share_in_time(model.answers.attained)
+
+
+def _share_in_time(attained: float | None) -> str:
+    return MISSING if attained is None else percent(attained, digits=2)
+
+
+def _kept(attained: float | None, model: ModelReport) -> str:
+    """`97.10 %, missed` where that is less than the target."""
+    missed = attained is not None and attained < model.slo.target
+    return f"{_share_in_time(attained)}{', missed' if missed else ''}"
+
+
+def _of(report: CostReport, model: ModelReport) -> str:
+    return f"{model.name}: " if len(report.models) > 1 else ""
+
+
+def _objective(report: CostReport) -> Section | None:
+    asked = [model for model in report.models if model.answers.finished]
+    if not asked:
+        return None
+    rows = tuple(
+        (
+            model.name,
+            f"{percent(model.slo.target)} in {duration_words(model.slo.latency_s)}",
+            _attained(model),
+            burn_words(model.answers.burn(model.slo.target)),
+            f"{model.answers.late:,}",
+            f"{model.answers.shed:,}",
+            f"{model.answers.failed:,}",
+        )
+        for model in asked
+    )
+    columns = ("Model", "Objective", "In time", "Budget used", "Late", "Shed", "Failed")
+    return Section(title="Objective", table=Table(columns=columns, rows=rows), plot="objective")
+
+
+def _answers(report: CostReport) -> Section | None:
+    asked = [model for model in report.models if model.answers.came]
+    if not asked:
+        return None
+    rows = tuple(
+        (
+            model.name,
+            f"{model.answers.finished:,}",
+            f"{model.answers.instance:,}",
+            f"{model.answers.standby:,}",
+            f"{model.answers.lambda_:,}",
+            percent(model.answers.overflow or 0.0, digits=2),
+        )
+        for model in asked
+    )
+    columns = ("Model", "Requests", "Instances", "Standby", "Lambda", "Overflow")
+    text = tuple(
+        f"{_of(report, model)}{model.answers.rejected:,} more were rejected: wrong in themselves, as the model "
+        "said, so no objective counts them."
+        for model in asked
+        if model.answers.rejected
+    )
+    return Section(title="Who answered", text=text, table=Table(columns=columns, rows=rows))
+
+
+def _fleet(report: CostReport) -> Section | None:
+    told = [model for model in report.models if model.journal_since is not None]
+    if not told:
+        return None
+    rows = tuple(
+        (
+            model.name,
+            f"{model.interruptions:,}",
+            f"{model.launched:,}",
+            f"{model.refused_launches:,}",
+            MISSING if model.capacity.utilisation is None else percent(model.capacity.utilisation, digits=0),
+            f"{model.capacity.idle_hours:,.1f} h",
+        )
+        for model in told
+    )
+    columns = ("Model", "Interruptions", "Launched", "Refused", "Utilisation", "Idle")
+    return Section(title="Fleet", table=Table(columns=columns, rows=rows))
+
+
+def _forecasts(report: CostReport) -> Section | None:
+    rows = tuple(
+        (
+            model.name,
+            model.forecast.forecaster,
+            f"{model.forecast.scored:,}",
+            _share(model.forecast.error),
+            _share(model.forecast.naive_error),
+            f"{model.forecast.failed:,}",
+        )
+        for model in report.models
+        if model.forecast.scored or model.forecast.failed
+    )
+    if not rows:
+        return None
+    columns = ("Model", "Forecaster", "Minutes", "Error", "Last value's", "Failed")
+    text = "Of each minute's largest rate, one planning lead ahead, as a share of what came."
+    said = (model.forecast for model in report.models)
+    lacking = dict.fromkeys(f"{one.forecaster}: {one.degraded}." for one in said if one.degraded)
+    return Section(title="Forecast error", text=(text, *lacking), table=Table(columns=columns, rows=rows))
+
+
+def _share(value: float | None) -> str:
+    return MISSING if value is None else f"{100 * value:.1f} %"
+
+
+def _decisions(report: CostReport) -> Iterable[Section | None]:
+    for model in report.models:
+        if not model.decisions:
+            continue
+        bullets = tuple(
+            f"{instant_words(one.at)}: {one.what} ({one.usd_per_hour:+,.2f} USD an hour): {one.reason}"
+            for one in model.decisions
+        )
+        yield Section(title=f"{_of(report, model)}Largest decisions", bullets=bullets)
+
+
+def _reconciliation(report: CostReport, money: Money) -> Section | None:
+    if not report.reconciliation:
+        return None
+    rows = [
+        (
+            f"{item.day:%a %-d %b}",
+            money(item.ledger_usd),
+            MISSING if item.aws_usd is None else money(item.aws_usd),
+            MISSING if item.difference_usd is None else signed(item.difference_usd, money),
+        )
+        for item in report.reconciliation
+    ]
+    known = [item for item in report.reconciliation if item.aws_usd is not None]
+    own, aws = sum(item.ledger_usd for item in known), sum(item.aws_usd or 0.0 for item in known)
+    rows.append(("Days that AWS tells of", money(own), money(aws), signed(aws - own, money)))
+    table = Table(columns=("Day", "Ledger", "Cost Explorer", "Difference"), rows=tuple(rows), summed=True)
+    text = ("Cost Explorer lags by up to a day and knows discounts, taxes and traffic that the ledger does not.",)
+    return Section(title="Ledger and Cost Explorer, USD", text=text, table=table)
+
+
+def _notes(report: CostReport) -> Section | None:
+    return Section(title="Notes", bullets=report.notes) if report.notes else None

@@ -1,0 +1,1 @@
+"""Replays beside one another: table, page, plots, document; and why the controller did what it did."""

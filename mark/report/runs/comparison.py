@@ -1,0 +1,181 @@
+"""The runs side by side: which one the others are measured by, what each is called, and the headline in words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mark.domain.errors import Misconfigured
+from mark.domain.profile import evidence_line
+from mark.report.formatting import (
+    MISSING,
+    count_words,
+    duration_words,
+    milliseconds,
+    percent,
+    ratio,
+    stood_in_words,
+    usd,
+)
+from mark.simulator.results import RunResult
+
+REFERENCE_POLICIES = ("hedged", "mark")
+"""What the others are compared with: the first of them that ran."""
+RIVAL_POLICY = "sagemaker"
+"""What the headline compares it with, where it ran: what most teams would rent instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRun:
+    """A run and what the best fleet with perfect knowledge of its trace would have cost (None: not solved).
+
+    `bound_usd` serves every request; `floor_usd` may miss what the objective allows and lies below every
+    run that keeps it. Both leave the overhead out, so they compare with the cost of serving.
+    """
+
+    result: RunResult
+    bound_usd: float | None = None
+    floor_usd: float | None = None
+
+    @property
+    def cost_over_bound(self) -> float | None:
+        """Cost of serving / bound; None without a bound above 0."""
+        bound = self.bound_usd
+        if bound is None or not math.isfinite(bound) or bound <= 0:
+            return None
+        return self.result.cost.serving / bound
+
+    @property
+    def finished(self) -> int:
+        """Requests that were answered or shed."""
+        return self.result.served.total - self.result.served.in_flight
+
+    @property
+    def keeps_objective(self) -> bool:
+        """At least the target share of the requests was answered in time."""
+        return self.result.attained >= self.result.slo.target
+
+
+def reference_run(runs: Sequence[ComparedRun]) -> ComparedRun:
+    """The first run of `hedged`, else of `mark`, else the cheapest (ties by name); Misconfigured when none ran."""
+    if not runs:
+        raise Misconfigured("nothing to report: no run finished; name at least one policy")
+    for policy in REFERENCE_POLICIES:
+        for run in runs:
+            if run.result.policy == policy:
+                return run
+    return min(runs, key=lambda run: (run.result.cost.total, run.result.policy))
+
+
+def cost_ratio(run: ComparedRun, reference: ComparedRun) -> float | None:
+    """Total cost of a run over that of the reference; None when the reference cost nothing."""
+    base = reference.result.cost.total
+    return run.result.cost.total / base if base > 0 else None
+
+
+def kept_words(run: ComparedRun, *, digits: int) -> str:
+    """The share that was answered in time; `-` where nobody asked."""
+    return percent(run.result.attained, digits=digits) if run.finished else MISSING
+
+
+def latency_words(run: ComparedRun) -> tuple[str, str, str]:
+    """Median, 95th and 99th percentile in milliseconds; `-` where nobody was answered."""
+    if run.finished == run.result.served.shed:
+        return MISSING, MISSING, MISSING
+    found = run.result.latency
+    return milliseconds(found.p50_s), milliseconds(found.p95_s), milliseconds(found.p99_s)
+
+
+def run_labels(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
+    """One name a run: its policy, and behind it what else tells the runs apart (market, model, trace, seed)."""
+    results = [run.result for run in runs]
+    aspects = {
+        "market": [r.market for r in results],
+        "model": [r.model for r in results],
+        "trace": [r.trace for r in results],
+        "seed": [f"seed {r.seed}" for r in results],
+    }
+    differing = [values for values in aspects.values() if len(set(values)) > 1]
+    names = [" ".join([r.policy, *(f"({values[i]})" for values in differing)]) for i, r in enumerate(results)]
+    seen: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        seen[name] += 1
+        unique.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
+    return tuple(unique)
+
+
+def headline(runs: Sequence[ComparedRun]) -> str:
+    """The outcome in words: what the reference cost and kept, what the rival would cost, and who was cheaper."""
+    lead = reference_run(runs)
+    labels = dict(zip(map(id, runs), run_labels(runs), strict=True))
+    result = lead.result
+    sentence = f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {count_words(result.requests)} requests"
+    if not lead.finished:
+        return f"{sentence}."
+    sentence += f", {kept_words(lead, digits=1)} within {duration_words(result.slo.latency_s)}"
+    if not lead.keeps_objective:
+        sentence += f", below the objective of {percent(result.slo.target)}"
+    if result.stood_in:
+        sentence += f" ({stood_in_words(result.stood_in, result.forecasts)} for its forecaster)"
+    rival, cheaper = _rival(runs, lead), _cheaper(runs, lead)
+    times = cost_ratio(rival, lead) if rival else None
+    if rival is not None and times is not None:
+        sentence += f"; {labels[id(rival)]} would have cost {ratio(times, digits=1)}"
+        if not rival.keeps_objective:
+            sentence += f" and kept only {kept_words(rival, digits=1)}"
+    if cheaper is not None and cheaper is not rival:
+        sentence += (
+            f". Cheapest that kept the objective: {labels[id(cheaper)]}, {usd(cheaper.result.cost.total)} USD"
+        )
+    return f"{sentence}."
+
+
+def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:
+    """The cheapest run on the same workload that anybody could have had, if it is not the reference.
+
+    One whose forecaster failed says nothing of that forecaster, and is no choice to recommend.
+    """
+    same = (lead.result.model, lead.result.trace)
+    able = [
+        run
+        for run in runs
+        if run.keeps_objective
+        and not run.result.uses_truth
+        and not run.result.stood_in
+        and (run.result.model, run.result.trace) == same
+    ]
+    best = min(able, key=lambda run: (run.result.cost.total, run.result.policy), default=None)
+    return None if best is lead else best
+
+
+def _rival(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None:
+    """SageMaker on the same workload, else the cheapest other run that keeps its objective, else none."""
+    others = [run for run in runs if run is not lead and run.result.model == lead.result.model]
+    for run in others:
+        if run.result.policy == RIVAL_POLICY and run.result.trace == lead.result.trace:
+            return run
+    keeping = [run for run in others if run.keeps_objective]
+    return min(keeping, key=lambda run: (run.result.cost.total, run.result.policy), default=None)
+
+
+def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
+    """What a reader must know before believing the figures: how profiles are known, and the notes of the runs.
+
+    A note that holds for all runs stands once, another behind the name of its run.
+    """
+    notes = [
+        evidence_line(
+            (name for run in runs for name in run.result.assumed_profiles),
+            (name for run in runs for name in run.result.stand_in_profiles),
+        )
+    ]
+    owners: dict[str, list[str]] = {}
+    for label, run in zip(run_labels(runs), runs, strict=True):
+        for note in dict.fromkeys(run.result.notes):
+            owners.setdefault(note, []).append(label)
+    for note, labels in owners.items():
+        notes.append(note if len(labels) == len(runs) else f"{', '.join(labels)}: {note}")
+    return tuple(notes)

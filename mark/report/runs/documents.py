@@ -1,0 +1,95 @@
+"""The document of `mark simulate --json`; docs/reading-a-report.md says what its figures mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mark.report.runs.comparison import ComparedRun
+from mark.simulator.results import RunResult
+
+
+def simulate_document(runs: Sequence[ComparedRun]) -> dict[str, Any]:
+    """`{"runs": [...]}`, one object a run, in the given order; what is not a finite number is null."""
+    return {"runs": [run_document(run) for run in runs]}
+
+
+def run_document(run: ComparedRun) -> dict[str, Any]:
+    """The object of one run."""
+    result, served = run.result, run.result.served
+    finished = served.total - served.in_flight
+    answered = finished - served.shed
+    return {
+        "policy": result.policy,
+        "market": result.market,
+        "model": result.model,
+        "trace": result.trace,
+        "speed": _finite(result.speed),
+        "seed": int(result.seed),
+        "requests": int(result.requests),
+        "duration_s": _finite(result.duration_s),
+        "cost_usd": _cost_object(run),
+        "bound_usd": _finite(run.bound_usd),
+        "floor_usd": _finite(run.floor_usd),
+        "cost_over_bound": _finite(run.cost_over_bound),
+        "slo": {
+            "latency_ms": _milliseconds(result.slo.latency_s),
+            "target": _finite(result.slo.target),
+            "attained": _finite(result.attained) if finished else None,
+        },
+        "latency_ms": _latency_object(result, answered=bool(answered)),
+        "served": _served_object(run),
+        "cold_start_rate": _finite(result.cold_start_rate),
+        "throttled": int(result.throttled),
+        "forecasts": int(result.forecasts),
+        "stood_in": int(result.stood_in),
+        "assumed_profiles": list(result.assumed_profiles),
+        "stand_in_profiles": list(result.stand_in_profiles),
+        "launches": int(result.launches),
+        "interruptions": int(result.interruptions),
+        "wakes": int(result.wakes),
+        "refusals": int(result.refusals),
+        "notes": list(result.notes),
+        "wall_s": _finite(result.wall_s),
+    }
+
+
+def _cost_object(run: ComparedRun) -> dict[str, float | None]:
+    cost = run.result.cost
+    return {
+        "instances": _finite(cost.instances),
+        "standby": _finite(cost.standby),
+        "lambda": _finite(cost.lambda_),
+        "serving": _finite(cost.serving),
+        "overhead": _finite(cost.overhead),
+        "total": _finite(cost.total),
+    }
+
+
+def _latency_object(result: RunResult, *, answered: bool) -> dict[str, Any]:
+    """Milliseconds; null where nobody was answered."""
+    known = {name: getattr(result.latency, f"{name}_s") for name in ("mean", "p50", "p95", "p99")}
+    return {name: _milliseconds(seconds) if answered else None for name, seconds in known.items()}
+
+
+def _served_object(run: ComparedRun) -> dict[str, int]:
+    served = run.result.served
+    return {
+        "instance": int(served.instance),
+        "standby": int(served.standby),
+        "lambda": int(served.lambda_),
+        "shed": int(served.shed),
+        "in_flight": int(served.in_flight),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN and no Infinity."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _milliseconds(seconds: float) -> float | None:
+    # nine digits: 0.6 s is 600.0 ms, not 599.9999999999999
+    value = _finite(seconds)
+    return None if value is None else round(value * 1000, 9)

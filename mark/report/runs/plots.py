@@ -1,0 +1,294 @@
+"""The four figures of a report, each an inline SVG. Figures are objects of their own: pyplot is never touched.
+
+What tells two series apart is never colour alone: stacks keep the order of their legend, lines have dashes and
+their name, limits are labelled where they are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from mark.report.formatting import duration_words, percent, usd
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.series import arrivals_band, capacity_steps, forecast_steps, missed_steps, thinned_ccdf
+from mark.report.svg import GRID, INK, MUTED, OTHER, SERIES, SURFACE, drawing_rules, inline_svg
+from mark.simulator.results import Floats, MinuteSeries, RunResult
+
+WIDTH_IN = 10.0
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)), (0, (9, 3)))
+FORECAST = SERIES[5]
+OFFERINGS = tuple(colour for colour in SERIES if colour != FORECAST)
+HATCHES = ("", "", "", "///", "\\\\\\", "...", "xx")
+"""From the fourth offering on a pattern helps the colour."""
+COMPONENTS = (("instances", "instances"), ("standby", "standby"), ("lambda_", "Lambda"), ("overhead", "overhead"))
+MOST_TICKS = 24
+"""Of the latency axis: three a decade, from a millisecond to a day; with more decades they thin out."""
+LABEL_BOX = {"facecolor": SURFACE, "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
+"""Behind a label among curves, so that it is read wherever they go."""
+SMALLEST_SHARE = 1e-4
+"""Where the missed share's log axis ends: below it a stretch counts as clean."""
+Labelled = Sequence[tuple[str, ComparedRun]]
+
+
+def named_offerings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
+    """The offerings with a colour of their own in every load figure: those that carried most, over all runs."""
+    carried: dict[str, float] = {}
+    for run in runs:
+        minutes = run.result.minutes
+        for name, capacity in zip(minutes.offerings, minutes.capacity_rps.sum(axis=0), strict=True):
+            carried[name] = carried.get(name, 0.0) + float(capacity)
+    used = [name for name, capacity in carried.items() if capacity > 0]
+    return tuple(sorted(used, key=lambda name: (-carried[name], name))[: len(OFFERINGS)])
+
+
+def top_rps(runs: Sequence[ComparedRun]) -> float:
+    """The rate that the load figures share as the end of their axes, so that they compare by eye."""
+    peaks = [1.0]
+    for run in runs:
+        result = run.result
+        band, minutes = arrivals_band(result.seconds, stands_for=result.speed), result.minutes
+        finite = minutes.forecast_max_rps[np.isfinite(minutes.forecast_max_rps)]
+        peaks += [float(band.high_rps.max(initial=0.0)), float(finite.max(initial=0.0))]
+        peaks.append(float(minutes.capacity_rps.sum(axis=1).max(initial=0.0)))
+    return 1.05 * max(peaks)
+
+
+def load_figure(label: str, run: ComparedRun, *, offerings: tuple[str, ...], end_rps: float, prefix: str) -> str:
+    """Arrivals, the forecast of them, and the capacity ready by offering, over the time of the run."""
+    result = run.result
+    with drawing_rules(prefix):
+        figure, axes = _figure(3.3)
+        legend = _draw_capacity(axes, result.minutes, offerings, end_s=result.duration_s)
+        legend = _draw_load(axes, result) + legend
+        time_axis(axes, result.duration_s)
+        axes.set_ylim(0, end_rps)
+        axes.set_ylabel("requests per second", color=INK)
+        figure.legend(handles=legend, loc="outside upper left", ncols=3, **legend_style())
+        return inline_svg(figure, prefix=prefix, description=f"Load, forecast and capacity of {label}")
+
+
+def _draw_capacity(
+    axes: Axes, minutes: MinuteSeries, offerings: tuple[str, ...], *, end_s: float
+) -> list[Patch | Line2D]:
+    """Stacked areas in the order of `offerings`; the legend names only what this run used."""
+    steps = capacity_steps(minutes, offerings, end_s=end_s)
+    below = np.zeros(steps.from_s.size)
+    legend: list[Patch | Line2D] = []
+    for column in range(steps.values.shape[1]):
+        amount = steps.values[:, column]
+        if not amount.any():
+            continue
+        named = column < len(offerings)
+        style: dict[str, Any] = {
+            "facecolor": OFFERINGS[column] if named else OTHER,
+            "hatch": HATCHES[column] if named else "++",
+            "edgecolor": SURFACE,
+            "linewidth": 0.0,
+            "alpha": 0.75,
+        }
+        axes.fill_between(steps.from_s, below, below + amount, step="post", **style)
+        legend.append(Patch(label=f"capacity {offerings[column] if named else 'of others'}", **style))
+        below = below + amount
+    return legend
+
+
+def _draw_load(axes: Axes, result: RunResult) -> list[Patch | Line2D]:
+    band = arrivals_band(result.seconds, stands_for=result.speed)
+    axes.fill_between(
+        band.at_s, band.low_rps, band.high_rps, facecolor=INK, alpha=0.45, edgecolor=INK, linewidth=0.5
+    )
+    legend: list[Patch | Line2D] = [Patch(facecolor=INK, alpha=0.45, label="arrivals, lowest to highest 5 s rate")]
+    forecast = forecast_steps(result.minutes, end_s=result.duration_s)
+    if np.isfinite(forecast.values).any():
+        # a halo in the page's colour keeps the line visible on any capacity
+        axes.step(forecast.from_s, forecast.values[:, 0], where="post", color=SURFACE, linewidth=2.2)
+        axes.step(forecast.from_s, forecast.values[:, 0], where="post", color=FORECAST, linewidth=1.2)
+        legend.append(
+            Line2D([], [], color=FORECAST, linewidth=1.6, label="forecast maximum, made one lead before")
+        )
+    return legend
+
+
+def cost_figure(runs: Labelled, *, prefix: str) -> str:
+    """One bar a run, cost of serving and overhead on top of it, the two lower limits drawn across the bar."""
+    with drawing_rules(prefix):
+        figure, axes = _figure(0.95 + 0.42 * len(runs))
+        legend: list[Patch | Line2D] = []
+        left = np.zeros(len(runs))
+        rows = np.arange(len(runs))
+        for number, (field, name) in enumerate(COMPONENTS):
+            amounts = np.array([getattr(run.result.cost, field) for _, run in runs])
+            last = field == "overhead"
+            style: dict[str, Any] = {
+                "facecolor": OTHER if last else SERIES[number],
+                "hatch": "////" if last else "",
+                "edgecolor": SURFACE,
+                "linewidth": 0.6,
+            }
+            axes.barh(rows, amounts, left=left, height=0.62, **style)
+            legend.append(Patch(label=name, **style))
+            left = left + amounts
+        for row, total in zip(rows, left, strict=True):
+            axes.annotate(
+                f"{usd(float(total))} USD", (float(total), float(row)), (5, 0), textcoords="offset points",
+                va="center", color=INK,
+            )  # fmt: skip
+        legend += _draw_limits(axes, [run for _, run in runs])
+        axes.set_yticks(rows, [label for label, _ in runs])
+        axes.set_ylim(len(runs) - 0.5, -0.5)
+        axes.set_xlim(0, 1.16 * max(1e-9, float(left.max())))
+        axes.set_xlabel("cost of the run (USD)", color=INK)
+        axes.xaxis.set_major_locator(MaxNLocator(8))
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+        figure.legend(handles=legend, loc="outside upper left", ncols=6, **legend_style())
+        return inline_svg(figure, prefix=prefix, description="Cost by component and policy")
+
+
+def _draw_limits(axes: Axes, runs: Sequence[ComparedRun]) -> list[Line2D]:
+    """Bound and floor of each run as strokes across its bar, higher than the bar so that they stand out."""
+    legend = []
+    for name, dashes in (("bound", "-"), ("floor", (0, (1.5, 1.2)))):
+        values = [run.bound_usd if name == "bound" else run.floor_usd for run in runs]
+        style: dict[str, Any] = {"color": INK, "linewidth": 1.6, "linestyle": dashes}
+        for row, value in enumerate(values):
+            if value is not None and np.isfinite(value):
+                axes.plot([value, value], [row - 0.42, row + 0.42], **style)
+        if any(value is not None and np.isfinite(value) for value in values):
+            legend.append(Line2D([], [], label=name, **style))
+    return legend
+
+
+def latency_figure(runs: Labelled, *, prefix: str) -> str:
+    """Share of the answers slower than a latency, both axes logarithmic, the objective drawn."""
+    with drawing_rules(prefix):
+        figure, axes = _figure(4.0)
+        for number, (label, run) in enumerate(runs):
+            at_s, share = thinned_ccdf(run.result.latency)
+            if at_s.size:
+                axes.step(at_s * 1000, share, where="post", label=label, **line_style(number))
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_ylim(1e-5, 1.3)
+        for latency_s, target in sorted({(r.result.slo.latency_s, r.result.slo.target) for _, r in runs}):
+            _draw_objective(axes, latency_s, target)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=MOST_TICKS))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: duration_words(value / 1000)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        axes.set_xlabel("latency", color=INK)
+        axes.set_ylabel("share of answers slower", color=INK)
+        if axes.get_legend_handles_labels()[0]:  # nobody was answered: no curve
+            figure.legend(loc="outside upper left", ncols=min(6, len(runs)), handlelength=3.2, **legend_style())
+        return inline_svg(figure, prefix=prefix, description="Latency of all policies against the objective")
+
+
+def _draw_objective(axes: Axes, latency_s: float, target: float) -> None:
+    """The corner that a curve must pass below: at most `1 - target` of the answers slower than `latency_s`."""
+    stroke: dict[str, Any] = {"color": INK, "linewidth": 1.1, "linestyle": (0, (4, 3))}
+    axes.axvline(latency_s * 1000, **stroke)
+    axes.annotate(
+        f"objective {duration_words(latency_s)}", (latency_s * 1000, 0.0), (4, 4), va="bottom",
+        xycoords=("data", "axes fraction"), textcoords="offset points", color=INK, bbox=LABEL_BOX,
+    )  # fmt: skip
+    if target < 1:
+        axes.axhline(1 - target, **stroke)
+        axes.annotate(
+            f"{percent(1 - target)} may be slower", (0.0, 1 - target), (4, 3), va="bottom",
+            xycoords=("axes fraction", "data"), textcoords="offset points", color=INK, bbox=LABEL_BOX,
+        )  # fmt: skip
+
+
+def missed_figure(runs: Labelled, *, prefix: str) -> str:
+    """Share of the requests that missed the objective over time, a strip a run, on one logarithmic scale."""
+    with drawing_rules(prefix):
+        figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.72 * len(runs)), layout="constrained")
+        strips = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (label, run) in zip(strips, runs, strict=True):
+            style_axes(axes)
+            _draw_missed(axes, label, run)
+            axes.tick_params(axis="x", length=0)
+        time_axis(strips[-1], max(run.result.duration_s for _, run in runs))
+        figure.supylabel("share of requests that missed the objective", color=INK, fontsize=9)
+        return inline_svg(figure, prefix=prefix, description="Missed share over time by policy")
+
+
+def _draw_missed(axes: Axes, label: str, run: ComparedRun) -> None:
+    steps = missed_steps(run.result.seconds)
+    shown = np.maximum(steps.values[:, 0], SMALLEST_SHARE)
+    axes.set_yscale("log")
+    allowed = 1 - run.result.slo.target
+    # above what the objective allows it is a breach: another colour and another pattern
+    axes.fill_between(
+        steps.from_s, SMALLEST_SHARE, shown, step="post", facecolor=SERIES[4], linewidth=0, alpha=0.9
+    )
+    if allowed > SMALLEST_SHARE:
+        axes.fill_between(
+            steps.from_s, allowed, np.maximum(shown, allowed), step="post",
+            facecolor=SERIES[5], linewidth=0, hatch="////", edgecolor=SURFACE,
+        )  # fmt: skip
+        axes.axhline(allowed, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+    axes.set_ylim(SMALLEST_SHARE, 1.0)
+    axes.yaxis.set_major_locator(FixedLocator([1e-4, 1e-2, 1.0]))
+    axes.yaxis.set_minor_locator(FixedLocator([]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    axes.set_title(
+        f"{label}: {percent(run.result.attained, digits=2)} in time over the run",
+        loc="left", fontsize=9, color=INK, pad=3,
+    )  # fmt: skip
+
+
+def _figure(height_in: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+    axes = figure.subplots()
+    style_axes(axes)
+    return figure, axes
+
+
+def style_axes(axes: Axes) -> None:
+    """Quiet axes: no box, thin grid behind the data, everything in the page's own colours."""
+    axes.set_facecolor("none")
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, color=GRID, linewidth=0.7)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(MUTED)
+    axes.tick_params(which="both", color=MUTED, labelcolor=INK)
+
+
+def legend_style() -> dict[str, Any]:
+    """A legend without a frame, in the page's ink."""
+    return {"frameon": False, "labelcolor": INK, "fontsize": 9, "columnspacing": 1.6, "borderaxespad": 0.2}
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour and dashes of the line with that number, from 0."""
+    return {
+        "color": SERIES[number % len(SERIES)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "linewidth": 2.0 if number == 0 else 1.6,
+    }
+
+
+def time_axis(axes: Axes, duration_s: float) -> None:
+    """Time since the start in the unit that suits the run's length."""
+    size, unit = 60.0, "minutes"
+    steps: tuple[float, ...] = (1, 2, 5, 10, 15, 30)
+    if duration_s > 3 * 3600:
+        size, unit, steps = 3600.0, "hours", (1, 2, 3, 6, 12, 24)
+    if duration_s > 3 * 86_400:
+        size, unit, steps = 86_400.0, "days", (1, 2, 5, 7, 14, 30)
+    step = next((value for value in steps if duration_s / size / value <= 12), steps[-1])
+    ticks: Floats = np.arange(0, duration_s / size + 1e-9, step) * size
+    axes.set_xlim(0, duration_s)
+    axes.set_xticks(ticks, [f"{value / size:g}" for value in ticks])
+    axes.set_xlabel(f"{unit} since the start of the run", color=INK)

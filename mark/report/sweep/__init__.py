@@ -1,0 +1,1 @@
+"""The fronts of a sweep: table, page, plot, document."""

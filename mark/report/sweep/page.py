@@ -1,0 +1,83 @@
+"""A sweep as one page that needs nothing beside it, in the style of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from mark.report.formatting import MISSING, ratio, usd
+from mark.report.sweep.pareto import ParetoRow, by_group, short_names, swept_keys, value_words
+from mark.report.sweep.table import group_headline, kept_words, mean_words, range_words, remark, share_words
+
+PAGE_NAME = "sweep.html"
+DOCUMENT_NAME = "sweep.json"
+
+
+def render_sweep(
+    rows: Sequence[ParetoRow],
+    *,
+    facts: Sequence[tuple[str, str]],
+    notes: Sequence[str],
+    failed: Sequence[str],
+    command: str,
+) -> str:
+    """The page as text. `facts` say what was swept, `notes` what a reader must know, `failed` what did not run."""
+    # matplotlib takes a second to import and only a page needs it
+    from mark.report.sweep.plot import pareto_figure  # noqa: PLC0415
+
+    groups = by_group(rows)
+    policies = list(dict.fromkeys(row.policy for row in rows))
+    sections = [
+        {
+            "name": group,
+            "headline": group_headline(members),
+            "keys": list(short_names(swept_keys(members)).values()),
+            "rows": [_cells(row, swept_keys(members)) for row in members],
+            "remarks": any(remark(row) for row in members),
+            # our own figure: its texts were escaped when it was written as XML
+            "figure": Markup(pareto_figure(members, policies=policies, prefix=f"front{number}")),  # noqa: S704
+        }
+        for number, (group, members) in enumerate(groups.items())
+    ]
+    template = Environment(
+        loader=PackageLoader("mark.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("pareto.html.j2")
+    return template.render(
+        title="What the settings cost, and what they keep",
+        headline=page_headline(rows),
+        facts=facts,
+        sections=sections,
+        notes=notes,
+        failed=failed,
+        command=command,
+    )
+
+
+def page_headline(rows: Sequence[ParetoRow]) -> str:
+    """The outcome of all groups in a sentence."""
+    groups = by_group(rows)
+    if len(groups) == 1:
+        return group_headline(rows)
+    on_front = sum(row.front > 0 for row in rows)
+    return f"{len(groups)} fronts: {on_front} of {len(rows)} choices of settings are not beaten on their load."
+
+
+def _cells(row: ParetoRow, keys: Sequence[str]) -> dict[str, object]:
+    settings = dict(row.settings)
+    return {
+        "front": row.front,
+        "policy": row.policy,
+        "settings": [value_words(settings[key]) if key in settings else MISSING for key in keys],
+        "total": (mean_words(row.total_usd, usd), range_words(row.total_usd, usd)),
+        "serving": (mean_words(row.serving_usd, usd), range_words(row.serving_usd, usd)),
+        "attained": (kept_words(row), range_words(row.attained, share_words)),
+        "keeps": row.keeps_objective,
+        "over_bound": (mean_words(row.cost_over_bound, ratio), range_words(row.cost_over_bound, ratio)),
+        "remark": remark(row),
+    }
