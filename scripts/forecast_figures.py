@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mark.app.forecasting import Built, build
 from mark.controller.runner import KEEP_HISTORY
 from mark.domain.demand import HORIZON, Demand
+from mark.offline.forecast.forecasters import Built, build
 from mark.ports import Forecaster
 from mark.simulator.backtest import KEPT_LEVELS, TARGETS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from mark.app.live.rehearsal import Rehearsed, rehearse
-from mark.app.out_folder import make_folder
-from mark.app.simulating import simulate_settings
-from mark.app.wiring import ALL
 from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
+from mark.offline.experiments import ALL
+from mark.offline.out_folder import make_folder
+from mark.offline.simulate import simulate_settings
 from mark.report.formatting import count_words, duration_words
 from mark.report.live.rehearsal import comparison_document, comparison_table, headline, write_comparison
 from mark.report.terminal import note, show, show_json

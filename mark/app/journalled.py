@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from mark.accounting.journal_stats import Segment, journal_demand
 from mark.accounting.load_history import joined, latest, load_name, load_of, start_of
-from mark.app.explaining import find_journal
 from mark.app.journalled_archive import archived_load, archived_segments
 from mark.app.live.folder import RunFolder, find_running
 from mark.app.live.models import settings_of_model
-from mark.app.wiring import workload_on
 from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 from mark.domain.errors import Misconfigured, unknown
+from mark.offline.experiments import workload_on
+from mark.offline.explain import find_journal
 from mark.report.cost.archive_reader import KeptService
 from mark.report.cost.read import journal_of
 from mark.report.terminal import note

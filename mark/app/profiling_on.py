@@ -20,7 +20,6 @@ from types import FrameType
 
 from mark.app.live.http import answers
 from mark.app.live.models import LiveModel, make_live_models
-from mark.app.live.profiling import others_of, request_for, write_profiles
 from mark.app.processes.lone import LARGEST
 from mark.app.profiling_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
 from mark.app.profiling_on_lambda import LambdaBackend
@@ -33,6 +32,7 @@ from mark.catalog.schema import LAMBDA
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured, NoCapacity, RetryLater, unknown
 from mark.domain.profile import Profile
+from mark.offline.own_model.profile import others_of, request_for, write_profiles
 from mark.ports import Backend
 from mark.report.terminal import Report, note, progress
 from mark.serving.backends.oip_server import OipBackend

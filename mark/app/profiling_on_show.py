@@ -10,9 +10,9 @@ import typer
 from rich import box
 from rich.table import Table
 
-from mark.app.live.profiling import point_document
 from mark.app.profiling_on_cost import Meter, Price
 from mark.domain.errors import Misconfigured
+from mark.offline.own_model.profile import point_document
 from mark.report.terminal import note, show, show_json
 from mark.serving.profiling import MeasuredPoint
 

@@ -269,7 +269,7 @@ def test_a_study_is_printed_with_its_assumptions(mark, monkeypatch):
 
     seeds = []
     monkeypatch.setattr(
-        "mark.app.reproducing.STUDIES", {"mark-fig9": lambda context: seeds.append(context.seed) or Study()}
+        "mark.offline.reproduce.STUDIES", {"mark-fig9": lambda context: seeds.append(context.seed) or Study()}
     )
 
     assert document(mark("reproduce", "mark-fig9", "--seed", "7", "--json"))["rows"] == [{"ours": 1}]

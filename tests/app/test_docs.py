@@ -92,7 +92,7 @@ def quick(monkeypatch):
             return []
 
     monkeypatch.setattr(
-        "mark.app.reproducing.STUDIES", {name: lambda _context: Nothing() for name in registry.STUDIES}
+        "mark.offline.reproduce.STUDIES", {name: lambda _context: Nothing() for name in registry.STUDIES}
     )
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from mark.app.explaining import explained
 from mark.controller.journal import Header, Tick
 from mark.controller.policy import ControllerPolicy
 from mark.domain.demand import Demand
 from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed, RefusalCause, SloWindow, SpotWarned
+from mark.offline.explain import explained
 from tests.controller.builders import POLICY, SMALL, WATCHED, instances, seen
 
 WINDOW = SloWindow(closed_at=60.0, requests=1004, missed=3)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.app import forecasting_backtest
 from mark.app.cli import INTERRUPTED
-from mark.app.forecasting_backtest import parse_window
 from mark.domain.errors import Misconfigured
+from mark.offline.forecast import backtest
+from mark.offline.forecast.backtest import parse_window
 from mark.simulator.traces.trace import Trace, write_trace
 
 MINE = """
@@ -229,7 +229,7 @@ def test_a_page_that_cannot_be_written_loses_no_scores(ramp, monkeypatch):
     def full(*_args, **_kwargs):
         raise Misconfigured("cannot write scores: full")
 
-    monkeypatch.setattr(forecasting_backtest, "write_backtest", full)
+    monkeypatch.setattr(backtest, "write_backtest", full)
 
     answer = ramp(*BACKTEST, "--predictor", "last-value,oracle", "--json", "--out", "scores")
 
@@ -249,13 +249,13 @@ def test_where_the_page_goes_is_checked_before_anything_is_computed(ramp):
 
 def test_fresh_builds_find_an_empty_cache(ramp, monkeypatch):
     seen = []
-    build = forecasting_backtest.build
+    build = backtest.build
 
     def watched(name, history, *, cache_dir, **rest):
         seen.append((cache_dir, sorted(cache_dir.iterdir())))
         return build(name, history, cache_dir=cache_dir, **rest)
 
-    monkeypatch.setattr(forecasting_backtest, "build", watched)
+    monkeypatch.setattr(backtest, "build", watched)
 
     assert ramp(*BACKTEST, "--predictor", "last-value", "--fresh").status == 0
     ((folder, held),) = seen

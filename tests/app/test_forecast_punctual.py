@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from mark.app.live.publishing import stand_in_notes
-from mark.app.live.punctual import PunctualForecaster
 from mark.domain.demand import Demand, Forecast, point_forecast
+from mark.offline.forecast.deadline import PunctualForecaster
 from tests.controller.test_runner import World, controller
 
 HISTORY = Demand(end_at=60.0, mean_rps=(3.0,), max_rps=(4.0,))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live.initing import CONFIG
 from mark.config.settings import Settings, load_settings
+from mark.offline.own_model.init import CONFIG
 
 
 @pytest.fixture

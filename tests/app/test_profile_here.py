@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live import profiling
 from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.schema import parse_profiles
 from mark.domain.profile import Evidence
+from mark.offline.own_model import profile as profiling
 
 MODEL = """
 import numpy as np

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mark.app.explaining import explain_journal
 from mark.app.live import leading
 from mark.app.live.retraining import FollowedJournal, Retraining, pause_after
 from mark.app.live.training import Task, Training
@@ -32,6 +31,7 @@ from mark.controller.step import NO_PLAN, step
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
+from mark.offline.explain import explain_journal
 from mark.ports import ForecasterSetup
 from mark.report.live.table import status_table
 from mark.telemetry.status_document import FailedTraining, RunningTraining

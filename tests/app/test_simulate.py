@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mark.app import out_folder
 from mark.app.cli import INTERRUPTED
 from mark.domain.errors import Misconfigured
+from mark.offline import out_folder
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace

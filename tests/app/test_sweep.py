@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mark.app import sweeping_engines
 from mark.app.cli import INTERRUPTED
-from mark.app.sweeping_engines import Results
-from mark.app.sweeping_job import Job, attempt
+from mark.offline.sweep import engines
+from mark.offline.sweep.engines import Results
+from mark.offline.sweep.job import Job, attempt
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import Trace, write_trace
 
@@ -37,7 +37,7 @@ class Here:
 @pytest.fixture
 def here(monkeypatch) -> Here:
     engine = Here()
-    monkeypatch.setattr(sweeping_engines, "make_engine", lambda *_args, **_kwargs: engine)
+    monkeypatch.setattr(engines, "make_engine", lambda *_args, **_kwargs: engine)
     return engine
 
 

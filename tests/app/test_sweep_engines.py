@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mark.app import sweeping_job, sweeping_progress
-from mark.app.sweeping_cells import Layout, lay_out
-from mark.app.sweeping_engines import Engine, Processes, make_engine
-from mark.app.sweeping_grid import Axis, combinations, parse_axis, setting_names
-from mark.app.sweeping_job import Finished, attempt_elsewhere
-from mark.app.sweeping_progress import sweep_progress
-from mark.app.sweeping_ray import RayCluster
 from mark.domain.errors import Misconfigured
+from mark.offline.sweep import job as sweeping_job
+from mark.offline.sweep import progress
+from mark.offline.sweep.cells import Layout, lay_out
+from mark.offline.sweep.engines import Engine, Processes, make_engine
+from mark.offline.sweep.grid import Axis, combinations, parse_axis, setting_names
+from mark.offline.sweep.job import Finished, attempt_elsewhere
+from mark.offline.sweep.progress import sweep_progress
+from mark.offline.sweep.ray_engine import RayCluster
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +196,7 @@ def test_values_are_read_as_yaml(text, values):
 
 def test_the_bar_of_a_terminal_says_only_what_failed_in_lines(monkeypatch, capsys, layout):
     monkeypatch.setattr(
-        sweeping_progress,
+        progress,
         "Console",
         lambda file: Console(file=file, force_terminal=True, width=120, color_system=None),
     )

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mark.app import sweeping_keys
-from mark.app.sweeping_grid import setting_names
-from mark.app.sweeping_keys import (
+from mark.config.settings import Settings
+from mark.offline.sweep import keys as sweeping_keys
+from mark.offline.sweep.grid import setting_names
+from mark.offline.sweep.keys import (
     COMPUTES_WITH,
     DECIDING,
     HOUSE,
@@ -23,7 +24,6 @@ from mark.app.sweeping_keys import (
     portable,
     trace_digest,
 )
-from mark.config.settings import Settings
 from mark.simulator.traces.trace import Trace
 
 APART = (
@@ -105,7 +105,7 @@ def test_forecasters_of_one_name_in_two_modules_are_two(tmp_path: Path, monkeypa
 
 def test_all_code_that_a_worker_runs_counts() -> None:
     listing = (
-        "import sys, mark.app.sweeping_job\n"
+        "import sys, mark.offline.sweep.job\n"
         "print(*(module.__file__ for name, module in sys.modules.items() if name.startswith('mark.')))"
     )
     said = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)  # noqa: S603

@@ -9,9 +9,9 @@ import pytest
 
 from mark.app import demonstrating
 from mark.app.live.loading import LoadAsked, due_times
-from mark.app.trace_source import TraceReading
-from mark.app.wiring import chosen_workload
 from mark.config.settings import Settings
+from mark.offline.experiments import chosen_workload
+from mark.offline.trace_source import TraceReading
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace
 from mark.simulator.workload import Workload

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.explaining import explain_journal
 from mark.controller.journal import VERSION, read_journal
 from mark.controller.recovery import recover
 from mark.controller.replay_check import deviations
 from mark.controller.state import NoteKind
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import LaunchRefused, RefusalCause
+from mark.offline.explain import explain_journal
 
 FOLDER = Path(__file__).parent / "journals"
 FACTS = {

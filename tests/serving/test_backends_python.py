@@ -10,10 +10,10 @@ import threading
 import numpy as np
 import pytest
 
-from mark.app.live import profiling
-from mark.app.live.profiling import ProfileAsked
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
+from mark.offline.own_model import profile
+from mark.offline.own_model.profile import ProfileAsked
 from mark.protocols.oip import compose_infer
 from mark.serving.backends.python import PythonBackend
 from models.digits import Digits
@@ -242,9 +242,9 @@ def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkey
         body=None,
         to=None,
     )
-    monkeypatch.setattr(profiling, "load_model", lambda *_: Other)
+    monkeypatch.setattr(profile, "load_model", lambda *_: Other)
     with pytest.raises(Misconfigured, match=re.escape(said)) as refused:
-        profiling.profile_backend(asked, as_json=False)
+        profile.profile_backend(asked, as_json=False)
     assert "\n" not in str(refused.value)
 
 

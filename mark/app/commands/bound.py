@@ -55,6 +55,6 @@ def bound(
         profiles=profiles,
         models=models,
     )
-    from mark.app.bounding import bound_settings
+    from mark.offline.bound import bound_settings
 
     bound_settings(settings, as_json=json)

@@ -47,6 +47,6 @@ def explain(
 
         explain_live(service, model=model, minute=at, as_json=json)
         return
-    from mark.app.explaining import explain_run
+    from mark.offline.explain import explain_run
 
     explain_run(run_dir, minute=at, policy=policy, as_json=json)

@@ -58,7 +58,7 @@ def train(
     settings = given.settings_from(
         config, trace__file=trace, trace__start_s=start_s, trace__mean_rps=mean_rps, seed=seed
     )
-    from mark.app.forecasting_train import train_settings
+    from mark.offline.forecast.train import train_settings
 
     train_settings(settings, given.split_list(predictor), train_days=train_days, out=out, as_json=json)
 
@@ -117,7 +117,7 @@ def backtest(
         seed=seed,
         out=out,
     )
-    from mark.app.forecasting_backtest import BacktestAsked, backtest_settings
+    from mark.offline.forecast.backtest import BacktestAsked, backtest_settings
 
     asked = BacktestAsked(
         predictors=given.split_list(predictor),
@@ -148,6 +148,6 @@ def show(
 ) -> None:
     """Show what a forecaster expects at one moment of a trace, and what came where that is known."""
     settings = given.settings_from(config, trace__file=trace, trace__mean_rps=mean_rps, seed=seed, out=out)
-    from mark.app.forecasting_show import show_settings
+    from mark.offline.forecast.show import show_settings
 
     show_settings(settings, given.split_list(predictor), at_s=at, as_json=json)

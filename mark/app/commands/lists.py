@@ -12,7 +12,7 @@ MODEL_EXAMPLES = ("mark models", "mark models --json")
 def policies(*, json: given.Json = False, config: given.Config = None) -> None:
     """List policies, forecasters and dispatch rules."""
     given.settings_from(config)
-    from mark.app.listing import list_policies
+    from mark.offline.list_names import list_policies
 
     list_policies(as_json=json)
 
@@ -20,6 +20,6 @@ def policies(*, json: given.Json = False, config: given.Config = None) -> None:
 def models(*, json: given.Json = False, config: given.Config = None) -> None:
     """List models, their objectives and where they are profiled, and those that come with weights to be served."""
     settings = given.settings_from(config)
-    from mark.app.listing import list_models
+    from mark.offline.list_names import list_models
 
     list_models(settings, as_json=json)

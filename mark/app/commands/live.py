@@ -89,7 +89,7 @@ def load(
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows, trace__bursts=bursts)
     from mark.app.live.loading import LoadAsked, load_service
-    from mark.app.trace_source import TraceReading
+    from mark.offline.trace_source import TraceReading
 
     asked = LoadAsked(
         service=_service(config, name),
@@ -231,8 +231,8 @@ def profile(
     settings = given.settings_from(config, service__name=name)
     sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))
     if on is not None:
-        from mark.app.live.profiling import USUAL_BATCHES
         from mark.app.profiling_on import ProfileOnAsked, profile_on
+        from mark.offline.own_model.profile import USUAL_BATCHES
 
         rented = ProfileOnAsked(
             types=tuple(dict.fromkeys(given.split_list(on))),
@@ -246,8 +246,8 @@ def profile(
         )
         profile_on(settings, rented, as_json=json)
         return
-    from mark.app.live.profiling import ProfileAsked, profile_backend
-    from mark.app.live.targets import tried_model
+    from mark.offline.own_model.profile import ProfileAsked, profile_backend
+    from mark.offline.own_model.targets import tried_model
 
     tried = tried_model(settings, model=model, target=target, kind=kind)
     asked = ProfileAsked(

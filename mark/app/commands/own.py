@@ -67,11 +67,11 @@ def init(
     """
     given.settings_from(config)
     if target is None:
-        from mark.app.live.initing import write_config
+        from mark.offline.own_model.init import write_config
 
         write_config(to or Path("mark.yaml"), force=force)
         return
-    from mark.app.live.init_model import InitAsked, write_model
+    from mark.offline.own_model.init_from_target import InitAsked, write_model
 
     asked = InitAsked(
         target=target,
@@ -113,7 +113,7 @@ def predict(
 ) -> None:
     """Call a model without a service: its outputs, how long it takes, and where they differ from its specs."""
     settings = given.settings_from(config)
-    from mark.app.live.predicting import PredictAsked, predict_once
+    from mark.offline.own_model.predict import PredictAsked, predict_once
 
     asked = PredictAsked(
         model=model, target=target, file=file, data=data, rows=rows, random=random, seed=seed or 0

@@ -56,6 +56,6 @@ def plan(
         profiles=profiles,
         models=models,
     )
-    from mark.app.planning import plan_settings
+    from mark.offline.plan import plan_settings
 
     plan_settings(settings, rate_rps=rate, forecast=forecast, running=given.split_list(running), as_json=json)

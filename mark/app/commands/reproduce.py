@@ -34,6 +34,6 @@ def reproduce(
     Our numbers stand beside the published ones, with every assumption.
     """
     settings = given.settings_from(config, trace__file=trace, seed=seed, out=out)
-    from mark.app.reproducing import reproduce_study
+    from mark.offline.reproduce import reproduce_study
 
     reproduce_study(study, settings, as_json=json)

@@ -111,7 +111,7 @@ def simulate(
         models=models,
         offerings__types=given.split_list(types),
     )
-    from mark.app.simulating import simulate_settings
+    from mark.offline.simulate import simulate_settings
 
     workload = None
     if journal is not None:

@@ -66,9 +66,9 @@ def sweep(
     Every combination of the values is replayed with every policy and seed. What is finished is kept in the folder:
     the same command goes on where it stopped. The exit status is 1 where a replay failed (docs/sweep.md).
     """
-    from mark.app.sweeping import sweep_grid
-    from mark.app.sweeping_engines import make_engine
-    from mark.app.sweeping_grid import parse_axis, plain_axis
+    from mark.offline.sweep.engines import make_engine
+    from mark.offline.sweep.grid import parse_axis, plain_axis
+    from mark.offline.sweep.run import sweep_grid
 
     single = {"trace.mean_rps": mean_rps, "trace.start_s": start_s, "trace.duration_s": duration_s}
     policies = given.split_list(policy)

@@ -52,8 +52,8 @@ def import_trace(
     CloudWatch, Prometheus, CSVs, and access logs of an ALB, nginx or Apache are known by their content.
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows)
-    from mark.app.trace_source import TraceReading
-    from mark.app.tracing import ImportAsked, import_places
+    from mark.offline.trace_source import TraceReading
+    from mark.offline.traces import ImportAsked, import_places
 
     asked = ImportAsked(mean_rps=mean_rps, start_s=start_s, duration_s=duration_s)
     import_places(sources, target, asked, TraceReading.of(settings))
@@ -69,8 +69,8 @@ def describe_trace(
 ) -> None:
     """Level, peaks, daily rhythm and burstiness of a trace."""
     settings = given.settings_from(config, trace__where=where, trace__rows=rows)
-    from mark.app.trace_source import TraceReading
-    from mark.app.tracing import describe_places
+    from mark.offline.trace_source import TraceReading
+    from mark.offline.traces import describe_places
 
     describe_places(sources, TraceReading.of(settings), as_json=json)
 
@@ -115,7 +115,7 @@ def generate_trace(
 ) -> None:
     """Draw a trace: constant load, a surge, Markov-modulated load, or days with floods."""
     settings = given.settings_from(config, seed=seed)
-    from mark.app.tracing import Generator, generate_file
+    from mark.offline.traces import Generator, generate_file
 
     asked = {
         "rps": rps,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from mark.app.explaining import explain_journal, explain_run
 from mark.app.live.folder import RunFolder, find_known
 from mark.app.live.loading import chosen
-from mark.app.out_folder import JOURNAL_NAME
 from mark.controller.journal import read_journal
 from mark.domain.errors import Misconfigured, unknown
+from mark.offline.explain import explain_journal, explain_run
+from mark.offline.out_folder import JOURNAL_NAME
 from mark.report.terminal import note
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

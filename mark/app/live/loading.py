@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from mark.app.live.clock import adopt_wall
 from mark.app.live.folder import Running, find_running
 from mark.app.live.pace import run_clock
-from mark.app.trace_source import TraceReading, read_place
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.offline.trace_source import TraceReading, read_place
 from mark.report.terminal import note, progress, show, show_json
 from mark.serving.loadgen.run import Load, LoadResult, Target
 from mark.simulator.traces.bursts import with_bursts

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from mark.app.live.targets import existing_source
-from mark.app.wiring import chosen_overrides, chosen_workload, make_experiment
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
@@ -19,6 +17,8 @@ from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.domain.tensor import TensorSpec
+from mark.offline.experiments import chosen_overrides, chosen_workload, make_experiment
+from mark.offline.own_model.targets import existing_source
 from mark.plugins.load import load_model, make_model
 from mark.policies.bundles import PolicyBundle
 from mark.ports import ForecasterSetup, PythonModel

@@ -19,13 +19,13 @@ from mark.app.live.folder import Running
 from mark.app.live.loading import LoadAsked, due_times, load_document, send
 from mark.app.live.upping import heeding_ends, start
 from mark.app.live.watching import live_table, view_of
-from mark.app.trace_source import TraceReading
-from mark.app.wiring import chosen_overrides, make_experiment
 from mark.config.settings import Settings
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, Order, WarmLambda
+from mark.offline.experiments import chosen_overrides, make_experiment
+from mark.offline.trace_source import TraceReading
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.documents import run_document
 from mark.report.terminal import note, progress

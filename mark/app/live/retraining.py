@@ -21,7 +21,6 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from mark.app.live.models import LiveModel
-from mark.app.live.punctual import PunctualForecaster
 from mark.app.live.training import Task, Training
 from mark.config.service import RetrainSettings
 from mark.controller.drift import Drift, DriftPolicy, followed, worsening
@@ -30,6 +29,7 @@ from mark.controller.runner import Journal, check_forecast
 from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.domain.demand import Demand, Forecast
 from mark.domain.fleet import FleetView
+from mark.offline.forecast.deadline import PunctualForecaster
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster
 from mark.store.service import ServiceStore

@@ -44,13 +44,13 @@ from mark.app.live.starting import (
     look_at_start,
     told_since,
 )
-from mark.app.out_folder import JOURNAL_NAME
 from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.traffic import Warmed
+from mark.offline.out_folder import JOURNAL_NAME
 from mark.protocols.oip import example_body
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis

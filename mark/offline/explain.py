@@ -9,7 +9,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, assert_never
 
-from mark.app.out_folder import JOURNAL_NAME
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
 from mark.controller.replay_check import Deviation, deviations
 from mark.controller.state import NoteKind
@@ -26,6 +25,7 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.domain.plan import Plan
+from mark.offline.out_folder import JOURNAL_NAME
 from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
 from mark.report.terminal import progress, show, show_json
 from mark.telemetry.journal_file import journal_lines

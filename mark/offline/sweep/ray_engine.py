@@ -15,8 +15,8 @@ from contextlib import redirect_stdout
 from itertools import islice
 from typing import Any
 
-from mark.app.sweeping_job import Finished, Job, attempt_elsewhere
 from mark.domain.errors import Misconfigured
+from mark.offline.sweep.job import Finished, Job, attempt_elsewhere
 from mark.simulator.traces.trace import Trace
 
 IN_FLIGHT = 500

@@ -1,7 +1,7 @@
 """A sweep: a grid of settings over traces, in parallel, kept as it goes, and compared at its end.
 
 Everything is checked before anything runs. Then each replay, and the bounds of each load once, is a job of an
-engine (sweeping_engines.py); its result is written under a key of all that decides it, so the same command goes
+engine (engines.py); its result is written under a key of all that decides it, so the same command goes
 on where it stopped, and a larger grid takes over what a smaller one has computed.
 """
 
@@ -17,16 +17,16 @@ from typing import Any
 
 import typer
 
-from mark.app.sweeping_cells import Cell, Layout, lay_out
-from mark.app.sweeping_engines import Engine
-from mark.app.sweeping_folder import Document, SweepFolder
-from mark.app.sweeping_grid import Axis, Combination, combinations
-from mark.app.sweeping_job import Job
-from mark.app.sweeping_progress import sweep_progress
-from mark.app.wiring import warm_engine
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import evidence_line
+from mark.offline.experiments import warm_engine
+from mark.offline.sweep.cells import Cell, Layout, lay_out
+from mark.offline.sweep.engines import Engine
+from mark.offline.sweep.folder import Document, SweepFolder
+from mark.offline.sweep.grid import Axis, Combination, combinations
+from mark.offline.sweep.job import Job
+from mark.offline.sweep.progress import sweep_progress
 from mark.report.sweep.document import sweep_document
 from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.sweep.pareto import ParetoRow, SweptRun, pareto_rows, value_words

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.table import Table
 
-from mark.app.trace_source import TraceReading, read_places
 from mark.domain.errors import Misconfigured, unknown
+from mark.offline.trace_source import TraceReading, read_places
 from mark.report.formatting import count_words, duration_words
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.traces.bursts import has_long_bins, long_bins_note

@@ -1,7 +1,7 @@
 """What a worker computes, on this machine or another: one replay, or bound and floor of one load.
 
 A job holds all that decides its result but the trace, which is handed over beside it. Its key is made from the
-same things (sweeping_keys.py), so a result that is kept under the key is the result.
+same things (keys.py), so a result that is kept under the key is the result.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mark.app.simulating import run_remarks
-from mark.app.sweeping_keys import code_digest
-from mark.app.wiring import chosen_overrides, make_experiment, workload_on
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError
+from mark.offline.experiments import chosen_overrides, make_experiment, workload_on
+from mark.offline.simulate import run_remarks
+from mark.offline.sweep.keys import code_digest
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.documents import run_document
 from mark.simulator.traces.trace import Trace

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mark.app.sweeping_job import Finished, Job
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.offline.sweep.job import Finished, Job
 from mark.report.page import write_whole
 
 Document = Mapping[str, Any]

@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mark.app.trace_source import TraceReading, read_place
 from mark.catalog.load import known_models, load_prices
 from mark.config.settings import ManagedSettings, OverflowSettings, PolicySettings, Settings, cache_dir
 from mark.domain.errors import MarkError, Misconfigured, unknown
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market
+from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import build_forecaster, is_oracle, load_forecaster
 from mark.policies.bundles import policy_names
 from mark.policies.overrides import Tuning

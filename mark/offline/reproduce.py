@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mark.app.trace_source import TraceReading, read_place
-from mark.app.wiring import usable_cache
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import unknown
+from mark.offline.experiments import usable_cache
+from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import build_forecaster
 from mark.report.page import write_whole
 from mark.report.terminal import note, progress, show, show_json, show_wide

@@ -18,14 +18,14 @@ from typing import Any
 
 import typer
 
-from mark.app.live.predicting import Tried, try_model
-from mark.app.live.profiling import ProfileAsked, measured_profile, write_profiles
-from mark.app.live.targets import class_name, existing_source
 from mark.catalog.schema import ModelFile, parse_file
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import Evidence, Profile
+from mark.offline.own_model.predict import Tried, try_model
+from mark.offline.own_model.profile import ProfileAsked, measured_profile, write_profiles
+from mark.offline.own_model.targets import class_name, existing_source
 from mark.plugins.load import make_model
 from mark.protocols.exchange import zeros
 from mark.protocols.model_contract import class_mistakes

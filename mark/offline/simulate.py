@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 import typer
 
-from mark.app.out_folder import OutFolder
-from mark.app.wiring import ALL, chosen_overrides, line_up, make_experiment, shared_changes, warm_engine
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured
+from mark.offline.experiments import ALL, chosen_overrides, line_up, make_experiment, shared_changes, warm_engine
+from mark.offline.out_folder import OutFolder
 from mark.report.runs.comparison import ComparedRun, headline
 from mark.report.runs.documents import simulate_document
 from mark.report.runs.table import comparison_table

@@ -22,11 +22,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from mark.app.live.targets import TriedModel, existing_source, tried_model
 from mark.config.settings import Settings
 from mark.domain.documents import plain_number
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
+from mark.offline.own_model.targets import TriedModel, existing_source, tried_model
 from mark.plugins.load import make_model
 from mark.ports import InferRequest, PythonModel
 from mark.protocols.exchange import read_exchange, row_count, zeros

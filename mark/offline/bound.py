@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mark.app.wiring import make_experiment
 from mark.config.settings import Settings
+from mark.offline.experiments import make_experiment
 from mark.report.formatting import MISSING, count_words, duration_words, percent, usd
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.experiment import Experiment

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
-from mark.app.sweeping_job import Finished, Job, attempt_elsewhere
-from mark.app.sweeping_ray import RayCluster
 from mark.domain.errors import Misconfigured, unknown
+from mark.offline.sweep.job import Finished, Job, attempt_elsewhere
+from mark.offline.sweep.ray_engine import RayCluster
 from mark.simulator.traces.trace import Trace
 
 ENGINES = ("local", "ray")

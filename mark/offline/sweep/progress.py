@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.text import Text
 
-from mark.app.sweeping_job import Finished
+from mark.offline.sweep.job import Finished
 from mark.report.formatting import MISSING, percent, usd
 
 Seen = Callable[[Finished], None]

@@ -1,0 +1,1 @@
+"""Forecasters on a trace: trained, shown, backtested, each within its time."""

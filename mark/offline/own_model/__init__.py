@@ -1,0 +1,1 @@
+"""A model of one's own, before it is served: init, predict, profile."""
