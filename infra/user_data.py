@@ -110,7 +110,7 @@ def _unit(start: Start) -> str:
     run = (
         f"docker run --rm --name mark {_logged(start)}--network host --read-only --tmpfs {SCRATCH}:mode=1777 "
         f"--env-file /etc/mark/environment --env-file /run/mark/environment {gpus}{model}{start.image} "
-        f"python -m mark.app.processes.cloud {start.process}"
+        f"python -m mark.live.processes.cloud {start.process}"
     )
     # wanted, not required: one that fails at first is started again, and what requires it would not be
     model_unit = " mark-model.service" if start.model_image else ""

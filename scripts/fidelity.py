@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mark.app.live.rehearsal import Rehearsed, largest_difference, rehearse
 from mark.config.service import OfferingSettings, ServiceSettings
 from mark.config.settings import FaultSettings, Settings, TraceSettings
 from mark.domain.offering import Market
+from mark.live.commands.rehearsal import Rehearsed, largest_difference, rehearse
 from mark.simulator.traces.generators import mmpp
 from mark.simulator.traces.trace import write_trace
 

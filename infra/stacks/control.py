@@ -108,7 +108,7 @@ class ControlStack(ServiceStack):
         return make_role(self, "StartRole", service="ecs-tasks", may=starts)
 
     def _told(self, place: Place) -> dict[str, str]:
-        """What mark/app/processes/cloud.py reads."""
+        """What mark/live/processes/cloud.py reads."""
         blueprint, warm = self.blueprint, self.blueprint.rollout.functions.provisioned
         templates = {
             f"{role.value}/{machine.name}": template_name(
@@ -144,7 +144,7 @@ class ControlStack(ServiceStack):
         return {
             "name": "controller",
             "image": blueprint.image,
-            "command": ["python", "-m", "mark.app.processes.cloud", "controller"],
+            "command": ["python", "-m", "mark.live.processes.cloud", "controller"],
             "essential": True,
             "readonlyRootFilesystem": True,
             "mountPoints": [{"sourceVolume": "scratch", "containerPath": SCRATCH, "readOnly": False}],

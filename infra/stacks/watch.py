@@ -15,7 +15,7 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, compact, document, excuse
 from infra.stacks.state import store_id
-from mark.app.live.cloud_metrics import ACTING, BURN, NAMESPACE, OVERFLOW, SPEND
+from mark.live.background.cloudwatch import ACTING, BURN, NAMESPACE, OVERFLOW, SPEND
 
 FAST_BURN = 14.4
 """2 % of a month's budget in an hour (Google's SRE workbook, chapter 5)."""

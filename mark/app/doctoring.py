@@ -13,10 +13,8 @@ from rich.table import Table
 
 from mark.app.doctoring_quotas import check_lambda, check_vcpus
 from mark.app.findings import Finding
-from mark.app.live.models import LiveModel, make_live_models
 from mark.app.refreshing import refresh_prices
 from mark.app.rollout.imaging import FOR_FUNCTIONS, FOR_PROCESSES, builds
-from mark.app.service_aws import service_aws
 from mark.aws.preflight import caller, has_image, is_verified, mail_account
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
@@ -24,6 +22,8 @@ from mark.catalog.load import PriceSnapshot, load_prices
 from mark.catalog.refreshed import age_days
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, RetryLater
+from mark.live.models import LiveModel, make_live_models
+from mark.live.service_session import service_aws
 from mark.report.terminal import note, progress, show, show_json
 
 MENDS = 1

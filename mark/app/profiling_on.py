@@ -1,6 +1,6 @@
 """`mark profile --on`: rents one instance of each type, measures the service's own model on it over HTTP, ends it.
 
-The agent on the instance is the service's own, by itself (`processes/lone.py`). Each measured type is written to
+The agent on the instance is the service's own, by itself (`live/processes/lone.py`). Each measured type is written to
 the profile file at once: what ends the command later takes nothing back. Money is looked at before each type, and
 after each round of batches while one is measured.
 """
@@ -18,13 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from mark.app.live.http import answers
-from mark.app.live.models import LiveModel, make_live_models
-from mark.app.processes.lone import LARGEST
 from mark.app.profiling_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
 from mark.app.profiling_on_lambda import LambdaBackend
 from mark.app.profiling_on_show import ask, say, told
-from mark.app.service_aws import service_aws
 from mark.aws.ec2.rent_instance import Rent, end_all, look_at, rent
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
@@ -32,6 +28,10 @@ from mark.catalog.schema import LAMBDA
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured, NoCapacity, RetryLater, unknown
 from mark.domain.profile import Profile
+from mark.live.local.gateway_client import answers
+from mark.live.models import LiveModel, make_live_models
+from mark.live.processes.lone import LARGEST
+from mark.live.service_session import service_aws
 from mark.offline.own_model.profile import others_of, request_for, write_profiles
 from mark.ports import Backend
 from mark.report.terminal import Report, note, progress

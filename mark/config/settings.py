@@ -227,7 +227,7 @@ def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_environment(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """What the templates of a rollout tell the service's processes (mark/app/processes/cloud.py)."""
+    """What the templates of a rollout tell the service's processes (mark/live/processes/cloud.py)."""
     return environment
 
 

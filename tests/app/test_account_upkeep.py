@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mark.app.live.account_upkeep import AccountUpkeep
 from mark.domain.errors import RetryLater
+from mark.live.local.account_upkeep import AccountUpkeep
 from tests.app.waiting import until
 
 

@@ -13,10 +13,6 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from mark.app.journalled_archive import archived_load, archived_segments
-from mark.app.live.account import RESOURCES
-from mark.app.live.archiving import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
-from mark.app.live.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
 from mark.aws.archive import Keeping, make_bucket
 from mark.aws.session import Aws
 from mark.controller.journal import Checkpoint, Header, header_line
@@ -24,6 +20,10 @@ from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView
+from mark.live.archived_load import archived_load, archived_segments
+from mark.live.aws_resources import RESOURCES
+from mark.live.background.archive import AGAIN_S, OPEN_EACH_S, Archivist, may_drop
+from mark.live.control.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal

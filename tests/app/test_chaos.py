@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mark.app.live.chaos import interrupted_words
+from mark.live.commands.chaos import interrupted_words
 
 
 @pytest.mark.parametrize(

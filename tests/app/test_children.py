@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live import children as subject
-from mark.app.live.children import Children
+from mark.live.local import children as subject
+from mark.live.local.children import Children
 from tests.app.waiting import until
 
 CHILD = "tests.app.supervised"

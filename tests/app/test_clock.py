@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mark.app.live.clock import ServiceClock, adopt_wall
-from mark.app.live.process_watch import WallWatch
 from mark.domain.clock import ClockAnchor
+from mark.live.clock import ServiceClock, adopt_wall
+from mark.live.local.process_watch import WallWatch
 from mark.telemetry.steady_time import WALL, steady_time
 
 HOUR_S = 3600.0

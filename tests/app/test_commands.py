@@ -8,9 +8,9 @@ import yaml
 from rich.table import Table
 
 from mark import __version__
-from mark.app import demonstrating
 from mark.app.cli import run
 from mark.config.settings import Settings
+from mark.live.commands import demo
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace
 from mark.simulator.workload import Workload
@@ -247,7 +247,7 @@ def test_lists(mark):
 
 def test_the_demo_says_what_happens_and_where_the_report_is(mark, monkeypatch):
     workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
-    monkeypatch.setattr(demonstrating.generators, "demo_workload", lambda _seed: workload)
+    monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
 
     answer = mark("demo", "--replay-only", "--out", "demo")
 

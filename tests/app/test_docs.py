@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from mark.app import demonstrating
 from mark.config.settings import Settings, types_of
+from mark.live.commands import demo
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
 from mark.studies import registry
@@ -77,7 +77,7 @@ def test_every_command_of_the_documents_page_is_described():
 def quick(monkeypatch):
     """A demo of five minutes and studies of no time: the examples show that they run, not what they find."""
     workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
-    monkeypatch.setattr(demonstrating.generators, "demo_workload", lambda _seed: workload)
+    monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
 
     class Nothing:
         name = "none"

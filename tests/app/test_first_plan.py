@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from mark.app.live.first_plan import check_first_plan, first_plan
-from mark.app.live.models import LiveModel, make_live_models
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
+from mark.live.local.first_plan import check_first_plan, first_plan
+from mark.live.models import LiveModel, make_live_models
 
 
 def digits(**serve: object) -> LiveModel:

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from mark.app.live.publishing import stand_in_notes
 from mark.domain.demand import Demand, Forecast, point_forecast
+from mark.live.control.status_writer import stand_in_notes
 from mark.offline.forecast.deadline import PunctualForecaster
 from tests.controller.test_runner import World, controller
 

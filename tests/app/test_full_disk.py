@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live import supervisor as subject
-from mark.app.live.folder import DOCUMENT, RunFolder
-from mark.app.live.supervisor import Supervisor
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
+from mark.live.local import supervisor as subject
+from mark.live.local.run_dir import DOCUMENT, RunFolder
+from mark.live.local.supervisor import Supervisor
 from tests.app.waiting import until
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live.models import make_live_models
 from mark.catalog.load import load_models
 from mark.config.settings import load_settings
+from mark.live.models import make_live_models
 from mark.plugins import files
 from tests.app.test_profile_here import MODEL
 from tests.app.test_user_code import package

@@ -11,15 +11,6 @@ from typing import Any
 
 import pytest
 
-from mark.app.live import explaining as live_explaining
-from mark.app.live.account import RESOURCES
-from mark.app.live.archiving import ARCHIVE
-from mark.app.live.journal_opening import OpenedJournal, open_journal
-from mark.app.live.models import LiveModel, make_live_models, service_spec
-from mark.app.live.publishing import Publisher
-from mark.app.live.restraint import RestraintWatch
-from mark.app.live.shadow import ShadowCloud
-from mark.app.live.view import LiveView
 from mark.config.settings import Settings
 from mark.controller.journal import VERSION, Tick, read_journal
 from mark.controller.replay_check import deviations
@@ -28,6 +19,15 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.demand import DemandUnit
 from mark.domain.fleet import InstanceState
 from mark.domain.orders import Launch
+from mark.live.aws_resources import RESOURCES
+from mark.live.background.archive import ARCHIVE
+from mark.live.commands import explain as live_explaining
+from mark.live.control.budget_watch import RestraintWatch
+from mark.live.control.journal_opening import OpenedJournal, open_journal
+from mark.live.control.observe_mode import ShadowCloud
+from mark.live.control.status_writer import Publisher
+from mark.live.models import LiveModel, make_live_models, service_spec
+from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.load_history import load_document
-from mark.app.journalled import Journalled, demand_trace, merged, service_journal
 from mark.config.settings import Settings, load_settings
 from mark.domain.demand import Demand
+from mark.live.replay_from_journal import Journalled, demand_trace, merged, service_journal
 
 
 @st.composite
@@ -106,8 +106,10 @@ def test_what_was_kept_of_before_the_journal_is_replayed_too(monkeypatch) -> Non
         span = range(first, last)
         return Demand(end_at=60.0 * last, mean_rps=tuple(n / 60 for n in span), max_rps=tuple(n / 5 for n in span))
 
-    monkeypatch.setattr("mark.app.journalled.journal_of", lambda *_, **__: None)
-    monkeypatch.setattr("mark.app.journalled.journal_demand", lambda _segments: (minutes(100, 220), 6000.0))
+    monkeypatch.setattr("mark.live.replay_from_journal.journal_of", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "mark.live.replay_from_journal.journal_demand", lambda _segments: (minutes(100, 220), 6000.0)
+    )
     bare = service_journal(Kept(load=None), "s", "m")
     assert (bare.demand, bare.seen_from, bare.begin_at) == (minutes(100, 220), 6000.0, 6000.0 + 3600.0)
     whole = service_journal(Kept(load=minutes(0, 200)), "s", "m")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mark.app.live import leading
 from mark.domain.errors import RetryLater
+from mark.live.control import leader_election
 from mark.store.lease import LeaseLost
 
 
@@ -38,14 +38,14 @@ def said(
 
     leases = SimpleNamespace(take=take, renew=renew, release=lambda _lease: None)
     anything: Any = SimpleNamespace(leases=leases)
-    monkeypatch.setattr(leading, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(leading, "_forecasters", lambda *_: {})
-    monkeypatch.setattr(leading, "Term", lambda *_, **__: SimpleNamespace(run=run))
-    monkeypatch.setattr(leading, "NightlyReplays", lambda *_, **__: SimpleNamespace(run=None))
-    monkeypatch.setattr(leading, "begin_aside", lambda **_: None)
-    monkeypatch.setattr(leading, "TRY_EACH_S", 0.001)
-    monkeypatch.setattr(leading, "PAUSE_S", 0.001)
-    leader = leading.Leader(
+    monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {})
+    monkeypatch.setattr(leader_election, "Term", lambda *_, **__: SimpleNamespace(run=run))
+    monkeypatch.setattr(leader_election, "NightlyReplays", lambda *_, **__: SimpleNamespace(run=None))
+    monkeypatch.setattr(leader_election, "begin_aside", lambda **_: None)
+    monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
+    monkeypatch.setattr(leader_election, "PAUSE_S", 0.001)
+    leader = leader_election.Leader(
         anything, anything, (), store=anything, holder="test", troubles=anything, tell=lambda: heard.append("tell")
     )
     leader.run(over)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live import log_files
-from mark.app.live.log_files import KEEP_OLD, keep_logs, rotate
+from mark.live.local import log_files
+from mark.live.local.log_files import KEEP_OLD, keep_logs, rotate
 from tests.live.rig import eventually
 
 WRITER = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"

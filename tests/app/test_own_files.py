@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live.models import make_live_models
 from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
+from mark.live.models import make_live_models
 from tests.app.test_profile_here import MODEL, SPEC
 from tests.app.test_user_code import PROFILE
 

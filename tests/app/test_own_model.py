@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.app.live.models import make_live_models
 from mark.config.settings import load_settings
+from mark.live.models import make_live_models
 from mark.plugins.load import make_model
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text()

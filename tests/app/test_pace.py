@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.app.live.pace import first_anchor
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S
+from mark.live.local.clock_control import first_anchor
 
 WALL = 1_800_000_003.0
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mark.app.live.children import Restarts
-from mark.app.live.process_watch import ProcessStatus
 from mark.domain.clock import ClockAnchor
+from mark.live.local.children import Restarts
+from mark.live.local.process_watch import ProcessStatus
 from mark.telemetry.status_document import PROCESSES, ProcessesStatus, RestartStatus
 
 STANDS_AT = 1_800_000_000.0

@@ -10,12 +10,6 @@ from typing import Any
 import numpy as np
 
 from mark.accounting.hourly_totals import book_marks, book_name
-from mark.app.live.clock import ServiceClock
-from mark.app.live.models import make_live_models
-from mark.app.live.plane import LivePlane
-from mark.app.live.publishing import Publisher
-from mark.app.live.view import LiveView
-from mark.app.live.warming import Warmer
 from mark.config.settings import Settings
 from mark.controller.state import Decision, State
 from mark.domain.clock import ClockAnchor
@@ -23,6 +17,12 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.live.clock import ServiceClock
+from mark.live.control.data_plane import LivePlane
+from mark.live.control.lambda_warmup import Warmer
+from mark.live.control.status_writer import Publisher
+from mark.live.models import make_live_models
+from mark.live.status.view import LiveView
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from mark.app.live import replaying
-from mark.app.live.folder import Running
-from mark.app.live.replaying import NightlyReplays, Task
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
+from mark.live.background import nightly_replays
+from mark.live.background.nightly_replays import NightlyReplays, Task
+from mark.live.local.run_dir import Running
 from mark.report.cost.read import read_cost_report
 from mark.report.cost.replays import replayed_days
 from mark.report.mail.message import render
@@ -88,14 +88,14 @@ def failure(store: ServiceStore) -> FailedReplay:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """The days that would have been replayed."""
     found: list[Task] = []
-    monkeypatch.setattr(replaying, "replay_apart", lambda task, _over: found.append(task))
+    monkeypatch.setattr(nightly_replays, "replay_apart", lambda task, _over: found.append(task))
     return found
 
 
 def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     redis: EmbeddedRedis, store: ServiceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "LOOK_EACH_S", 0.05)
+    monkeypatch.setattr(nightly_replays, "LOOK_EACH_S", 0.05)
     before_midnight = ClockAnchor(wall_at=time.time(), service_at=BEGAN + DAY_S - 900.0, speed=600.0)
     store.put_clock(before_midnight)
     over = threading.Event()
@@ -170,14 +170,14 @@ def test_a_failure_is_told_and_does_not_keep_other_days_waiting(
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=BEGAN + 2.5 * DAY_S, speed=0.0))
     one, over = nights(redis, store, *POLICIES), threading.Event()
     tried: list[float] = []
-    really = replaying.replay_apart
+    really = nightly_replays.replay_apart
 
     def fail(task: Task, over: threading.Event) -> None:
         tried.append(task.since)
         if task.since > BEGAN:
             really(replace(task, store_url="redis://127.0.0.1:1"), over)
 
-    monkeypatch.setattr(replaying, "replay_apart", fail)
+    monkeypatch.setattr(nightly_replays, "replay_apart", fail)
     one.look(over)
     failed = failure(store)
     assert failed.day == datetime.fromtimestamp(BEGAN + DAY_S, UTC).date().isoformat()
@@ -191,7 +191,7 @@ def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
     redis: EmbeddedRedis, store: ServiceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "hangs.py").write_text("import time\ntime.sleep(600)\n")
-    monkeypatch.setattr(replaying, "MODULE", "hangs")
+    monkeypatch.setattr(nightly_replays, "MODULE", "hangs")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     over = threading.Event()
     threading.Timer(0.3, over.set).start()
@@ -203,7 +203,7 @@ def test_a_child_that_lacks_memory_or_time_is_told_so(
     redis: EmbeddedRedis, store: ServiceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "dies.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
-    monkeypatch.setattr(replaying, "MODULE", "dies")
+    monkeypatch.setattr(nightly_replays, "MODULE", "dies")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     nights(redis, store, *POLICIES).look(threading.Event())
     assert "memory" in failure(store).error
@@ -232,7 +232,7 @@ def test_a_store_that_is_away_ends_nothing(redis: EmbeddedRedis, monkeypatch: py
             looks.append(1)
             raise RetryLater("away")
 
-    monkeypatch.setattr(replaying, "LOOK_EACH_S", 0.01)
+    monkeypatch.setattr(nightly_replays, "LOOK_EACH_S", 0.01)
     over = threading.Event()
     run = threading.Thread(target=nights(redis, Away(), *POLICIES).run, args=(over,), daemon=True)  # type: ignore[arg-type]
     run.start()

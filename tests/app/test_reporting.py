@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from mark.app import reporting
-from mark.app.reporting import parse_period
-from mark.app.reporting_replays import replay_days
 from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
+from mark.live.cost_report import report
+from mark.live.cost_report.replays import replay_days
+from mark.live.cost_report.report import parse_period
 from mark.report.cost.read import Period
 from mark.report.cost.replays import replayed_days
 from mark.store.embedded import EmbeddedRedis
@@ -94,7 +94,7 @@ def test_whole_days_are_replayed_once_and_kept(mark, store, config) -> None:
 
 def test_a_file_a_document_and_a_mail_have_the_same_total(mark, config, monkeypatch) -> None:
     ses = FakeMail()
-    monkeypatch.setattr(reporting, "service_aws", lambda _settings, _role: ses)
+    monkeypatch.setattr(report, "service_aws", lambda _settings, _role: ses)
     line = ("report", "--config", str(config), "--policy", "none")
     document = json.loads(mark(*line, "--json").out)
     total = f"{document['cost_usd']['total']:,.2f}"
@@ -114,14 +114,14 @@ def test_what_cost_explorer_refuses_is_a_note(mark, config, monkeypatch) -> None
     def refused(*_: object) -> None:
         raise Misconfigured("GetCostAndUsage: AccessDenied")
 
-    monkeypatch.setattr(reporting, "service_aws", lambda _settings, _role: FakeMail())
-    monkeypatch.setattr(reporting, "daily_usd", refused)
+    monkeypatch.setattr(report, "service_aws", lambda _settings, _role: FakeMail())
+    monkeypatch.setattr(report, "daily_usd", refused)
     answer = mark("report", "--config", str(config), "--policy", "none", "--reconcile")
     assert answer.status == 0
     assert "not reconciled with Cost Explorer: GetCostAndUsage: AccessDenied" in answer.err
 
     day = datetime.fromtimestamp(BEGAN, UTC).date()
-    monkeypatch.setattr(reporting, "daily_usd", lambda *_: {day: 9.5})
+    monkeypatch.setattr(report, "daily_usd", lambda *_: {day: 9.5})
     answer = mark("report", "--config", str(config), "--policy", "none", "--reconcile")
     assert "LEDGER AND COST EXPLORER" in answer.out
     assert "9.50" in answer.out
@@ -140,7 +140,7 @@ def test_what_cost_explorer_refuses_is_a_note(mark, config, monkeypatch) -> None
     ],
 )
 def test_wrong_flags_are_one_line(mark, config, monkeypatch, arguments, said) -> None:
-    monkeypatch.setattr(reporting, "service_aws", lambda _settings, _role: FakeMail())
+    monkeypatch.setattr(report, "service_aws", lambda _settings, _role: FakeMail())
     answer = mark("report", "--config", str(config), *arguments)
     assert answer.status == 2
     assert said in answer.err

@@ -13,12 +13,12 @@ import pytest
 from moto import mock_aws
 
 from mark.accounting.hourly_totals import NAMES, Tallies, TallyMark, book_document, book_name, first_mark
-from mark.app.live.account import RESOURCES
-from mark.app.live.archiving import OPEN_EACH_S, Archivist
-from mark.app.live.models import make_live_models, service_spec
 from mark.aws.archive import Keeping, make_bucket
 from mark.config.settings import load_settings
 from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.live.aws_resources import RESOURCES
+from mark.live.background.archive import OPEN_EACH_S, Archivist
+from mark.live.models import make_live_models, service_spec
 from mark.store.embedded import EmbeddedRedis
 from tests.app.served_day import BEGAN, DAY_S, MODEL, NOW, RPS, SERVICE, write_service
 from tests.aws.builders import HandClock, aws

@@ -14,18 +14,18 @@ import pytest
 
 from mark.accounting.budget import Restraint
 from mark.accounting.hourly_totals import book_document, book_name, first_mark
-from mark.app import pausing
 from mark.app.cli import run
-from mark.app.live.clock import ServiceClock
-from mark.app.live.models import make_live_models, service_spec
-from mark.app.live.restraint import RestraintWatch
-from mark.app.live.view import LiveView
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role
+from mark.live.clock import ServiceClock
+from mark.live.commands import pause
+from mark.live.control.budget_watch import RestraintWatch
+from mark.live.models import make_live_models, service_spec
+from mark.live.status.view import LiveView
 from mark.store.connect import connect, connect_async
 from mark.store.data_plane import GatewayStore
 from mark.store.embedded import EmbeddedRedis
@@ -195,7 +195,7 @@ def other(
     """A service elsewhere; mark.yaml beside it names its store. Nobody waits long for anything."""
     monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
     for limit, seconds in (("POLL_S", 0.01), ("HEARD_S", 0.05), ("ENDED_S", 0.05)):
-        monkeypatch.setattr(pausing, limit, seconds)
+        monkeypatch.setattr(pause, limit, seconds)
     name = f"other-{hashlib.sha1(request.node.name.encode(), usedforsecurity=False).hexdigest()[:8]}"
     (tmp_path / "mark.yaml").write_text(f"service: {{name: {name}, store: '{redis.url}'}}")
     with closing(connect(redis.url)) as link:

@@ -20,10 +20,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mark.app.live import leading
-from mark.app.live.retraining import FollowedJournal, Retraining, pause_after
-from mark.app.live.training import Task, Training
-from mark.app.live.troubles import Troubles
 from mark.config.service import RetrainSettings
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.state import Decision, Note, NoteKind, Observation, State
@@ -31,6 +27,10 @@ from mark.controller.step import NO_PLAN, step
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
+from mark.live.background.failures import Troubles
+from mark.live.control import leader_election
+from mark.live.forecasting.retraining import FollowedJournal, Retraining, pause_after
+from mark.live.forecasting.training import Task, Training
 from mark.offline.explain import explain_journal
 from mark.ports import ForecasterSetup
 from mark.report.live.table import status_table
@@ -523,10 +523,12 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
     leases = SimpleNamespace(take=take, release=lambda _lease: said.append("release"))
     store: Any = SimpleNamespace(leases=leases)
     anything: Any = None
-    monkeypatch.setattr(leading, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(leading, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
-    monkeypatch.setattr(leading, "TRY_EACH_S", 0.001)
-    leading.Leader(anything, anything, (), store=store, holder="test", troubles=Troubles(store, "test")).run(over)
+    monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
+    monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
+    leader_election.Leader(
+        anything, anything, (), store=store, holder="test", troubles=Troubles(store, "test")
+    ).run(over)
     return said
 
 
@@ -535,10 +537,10 @@ def test_who_starts_looks_what_was_trained_before_it_acts(monkeypatch: pytest.Mo
 
 
 def test_who_starts_does_not_wait_for_ever_to_act(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "CATCH_UP_S", 0.0)
+    monkeypatch.setattr(leader_election, "CATCH_UP_S", 0.0)
     assert led(monkeypatch, 1000, free=True)[:2] == ["look", "take"]
 
 
 def test_who_waits_keeps_looking_what_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "KEEP_UP_EACH_S", -1.0)
+    monkeypatch.setattr(leader_election, "KEEP_UP_EACH_S", -1.0)
     assert led(monkeypatch, 1, free=False) == ["look", "take", "look", "take", "look", "stop"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live.safety import exposed_secrets
 from mark.config.service import ServiceSettings
+from mark.live.local.access import exposed_secrets
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)])

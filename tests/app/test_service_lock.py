@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live import service_lock, upping
-from mark.app.live.downing import bring_down
-from mark.app.live.folder import RunFolder, find_known
-from mark.app.live.service_lock import ServiceLock, lock_holder
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
+from mark.live.commands import up
+from mark.live.commands.down import bring_down
+from mark.live.local import service_lock
+from mark.live.local.run_dir import RunFolder, find_known
+from mark.live.local.service_lock import ServiceLock, lock_holder
 from tests.app.waiting import until
 
 WAIT = "import sys; sys.stdin.read()"
@@ -73,7 +74,7 @@ def test_a_start_that_is_refused_leaves_nothing_that_it_made(
 ) -> None:
     monkeypatch.setenv("MARK_STATE", str(tmp_path / "state" / "mark"))
     with pytest.raises(Misconfigured, match="no-such-model"):
-        upping.start(HOPELESS)
+        up.start(HOPELESS)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -87,7 +88,7 @@ def test_a_start_that_is_refused_leaves_an_earlier_life_as_it_was(
         folder.create(earlier)
         folder.fail("out of memory", ())
     with pytest.raises(Misconfigured, match="no-such-model"):
-        upping.start(HOPELESS)
+        up.start(HOPELESS)
     assert folder.settings() == earlier
     assert folder.failure() == ("out of memory",)
     assert folder.logs.is_dir()

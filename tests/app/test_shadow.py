@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from mark.accounting.ledger import fleet_usage
-from mark.app import feeding
-from mark.app.live.shadow import ShadowCloud
-from mark.app.live.term import Term
 from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.config.settings import Settings
 from mark.controller.runner import Controller
@@ -24,6 +21,9 @@ from mark.domain.fleet import InstanceState, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Drain, Launch, StartStandby, StopStandby, WarmLambda
 from mark.domain.times import CloudTimes
+from mark.live.commands import feed
+from mark.live.control.observe_mode import ShadowCloud
+from mark.live.control.term import Term
 from mark.report.cost.read import read_cost_report
 from mark.report.mail.message import render
 from mark.store.connect import connect
@@ -212,10 +212,10 @@ def test_lines_are_counted_as_requests_of_their_window(
     store: ServiceStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=BEGAN, speed=0.0))
-    monkeypatch.setattr(feeding, "find_running", lambda _name: SimpleNamespace(store="", models=({"name": "m"},)))
-    monkeypatch.setattr(feeding, "connect", lambda _url: None)
-    monkeypatch.setattr(feeding, "ServiceStore", lambda _link, _name: store)
-    feeding.feed_service("s", None, io.StringIO("GET /a\n\nGET /b\nPOST /c"))
+    monkeypatch.setattr(feed, "find_running", lambda _name: SimpleNamespace(store="", models=({"name": "m"},)))
+    monkeypatch.setattr(feed, "connect", lambda _url: None)
+    monkeypatch.setattr(feed, "ServiceStore", lambda _link, _name: store)
+    feed.feed_service("s", None, io.StringIO("GET /a\n\nGET /b\nPOST /c"))
 
     window = int(BEGAN // WINDOW_S)
     assert store.arrivals("m", window - 1, window + 1) == [0, 3, 0]

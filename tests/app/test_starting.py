@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mark.app.live.children import Restarts
-from mark.app.live.starting import (
+from mark.domain.errors import Misconfigured
+from mark.live.local.children import Restarts
+from mark.live.local.startup import (
     MOST_STARTS,
     ModelStart,
     check_children,
@@ -19,7 +20,6 @@ from mark.app.live.starting import (
     last_words,
     start_lines,
 )
-from mark.domain.errors import Misconfigured
 from mark.telemetry.status_document import PlanStatus, PublishedModel
 
 REASON = "20 requests/s expected: nothing is worth its rent, 20 are cheaper elsewhere"

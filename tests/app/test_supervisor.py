@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mark.app.live.starting import is_ready, told_since
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
+from mark.live.local.startup import is_ready, told_since
 
 SINCE = 1000.0
 

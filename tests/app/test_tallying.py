@@ -6,9 +6,9 @@ from typing import Any
 
 from mark.accounting.hourly_totals import book_marks, book_name
 from mark.accounting.load_history import load_name, load_of, start_of
-from mark.app.live.tallying import HourBook
 from mark.domain.demand import Demand
 from mark.domain.traffic import ModelTraffic
+from mark.live.control.hourly_totals import HourBook
 
 BEGAN = 500_000 * 3600.0 + 600.0
 

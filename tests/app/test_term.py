@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mark.accounting.budget import Restraint
-from mark.app.live.term import Term
 from mark.config.settings import Settings
+from mark.live.control.term import Term
 from mark.store.lease import LeaseLost
 
 
@@ -45,12 +45,12 @@ class Acts:
 
         monkeypatch.setattr(Term, "_driver", driver)
         monkeypatch.setattr(
-            "mark.app.live.term.EventInbox",
+            "mark.live.control.term.EventInbox",
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
         )
         unrestrained = SimpleNamespace(look=lambda: None, run=lambda _: None, restraint=lambda: Restraint.NONE)
-        monkeypatch.setattr("mark.app.live.term.RestraintWatch", lambda *_, **__: unrestrained)
-        monkeypatch.setattr("mark.app.live.term.ServiceClock", lambda _: None)
+        monkeypatch.setattr("mark.live.control.term.RestraintWatch", lambda *_, **__: unrestrained)
+        monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
         term = Term(Settings(), anything, store=self, aws=anything, lease=anything, troubles=anything)  # type: ignore[arg-type]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mark.app import demonstrating
-from mark.app.live.loading import LoadAsked, due_times
 from mark.config.settings import Settings
+from mark.live.commands import demo
+from mark.live.commands.load import LoadAsked, due_times
 from mark.offline.experiments import chosen_workload
 from mark.offline.trace_source import TraceReading
 from mark.simulator.traces.generators import constant
@@ -109,9 +109,9 @@ def test_a_load_sends_what_a_replay_of_the_same_export_draws(mark):
 
 def test_the_demo_s_slice_names_the_trace_that_it_writes(mark, monkeypatch):
     workload = Workload(trace=constant(20, duration_s=900), seed=0)
-    monkeypatch.setattr(demonstrating.generators, "demo_workload", lambda _seed: workload)
-    monkeypatch.setattr(demonstrating, "surge_start_s", lambda _trace: 300.0)
-    made = demonstrating.demo_settings(Settings(), Path("demo"))
+    monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
+    monkeypatch.setattr(demo, "surge_start_s", lambda _trace: 300.0)
+    made = demo.demo_settings(Settings(), Path("demo"))
     assert made.trace.file == "demo/trace.csv.gz"
     assert read_trace(made.trace.file).rates_rps.tolist() == workload.trace.rates_rps.tolist()
 

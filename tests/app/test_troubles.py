@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from mark.app.live.aside import begin_aside
-from mark.app.live.cloud_metrics import watch_metrics
-from mark.app.live.troubles import Troubles, trouble_lines
-from mark.app.live.view import LiveView
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.traffic import ModelTraffic
+from mark.live.background.cloudwatch import watch_metrics
+from mark.live.background.failures import Troubles, trouble_lines
+from mark.live.background.worker import begin_aside
+from mark.live.status.view import LiveView
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

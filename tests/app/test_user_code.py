@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.live.models import make_live_models
 from mark.config.settings import load_settings
 from mark.domain.errors import Misconfigured
+from mark.live.models import make_live_models
 from mark.plugins import files
 from mark.plugins.load import load_forecaster, load_model, make_model
 

@@ -16,9 +16,6 @@ from hypothesis import strategies as st
 
 from mark.app import profiling_on
 from mark.app.cli import run
-from mark.app.live.account import make_resources
-from mark.app.live.folder import Running
-from mark.app.live.models import make_live_models, service_spec
 from mark.app.profiling_on_cost import LEAST_S, Meter, Price
 from mark.aws.ec2.rent_instance import Rent, rent, with_switch
 from mark.aws.session import Aws, AwsSettings, Credentials
@@ -29,6 +26,9 @@ from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.emulator.config import EmulatedAwsConfig
+from mark.live.aws_resources import make_resources
+from mark.live.local.run_dir import Running
+from mark.live.models import make_live_models, service_spec
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
@@ -140,7 +140,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 
 def _config(home: Path, anchor: ClockAnchor) -> EmulatedAwsConfig:
     types = {item.name: item for item in load_prices().types}
-    return config_for(home / "logs", types=types, agent="mark.app.processes.agent:run", anchor=anchor)
+    return config_for(home / "logs", types=types, agent="mark.live.processes.agent:run", anchor=anchor)
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.drift import Drift, DriftPolicy, Judged, Said, followed, pinball_loss, worsening
 from mark.controller.state import Observation
 from mark.domain.demand import UNIT_S, DemandUnit, Forecast, point_forecast
 from mark.domain.fleet import FleetView
 from mark.domain.orders import ForecastFailed
+from mark.live.forecasting.drift import Drift, DriftPolicy, Judged, Said, followed, pinball_loss, worsening
 
 POLICY = DriftPolicy(lead_units=3, recent_units=5, reference_units=20, least_units=10)
 START_AT = 1_700_000_000.0

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from mark.app.live.account import RESOURCES, launches_of
-from mark.app.live.cloud_metrics import metric_line, spend, watch_metrics
-from mark.app.processes import cloud
-from mark.app.processes.cloud import deployed, live_models, main, resources
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.traffic import ModelTraffic
+from mark.live.aws_resources import RESOURCES, launches_of
+from mark.live.background.cloudwatch import metric_line, spend, watch_metrics
+from mark.live.processes import cloud
+from mark.live.processes.cloud import deployed, live_models, main, resources
 from mark.telemetry.status_document import MODEL, PublishedInstance, PublishedModel
 from tests.infra.conftest import Template, of_type, plain
 from tests.planner.builders import offering

@@ -166,7 +166,7 @@ def test_start_scripts_run(templates: dict[str, Template], tmp_path: Path) -> No
         assert done.returncode == 0, done.stderr
         assert "secretsmanager get-secret-value --region us-east-1 --secret-id mark-shop-store" in script
         assert ("--gpus all" in script) == name.endswith("Nvidia")
-        assert "mark.app.processes.cloud agent" in script
+        assert "mark.live.processes.cloud agent" in script
         assert "\nMARK_SERVICE=shop\n" in script
 
 

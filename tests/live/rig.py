@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mark.app.live.emulated import EmulatedControls
 from mark.controller.journal import Tick, read_journal
 from mark.domain.errors import RetryLater
 from mark.domain.orders import Launch
+from mark.live.local.emulator_client import EmulatedControls
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from tests.live.granted import beyond_what_is_granted

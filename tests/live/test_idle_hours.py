@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from mark.app.live.emulated import EmulatedControls
-from mark.app.live.pace import set_clock
 from mark.domain.clock import ClockAnchor
 from mark.domain.orders import Launch
+from mark.live.local.clock_control import set_clock
+from mark.live.local.emulator_client import EmulatedControls
 from tests.live.rig import Rig, eventually, fetch, rig
 
 SPEED = 300.0

@@ -15,12 +15,12 @@ from typing import Any
 import boto3
 import pytest
 
-from mark.app.live.archiving import AGAIN_S, OPEN_EACH_S
-from mark.app.live.emulated import EmulatedControls
-from mark.app.live.pace import set_clock
 from mark.aws.names import name_of
 from mark.controller.journal import read_journal
 from mark.domain.clock import ClockAnchor
+from mark.live.background.archive import AGAIN_S, OPEN_EACH_S
+from mark.live.local.clock_control import set_clock
+from mark.live.local.emulator_client import EmulatedControls
 from tests.live.granted import beyond_what_is_granted
 from tests.live.rig import Rig, eventually, fetch, rig
 

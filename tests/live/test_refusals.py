@@ -155,8 +155,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mark.app.live.loading import send
-from mark.app.live.rehearsal import service
+from mark.live.commands.load import send
+from mark.live.commands.rehearsal import service
 from mark.config.settings import load_settings
 
 try:

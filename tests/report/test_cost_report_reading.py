@@ -9,7 +9,6 @@ from datetime import UTC, date, datetime
 import pytest
 
 from mark.accounting.hourly_totals import book_document, book_name, first_mark, next_mark
-from mark.app.live.view import LiveView
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.controller.state import Decision, Observation, State
@@ -21,6 +20,7 @@ from mark.domain.fleet import FleetView, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.orders import Launch, SpotWarned
 from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
 from mark.report.mail import message

@@ -29,7 +29,7 @@ def demo(
     The slice has a surge, and 40 % of the spot instances are taken away in it. Everything runs on this machine and
     is ended afterwards.
     """
-    from mark.app.demonstrating import demonstrate, replay_all
+    from mark.live.commands.demo import demonstrate, replay_all
 
     settings = given.settings_from(config, out=out)
     if replay_only:

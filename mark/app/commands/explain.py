@@ -43,7 +43,7 @@ def explain(
     """
     service = given.settings_from(config, service__name=name).service.name
     if run_dir is None:
-        from mark.app.live.explaining import explain_live
+        from mark.live.commands.explain import explain_live
 
         explain_live(service, model=model, minute=at, as_json=json)
         return

@@ -53,7 +53,7 @@ def up(
     classifier in torch. Attached it shows the fleet until Ctrl-C, which ends it.
     """
     settings = given.settings_from(config, service__name=name)
-    from mark.app.live.upping import bring_up
+    from mark.live.commands.up import bring_up
 
     bring_up(settings, detach=detach, as_json=json, hold=hold)
 
@@ -88,7 +88,7 @@ def load(
     billing and forecasts follow a clock X times as fast; service times and the objective stay real.
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows, trace__bursts=bursts)
-    from mark.app.live.loading import LoadAsked, load_service
+    from mark.live.commands.load import LoadAsked, load_service
     from mark.offline.trace_source import TraceReading
 
     asked = LoadAsked(
@@ -119,11 +119,11 @@ def status(
 ) -> None:
     """Show the fleet as planned, requested and observed, rates, objective, spend per hour and so far."""
     if aws:
-        from mark.app.status_aws import show_standing
+        from mark.live.status.aws_inventory import show_standing
 
         show_standing(given.settings_from(config, service__name=name), as_json=json)
         return
-    from mark.app.live.watching import show_status
+    from mark.live.status.watch import show_status
 
     show_status(_service(config, name), watch=watch, as_json=json)
 
@@ -139,7 +139,7 @@ def interrupt(
     config: given.Config = None,
 ) -> None:
     """Have the emulated AWS take spot instances away: each gets its notice first."""
-    from mark.app.live.chaos import interrupt_spot
+    from mark.live.commands.chaos import interrupt_spot
 
     interrupt_spot(_service(config, name), share=share, offering=offering, as_json=json)
 
@@ -162,7 +162,7 @@ def chaos(
     throttle: calls are refused with RequestLimitExceeded; refuse: no capacity; partial: only a share of what is
     launched comes; slow: calls of EC2 take seconds; clear: all is well again.
     """
-    from mark.app.live.chaos import break_something
+    from mark.live.commands.chaos import break_something
 
     service = _service(config, name)
     break_something(service, what, target, seconds=seconds, offering=offering, share=share, as_json=json)
@@ -170,7 +170,7 @@ def chaos(
 
 def down(*, name: Name = None, config: given.Config = None) -> None:
     """End the service: its instances, processes and sockets; logs stay."""
-    from mark.app.live.downing import bring_down
+    from mark.live.commands.down import bring_down
 
     bring_down(_service(config, name))
 

@@ -27,6 +27,6 @@ def pause(
     status is 1 where no controller heard of it, or instances have not ended in time.
     """
     settings = given.settings_from(config, service__name=name)
-    from mark.app.pausing import pause as pause_service
+    from mark.live.commands.pause import pause as pause_service
 
     pause_service(settings, on=not off, as_json=json)

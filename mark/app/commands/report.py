@@ -70,7 +70,7 @@ def report(
     can run from any cron.
     """
     settings = given.settings_from(config, service__name=name)
-    from mark.app.reporting import ReportAsked, chosen_policies, parse_period, report_service
+    from mark.live.cost_report.report import ReportAsked, chosen_policies, parse_period, report_service
 
     asked = ReportAsked(
         period_s=parse_period(since),
@@ -98,6 +98,6 @@ def feed(
     `tail -n 0 -F access.log | mark feed`.
     """
     service = given.settings_from(config, service__name=name).service.name
-    from mark.app.feeding import feed_service
+    from mark.live.commands.feed import feed_service
 
     feed_service(service, model)

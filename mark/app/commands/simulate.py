@@ -115,7 +115,7 @@ def simulate(
 
     workload = None
     if journal is not None:
-        from mark.app.journalled import journalled_run
+        from mark.live.replay_from_journal import journalled_run
 
         settings, workload = journalled_run(settings, journal)
     simulate_settings(settings, as_json=json, workload=workload)

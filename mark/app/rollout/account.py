@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mark.app.live.folder import is_alive
 from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.errors import translated
 from mark.aws.session import Aws, AwsSettings
@@ -17,6 +16,7 @@ from mark.aws.stacks.cloudformation import Stacks
 from mark.aws.stacks.lock import Holder, RolloutLock
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
+from mark.live.local.run_dir import is_alive
 
 POLL_S = 1.0
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mark
-from mark.app.live.models import LiveModel
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
+from mark.live.models import LiveModel
 
 HANDLERS = ("interruption", "warm")
 BUILDER = "scripts.build_lambda"

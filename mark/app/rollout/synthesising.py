@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mark.app.live.account import MODEL_FOLDER, function_of
-from mark.app.live.models import LiveModel, make_live_models
 from mark.app.rollout.bundling import Bundle, find_bundles, overflowing
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.live.aws_resources import MODEL_FOLDER, function_of
+from mark.live.models import LiveModel, make_live_models
 
 SYNTH_S = 300
 STACK = "aws:cloudformation:stack"

@@ -1,0 +1,127 @@
+"""What a service has in its AWS account: launch templates, queues, rules and functions."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mark.aws.archive import Keeping
+from mark.aws.functions.management import FunctionSetup
+from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
+from mark.aws.schedules import ReportSetup
+from mark.aws.session import Aws, AwsSettings, Credentials
+from mark.config.rollout import ReportMailSettings, RolloutSettings
+from mark.config.settings import Settings
+from mark.controller.service import ServedModel
+from mark.domain.documents import json_text
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import Role
+from mark.domain.tensor import TensorSpec
+from mark.live.local.run_dir import Running
+from mark.live.models import LiveModel
+
+MODEL_FOLDER = "MARK_BACKEND_FOLDER"
+"""Where a function finds a user's modules on this machine; in an account they are in its zip or image."""
+INFER_HANDLER = "lambda_handlers.infer.handler"
+IMAGE = "ami-0123456789abcdef0"
+"""Any image will do where instances are processes."""
+ANYBODY = Credentials(access_key_id="mark", secret_access_key="mark")  # noqa: S106 - the emulated AWS checks none
+FUNCTION_TIMEOUT_S = 60
+OWNED_BY = "mark"
+"""Who owns what stands on this machine."""
+RESOURCES = "resources"
+"""The status document that says where queues and templates are."""
+
+
+def aws_of(settings: Settings, running: Running, role: str) -> Aws:
+    """Clients for the AWS that the service rents from, boto3's own where none is named; `role`: who calls."""
+    region, endpoint = settings.service.aws.region, running.aws_endpoint or None
+    keys = ANYBODY if endpoint else None
+    return Aws(AwsSettings(region=region, endpoint_url=endpoint, credentials=keys, role=role))
+
+
+def make_resources(
+    aws: Aws, running: Running, models: Sequence[LiveModel], rollout: RolloutSettings
+) -> ServiceResources:
+    """Make what the service needs, as its rollout's stacks do."""
+    archive = rollout.archive
+    setup = ServiceSetup(
+        service=running.name,
+        store_url=running.store,
+        image_id=IMAGE,
+        infer=tuple(function_of(model.served) for model in models if model.served.overflow is not None),
+        code=_stub(),
+        report=_report_of(rollout.report),
+        keeping=Keeping(journals_days=archive.journals_days, reports_days=archive.reports_days),
+    )
+    return set_up(aws, setup)
+
+
+def _report_of(asked: ReportMailSettings) -> ReportSetup | None:
+    """The report that is mailed, if one is. Misconfigured where nobody is to get it."""
+    if asked.sender is None:
+        return None
+    if not asked.to:
+        raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
+    return ReportSetup(sender=asked.sender, to=asked.to, schedule=asked.schedule, timezone=asked.timezone)
+
+
+def remove_resources(aws: Aws, service: str) -> None:
+    """End its instances and remove what was made."""
+    tear_down(aws, service)
+
+
+def resources_document(resources: ServiceResources) -> dict[str, object]:
+    """What controllers read from the store."""
+    return {
+        "events_url": resources.events_url,
+        "bucket": resources.bucket,
+        "templates": {role.value: name for role, name in resources.templates.items()},
+    }
+
+
+def launches_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a FleetSetup is told of launches: templates (also by machine), subnets, the owner."""
+    machines = {name.partition("/"): template for name, template in document.get("machines", {}).items()}
+    return {
+        "templates": {Role(role): name for role, name in document["templates"].items()},
+        "machines": {(Role(role), machine): template for (role, _, machine), template in machines.items()},
+        "subnets": tuple((zone, subnet) for zone, subnet in document.get("subnets", ())),
+        "owner": document.get("owner", OWNED_BY),
+    }
+
+
+def function_of(served: ServedModel) -> FunctionSetup:
+    """The model as a function: the handler of a rollout, its backend told by its environment."""
+    overflow = served.overflow
+    assert overflow is not None
+    return FunctionSetup(
+        name=served.function,
+        handler=INFER_HANDLER,
+        code=_stub(),
+        memory_mib=round(overflow.memory_gib * 1024),
+        timeout_s=FUNCTION_TIMEOUT_S,
+        environment={
+            "MARK_MODEL": served.name,
+            "MARK_BACKEND_KIND": served.backend.kind,
+            "MARK_BACKEND_TARGET": served.backend.target,
+            **({MODEL_FOLDER: served.backend.folder} if served.backend.folder else {}),
+            "MARK_EMULATED_LATENCY_S": repr(overflow.latency_s),
+            "MARK_INPUTS": _told(served.inputs),
+            "MARK_OUTPUTS": _told(served.outputs),
+        },
+    )
+
+
+def _told(tensors: Sequence[TensorSpec]) -> str:
+    return json_text([{"name": t.name, "datatype": t.datatype, "shape": list(t.shape)} for t in tensors])
+
+
+def _stub() -> bytes:
+    """A zip that says where the code is: on this machine handlers are imported from where they are installed."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("README.txt", "The handler is imported from the installed package lambda_handlers.\n")
+    return packed.getvalue()

@@ -1,0 +1,1 @@
+"""What the acting controller does beside its ticks; no failure of it stops them."""

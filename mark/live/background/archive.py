@@ -1,0 +1,121 @@
+"""Copies journals from the store into the service's bucket, where they outlive it.
+
+A segment that is closed is copied once, the one that is written to each hour of the service's clock, with the
+figures that a report needs beside it. Names come from what is copied: a copy that is made twice is the same one.
+What fails is tried again, and told by status until it is done.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from mark.accounting.hourly_totals import book_name
+from mark.accounting.load_history import load_name
+from mark.aws.archive import figures_key, journal_key, packed, put_object
+from mark.aws.session import Aws
+from mark.controller.journal import read_journal
+from mark.domain.documents import json_text
+from mark.domain.errors import MarkError, Misconfigured
+from mark.live.aws_resources import RESOURCES
+from mark.ports import Clock
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import ARCHIVE, ArchiveStatus
+
+log = logging.getLogger(__name__)
+
+OPEN_EACH_S = 3600.0
+"""Of the service's clock, between two copies of the segment that is written to."""
+AGAIN_S = 60.0
+"""Of the service's clock, until what failed is tried again."""
+ZIPPED = "application/gzip"
+
+
+class Archivist:
+    """Copies what there is to copy, while a controller acts; the one before left in the store what it had done."""
+
+    def __init__(self, *, store: ServiceStore, aws: Aws, clock: Clock) -> None:
+        self._store, self._aws, self._clock = store, aws, clock
+        self._again_at = -math.inf
+        self._began_at = clock.now()
+
+    def look(self) -> None:
+        """Copy what is due, where there is a bucket."""
+        bucket = (self._store.status(RESOURCES) or {}).get("bucket")
+        now = self._clock.now()
+        if not bucket or now < self._again_at:
+            return
+        before = ARCHIVE.read(self._store) or ArchiveStatus()
+        copied, whole_at = dict(before.copied), self._began_at if before.whole_at is None else before.whole_at
+        models = [model.name for model in self._store.spec().models]
+        whole = now >= whole_at + OPEN_EACH_S
+        todo = {model: self._closed(model, copied.get(model, 0)) for model in models}
+        if not whole and not any(todo.values()):
+            return
+        failed = None
+        try:
+            for model, segments in todo.items():
+                self._copy(bucket, model, segments, copied, whole=whole)
+        except MarkError as error:
+            log.warning("the journal is not archived", extra={"why": str(error)})
+            failed, self._again_at = str(error), now + AGAIN_S
+        done_at = now if whole and failed is None else whole_at
+        told = ArchiveStatus(bucket=bucket, at=now, copied=copied, failed=failed, whole_at=done_at)
+        ARCHIVE.write(self._store, told)
+
+    def _copy(
+        self, bucket: str, model: str, segments: Sequence[int], copied: dict[str, int], *, whole: bool
+    ) -> None:
+        """Closed segments, each noted in `copied`; and where `whole` says so all that is there by now."""
+        for segment in segments:
+            self._copy_segment(bucket, model, segment)
+            copied[model] = segment
+        kept = self._store.journal_segments(model)
+        if whole and kept:
+            self._copy_segment(bucket, model, kept[-1])
+            self._copy_figures(bucket, model)
+
+    def _closed(self, model: str, copied: int) -> list[int]:
+        """Segments that are closed, there, and not copied."""
+        return [segment for segment in self._store.journal_segments(model)[:-1] if segment > copied]
+
+    def _copy_segment(self, bucket: str, model: str, segment: int) -> None:
+        """One that nothing was written to yet, or that was dropped meanwhile, is left out.
+
+        A segment is named after its header and its first tick: one whose header cannot be read has no name.
+        """
+        try:
+            lines = list(self._store.journal_lines(model, segment))
+        except Misconfigured:
+            return
+        try:
+            header, ticks = read_journal(lines, skip=lambda _: None)
+        except Misconfigured as error:
+            log.warning("not archived", extra={"model": model, "segment": segment, "why": str(error)})
+            return
+        first = next(ticks, None)
+        if first is not None:
+            key = journal_key(self._store.service, model, at=first.seen.now, run=header.run, segment=segment)
+            put_object(self._aws.objects, bucket, key, packed(lines), content_type=ZIPPED)
+
+    def _copy_figures(self, bucket: str, model: str) -> None:
+        record = self._store.ledger(model)
+        figures = {
+            "marks": self._store.status(book_name(model)),
+            "load": self._store.status(load_name(model)),
+            "transitions": [asdict(transition) for transition in record.transitions],
+            "rollups": [asdict(rollup) for rollup in record.rollups],
+        }
+        body = gzip.compress(json_text(figures).encode(), mtime=0)
+        key = figures_key(self._store.service, model, self._clock.now())
+        put_object(self._aws.objects, bucket, key, body, content_type=ZIPPED)
+
+
+def may_drop(store: ServiceStore, model: str, segment: int) -> bool:
+    """Whether a segment is copied, or nobody copies."""
+    bucket = (store.status(RESOURCES) or {}).get("bucket")
+    archive = ARCHIVE.read(store) or ArchiveStatus()
+    return segment < 1 or not bucket or segment <= archive.copied.get(model, 0)

@@ -1,0 +1,126 @@
+"""The demo: a slice of generated traffic, with a surge and a loss of spot instances, through the live service.
+
+The same slice is replayed first; the report shows both side by side. `replay_all` replays a whole day of the
+traffic under every policy instead, without starting anything.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mark.config.service import OfferingSettings
+from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
+from mark.domain.demand import UNIT_S
+from mark.domain.offering import Market
+from mark.live.commands.rehearsal import Rehearsed, rehearse
+from mark.offline.experiments import ALL
+from mark.offline.out_folder import make_folder
+from mark.offline.simulate import simulate_settings
+from mark.report.formatting import count_words, duration_words
+from mark.report.live.rehearsal import comparison_document, comparison_table, headline, write_comparison
+from mark.report.terminal import note, show, show_json
+from mark.simulator.traces import generators
+from mark.simulator.traces.trace import Trace, write_trace
+
+MODEL = "inception-v3"
+FOLDER = Path("out/demo")
+SPEED = 20.0
+MINUTES = 36
+"""Of the trace: a hundred seconds at that speed."""
+BEFORE_SURGE = 20
+"""Minutes of the slice before its surge."""
+SURGE = 2.0
+"""A minute with so many times the mean of the minutes before it begins a surge."""
+INTERRUPT = InterruptSettings(at_min=8.0, share=0.4)
+TYPES = ("c5.large", "c5.xlarge", "c5.2xlarge")
+FORECASTER = "boosted"
+"""Of the slice, where none is named: it learns in seconds, the mixture with its network for minutes."""
+
+
+def demonstrate(settings: Settings, *, as_json: bool) -> None:
+    """Drive the slice through the live service and set it beside its replay."""
+    out = settings.out or FOLDER
+    asked = demo_settings(settings, out)
+    note(
+        f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, "
+        f"{SPEED:g} times as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute "
+        f"{INTERRUPT.at_min:g}. Some three minutes, without any cloud account. Forecasts are by "
+        f"{asked.forecaster}."
+    )
+    rehearsed = rehearse(asked)
+    document = comparison_document(
+        rehearsed.live,
+        rehearsed.replay,
+        live_orders=rehearsed.live_orders,
+        replayed_orders=rehearsed.replay_orders,
+    )
+    page = write_comparison(
+        out,
+        document,
+        live=rehearsed.live.series,
+        replayed=rehearsed.result,
+        title="Live beside its replay",
+        command="mark demo",
+    )
+    if as_json:
+        show_json({**document, "load": rehearsed.load})
+        return
+    show(headline(document), "", comparison_table(document), "")
+    _say(rehearsed)
+    show(f"report: {page}")
+
+
+def replay_all(settings: Settings, *, as_json: bool) -> None:
+    """Replay a day of the shipped workload under all policies, for `inception-v3` where no model is named."""
+    workload = generators.demo_workload(settings.seed)
+    asked = settings.model_copy(
+        update={"model": settings.model or MODEL, "policies": (ALL,), "out": settings.out or FOLDER}
+    )
+    expected = round(workload.trace.mean_between(workload.start_s, workload.end_s) * workload.duration_s)
+    note(
+        f"{duration_words(workload.duration_s)} of generated traffic, {count_words(expected)} requests for "
+        f"{asked.model}, are replayed under every policy; {duration_words(workload.start_s)} before it "
+        "are the history that forecasters learn from. Some minutes, without any cloud account."
+    )
+    simulate_settings(asked, as_json=as_json, workload=workload)
+
+
+def demo_settings(settings: Settings, out: Path) -> Settings:
+    """Settings of the slice; its trace is written to the folder, so that any command can use it again."""
+    make_folder(out)
+    trace = generators.demo_workload(settings.seed).trace
+    file = out / "trace.csv.gz"
+    write_trace(trace, file)
+    return settings.model_copy(
+        update={
+            "model": settings.model or MODEL,
+            "market": Market.SPOT,
+            "offerings": OfferingSettings(types=settings.offerings.types or TYPES),
+            "policies": settings.policies,
+            "forecaster": settings.forecaster or FORECASTER,
+            "trace": TraceSettings(
+                file=str(file), start_s=surge_start_s(trace), duration_s=MINUTES * UNIT_S, speed=SPEED
+            ),
+            "faults": FaultSettings(stress=0.0, interrupts=(INTERRUPT,)),
+            "service": settings.service.model_copy(update={"name": "demo", "stress": 0.0, "serve": ()}),
+        }
+    )
+
+
+def surge_start_s(trace: Trace) -> float:
+    """Where the slice starts: BEFORE_SURGE minutes before the last day's first surge."""
+    minutes = trace.rates_rps.reshape(-1, round(UNIT_S / trace.bin_s)).mean(axis=1)
+    first = (generators.DEMO_DAYS - 1) * 24 * 60
+    for minute in range(first + BEFORE_SURGE, len(minutes) - MINUTES):
+        if minutes[minute] > SURGE * float(np.mean(minutes[minute - BEFORE_SURGE : minute])):
+            return (minute - BEFORE_SURGE) * UNIT_S
+    raise AssertionError("a day of the shipped workload holds some ten surges")
+
+
+def _say(rehearsed: Rehearsed) -> None:
+    """What clients saw, in one line."""
+    load = rehearsed.load
+    by = ", ".join(f"{count:,} by {who}" for who, count in load["by"].items() if count and who != "shed")
+    show(f"{load['sent']:,} requests sent, {load['answered']:,} answered ({by}), {load['by']['shed']} shed")

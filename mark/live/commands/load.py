@@ -1,0 +1,182 @@
+"""`mark load`: an open loop of requests at a rate or after a trace, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import uvloop
+from numpy.typing import NDArray
+
+from mark.domain.documents import json_text
+from mark.domain.errors import Misconfigured
+from mark.live.clock import adopt_wall
+from mark.live.local.clock_control import run_clock
+from mark.live.local.run_dir import Running, find_running
+from mark.offline.trace_source import TraceReading, read_place
+from mark.report.terminal import note, progress, show, show_json
+from mark.serving.loadgen.run import Load, LoadResult, Target
+from mark.simulator.traces.bursts import with_bursts
+from mark.simulator.traces.generators import constant
+from mark.simulator.workload import Workload
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+from mark.telemetry.steady_time import steady_time
+
+LEAD_S = 0.3
+"""Between reading the clock and the first request: connections are made in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadAsked:
+    """What `mark load` was asked for. `duration_s` and `start_s` are on the trace's clock."""
+
+    service: str
+    model: str | None
+    trace: str | None
+    rate_rps: float | None
+    mean_rps: float | None
+    start_s: float
+    duration_s: float | None
+    speed: float
+    seed: int
+    reading: TraceReading = field(default_factory=TraceReading)
+
+
+def load_service(asked: LoadAsked, *, as_json: bool) -> None:
+    """Send the load and print what became of it."""
+    running = find_running(asked.service)
+    due_s = due_times(asked)
+    if not due_s.size:
+        raise Misconfigured(_nothing_due(asked))
+    model = chosen(running, asked.model)
+    with progress() as report:
+        result = send(running, model, due_s, speed=asked.speed, report=lambda share: report("sending", share))
+    document = load_document(result)
+    if as_json:
+        show_json(document)
+    else:
+        _show(document, model)
+
+
+def due_times(asked: LoadAsked) -> NDArray[np.float64]:
+    """When each request is due, real seconds from the start. A replay at that speed draws the same instants."""
+    if (asked.trace is None) == (asked.rate_rps is None):
+        raise Misconfigured("say what to send: either --trace FILE or --rate RPS")
+    if asked.trace is not None:
+        trace = read_place(asked.trace, asked.reading)
+        if asked.mean_rps is not None:
+            trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
+        trace = with_bursts(trace, asked.reading.bursts, asked.seed)
+    else:
+        if asked.rate_rps is not None and not asked.rate_rps > 0:
+            raise Misconfigured(f"--rate must be above 0, not {asked.rate_rps:g}")
+        if asked.duration_s is None:
+            raise Misconfigured("say for how long: --duration SECONDS")
+        assert asked.rate_rps is not None
+        trace = constant(asked.rate_rps, duration_s=asked.start_s + asked.duration_s, seed=asked.seed)
+    workload = Workload(
+        trace=trace, seed=asked.seed, start_s=asked.start_s, duration_s=asked.duration_s, speed=asked.speed
+    )
+    for text in workload.notes:
+        note(text)
+    return (workload.arrivals(workload.start_s, workload.end_s) - workload.start_s) / asked.speed
+
+
+def _nothing_due(asked: LoadAsked) -> str:
+    if asked.duration_s is None:
+        return "nothing would be sent: the trace holds no request from --start-s on"
+    real_s = asked.duration_s / asked.speed
+    return (
+        f"nothing would be sent in {real_s:g} real seconds: give a longer --duration, more load or a lower --speed"
+    )
+
+
+def send(
+    running: Running,
+    model: dict[str, Any],
+    due_s: NDArray[np.float64],
+    *,
+    speed: float,
+    report: Any = lambda _share: None,
+) -> LoadResult:
+    """Send the requests of a load; the service's clock runs `speed` times as fast meanwhile."""
+    length_s = float(due_s[-1]) if due_s.size else 0.0
+    adopt_wall(ServiceStore(connect(running.store), running.name))
+    began_wall = steady_time() + LEAD_S
+    with run_clock(running, speed=speed, from_wall=began_wall, for_s=length_s):
+        return uvloop.run(_send(running, model, due_s, began_wall, report))
+
+
+async def _send(
+    running: Running, model: dict[str, Any], due_s: NDArray[np.float64], began_wall: float, report: Any
+) -> LoadResult:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+    load = Load(_target(running, model), objective_s=model["latency_ms"] / 1000, run_id=secrets.token_hex(4))
+    await load.connect()
+    ahead_s = began_wall - steady_time()
+    return await load.run((due_s + ahead_s).tolist(), stop=stop, progress=lambda _result, share: report(share))
+
+
+def _target(running: Running, model: dict[str, Any]) -> Target:
+    url = urlsplit(running.gateway)
+    tls = None
+    if url.scheme == "https":
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # our own gateway, at an address we started
+    return Target(
+        host=url.hostname or "127.0.0.1",
+        port=url.port or 80,
+        path=f"/v2/models/{model['name']}/infer",
+        body=json_text(model["example"], compact=True).encode(),
+        token=running.token,
+        tls=tls,
+    )
+
+
+def chosen(running: Running, name: str | None) -> dict[str, Any]:
+    """The model of that name, or the first. Misconfigured where it is not served."""
+    for model in running.models:
+        if name in (None, model["name"]):
+            return model
+    known = ", ".join(model["name"] for model in running.models)
+    raise Misconfigured(f"the service {running.name} does not serve {name}; it serves {known}")
+
+
+def load_document(result: LoadResult) -> dict[str, Any]:
+    """The document of `mark load --json` (docs/json.md)."""
+    latencies_ms = np.sort(np.array(result.latencies_s)) * 1000
+    points: dict[str, float | None] = dict.fromkeys(("mean", "p50", "p95", "p98", "p99", "max"))
+    if latencies_ms.size:
+        quantiles = np.quantile(latencies_ms, (0.5, 0.95, 0.98, 0.99))
+        values = (latencies_ms.mean(), *quantiles, latencies_ms[-1])
+        points = {name: round(float(value), 3) for name, value in zip(points, values, strict=True)}
+    return {
+        "sent": result.sent,
+        "answered": result.answered,
+        "attained": result.attained,
+        "in_flight": result.in_flight,
+        "latency_ms": points,
+        "by": {name: result.by[name] for name in ("instance", "standby", "lambda", "shed")},
+        "errors": {"retried": 0, **dict(sorted(result.errors.items()))},
+    }
+
+
+def _show(document: dict[str, Any], model: dict[str, Any]) -> None:
+    attained = document["attained"]
+    share = "nothing was answered" if attained is None else f"{attained:.2%} within {model['latency_ms']:g} ms"
+    show(f"{document['sent']:,} requests sent, {document['answered']:,} answered: {share}")
+    points = document["latency_ms"]
+    if points["p50"] is not None:
+        show("latency  " + "  ".join(f"{name} {value:,.1f} ms" for name, value in points.items()))
+    show("answered by  " + "  ".join(f"{name} {count:,}" for name, count in document["by"].items()))
+    wrong = "  ".join(f"{name} {count:,}" for name, count in document["errors"].items() if count)
+    if wrong:
+        show(f"errors  {wrong}")

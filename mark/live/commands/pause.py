@@ -1,0 +1,123 @@
+"""`mark pause`: the service ends its instances, calls no Lambda, and keeps all that it knows until it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import typer
+
+from mark.accounting.budget import Restraint
+from mark.config.service import ServiceSettings
+from mark.config.settings import Settings
+from mark.domain.errors import Misconfigured
+from mark.live.clock import adopt_wall
+from mark.live.local.run_dir import RunFolder
+from mark.report.terminal import note, progress, show, show_json
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import BUDGET, PAUSE, PauseRequest
+from mark.telemetry.steady_time import steady_time
+
+ENDED = ("shutting-down", "terminated")
+POLL_S = 0.25
+HEARD_S = 15.0
+"""How long the controller that acts has to say that it has heard."""
+ENDED_S = 180.0
+"""How long instances have to answer what they hold and to end."""
+NOT_DONE = 1
+"""The exit status where what was asked has not come about."""
+
+
+def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
+    """Pause or go on, and wait until the controller has done so.
+
+    Raises Misconfigured where no such service is up, and typer.Exit where it has not come about, having said so.
+    """
+    store, names = _found(settings)
+    service = settings.service.name
+    adopt_wall(store)
+    PAUSE.write(store, PauseRequest(on=on, at=store.clock().service_time(steady_time())))
+    with progress() as report:
+        report("telling the controller", 0.0)
+        heard = _until(lambda: _is_heard(store, on=on), HEARD_S)
+        if on and heard:
+            report("instances answer what they hold and end", 0.0)
+            _until(lambda: _left(store, names) == 0, ENDED_S)
+    left = _left(store, names)
+    if as_json:
+        show_json(_document(store, service, on=on, heard=heard, left=left))
+    elif heard and not (on and left):
+        _tell(service, on=on)
+    if not heard:
+        note(
+            f"nothing has changed: no controller of {service} heard of it within {HEARD_S:g} s; one that "
+            "acts later will. `mark status` says whether any does"
+        )
+    elif on and left:
+        note(
+            f"the service {service} is pausing, but has instances that did not end within {ENDED_S:g} s: {left}; "
+            "`mark status` says which"
+        )
+    if not heard or (on and left):
+        raise typer.Exit(NOT_DONE)
+
+
+def _tell(service: str, *, on: bool) -> None:
+    if on:
+        flag = "" if service == ServiceSettings().name else f" --name {service}"
+        show(f"the service {service} is paused: 0 instances left; `mark pause --off{flag}` goes on")
+    else:
+        show(f"the service {service} goes on: the next plan rents what it needs")
+
+
+def _document(store: ServiceStore, service: str, *, on: bool, heard: bool, left: int) -> dict[str, object]:
+    """The document of `mark pause --json` (docs/json.md)."""
+    budget = BUDGET.read(store)
+    return {
+        "service": service,
+        "paused": on,
+        "heard": heard,
+        "instances_left": left,
+        "budget": budget and BUDGET.dump(budget),
+    }
+
+
+def _is_heard(store: ServiceStore, *, on: bool) -> bool:
+    """Whether a controller acts, and does so. One that has gone left its last word behind."""
+    if store.leases.held_by() is None:
+        return False
+    told = BUDGET.read(store)
+    if told is None:
+        return False
+    by_hand = "paused by hand" in told.reasons
+    return by_hand and told.held_back is Restraint.PAUSE if on else not by_hand
+
+
+def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
+    """The service's store and its models: up on this machine, or where service.store of the settings says."""
+    name = settings.service.name
+    running = RunFolder.of(name).running()
+    url = running.store if running is not None else settings.service.store
+    if not url:
+        raise Misconfigured(
+            f"no service {name} is up on this machine; for one elsewhere name its store in the settings, as "
+            "service.store"
+        )
+    store = ServiceStore(connect(url), name)
+    return store, tuple(served.name for served in store.spec().models)
+
+
+def _left(store: ServiceStore, names: tuple[str, ...]) -> int:
+    """Instances that have not ended, by the ledger."""
+    last = {told.instance: told.state for name in names for told in store.transitions(name)}
+    return sum(1 for state in last.values() if state not in ENDED)
+
+
+def _until(check: Callable[[], bool], seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > until:
+            return False
+        time.sleep(POLL_S)
+    return True

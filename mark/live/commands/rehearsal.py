@@ -1,0 +1,201 @@
+"""A rehearsal: a slice of a trace driven through the live service, faster than it happened, beside its replay.
+
+The service is brought up with its clock standing still and the trace's past as history, as a replay begins; the
+load draws the same arrivals as the replay does. What differs afterwards is the difference between the two worlds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mark.config.settings import Settings
+from mark.controller.journal import Header, read_journal
+from mark.controller.state import Decision, Observation
+from mark.domain.fleet import FleetView
+from mark.domain.orders import Launch, Order, WarmLambda
+from mark.live.commands.down import end
+from mark.live.commands.load import LoadAsked, due_times, load_document, send
+from mark.live.commands.up import heeding_ends, start
+from mark.live.local.emulator_client import EmulatedControls
+from mark.live.local.run_dir import Running
+from mark.live.status.watch import live_table, view_of
+from mark.offline.experiments import chosen_overrides, make_experiment
+from mark.offline.trace_source import TraceReading
+from mark.report.runs.comparison import ComparedRun
+from mark.report.runs.documents import run_document
+from mark.report.terminal import note, progress
+from mark.simulator.results import RunResult
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import LoadSeries, ModelStatus
+from mark.telemetry.steady_time import steady_time
+
+BIN_MIN = 10.0
+"""Orders are compared by ten minutes of the trace."""
+
+OrderRow = tuple[float, FleetView, tuple[Order, ...]]
+"""When, what was there, and what was ordered."""
+OrderCounts = Counter[tuple[int, str, str]]
+"""(ten minutes, kind of order, offering) -> instances ordered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """What came of it: what clients saw, the model's status, the replay's document, and what both ordered."""
+
+    load: dict[str, Any]
+    live: ModelStatus
+    replay: dict[str, Any]
+    live_orders: OrderCounts
+    replay_orders: OrderCounts
+    result: RunResult
+
+
+@dataclass(slots=True)
+class OrderLog:
+    """A journal that keeps what was ordered when."""
+
+    rows: list[OrderRow] = field(default_factory=list)
+
+    def append(self, _before: FleetView, seen: Observation, decision: Decision) -> None:
+        """Keep one tick's orders."""
+        self.rows.append((seen.now, seen.fleet, decision.orders))
+
+
+def rehearse(settings: Settings, *, show_live: bool = True) -> Rehearsed:
+    """Replay the slice that the settings describe, then drive it through the live service."""
+    result, replay_orders = replay_slice(settings)
+    with service(settings) as running:
+        began_at = ServiceStore(connect(running.store), running.name).clock().service_at
+        load = drive(running, settings, show_live=show_live)
+        live = next(m for m in view_of(running).status().models if m.name == settings.model)
+        live = replace(live, series=_on_clock_of(result, live.series, began_at))
+        live_orders = journal_orders(running, str(settings.model))
+    return Rehearsed(
+        load=load,
+        live=live,
+        replay=run_document(ComparedRun(result=result, bound_usd=None, floor_usd=None)),
+        live_orders=live_orders,
+        replay_orders=replay_orders,
+        result=result,
+    )
+
+
+def _on_clock_of(result: RunResult, series: LoadSeries, began_at: float) -> LoadSeries:
+    """The live series on the replay's clock, so that both are drawn over the same minutes."""
+    shift_s = result.start_at - began_at
+    return replace(
+        series, start_at=series.start_at + shift_s, forecast_start_at=series.forecast_start_at + shift_s
+    )
+
+
+def replay_slice(settings: Settings) -> tuple[RunResult, OrderCounts]:
+    """The replay of the slice, and what it ordered."""
+    experiment = make_experiment(settings)
+    log = OrderLog()
+
+    @contextmanager
+    def keep(_header: Header) -> Iterator[OrderLog]:
+        yield log
+
+    policy = settings.policies[0]
+    with progress() as report:
+        result = experiment.run(policy, overrides=chosen_overrides(settings), open_journal=keep, progress=report)
+    return result, order_counts(log.rows, result.start_at)
+
+
+@contextmanager
+def service(settings: Settings) -> Iterator[Running]:
+    """The service up, its clock standing still; down again afterwards, whatever happens."""
+    with heeding_ends():
+        running = start(settings, hold=True)
+        try:
+            yield running
+        finally:
+            end(running.pid)
+
+
+def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str, Any]:
+    """Send the slice's requests, interrupt as the settings say; what the clients saw."""
+    speed = settings.trace.speed
+    asked = LoadAsked(
+        service=running.name,
+        model=settings.model,
+        trace=settings.trace.file,
+        rate_rps=None,
+        mean_rps=settings.trace.mean_rps,
+        start_s=settings.trace.start_s,
+        duration_s=settings.trace.duration_s,
+        speed=speed,
+        seed=settings.seed,
+        reading=TraceReading.of(settings),
+    )
+    due_s = due_times(asked)
+    model = next(m for m in running.models if m["name"] == settings.model)
+    over = threading.Event()
+    threads = [threading.Thread(target=_interrupt, args=(running, settings, speed, over), daemon=True)]
+    if show_live:
+        threads.append(threading.Thread(target=_show, args=(running, over), daemon=True))
+    for thread in threads:
+        thread.start()
+    try:
+        return load_document(send(running, model, due_s, speed=speed))
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def journal_orders(running: Running, model: str) -> OrderCounts:
+    """What the live controller ordered, from its journal."""
+    store = ServiceStore(connect(running.store), running.name)
+    _, ticks = read_journal(store.journal_lines(model), skip=lambda line: note(line.words))
+    rows = [(tick.seen.now, tick.seen.fleet, tick.orders) for tick in ticks]
+    return order_counts(rows, rows[0][0] if rows else 0.0)
+
+
+def order_counts(rows: Sequence[OrderRow], start_at: float) -> OrderCounts:
+    """Instances by ten minutes, kind of order and offering."""
+    counts: OrderCounts = Counter()
+    for at, fleet, orders in rows:
+        place = int((at - start_at) // (BIN_MIN * 60))
+        offerings = {instance.id: instance.offering for instance in fleet}
+        for order in orders:
+            match order:
+                case Launch():
+                    counts[place, order.kind, order.offering] += order.count
+                case WarmLambda():
+                    pass  # how many are warm already is believed, not known
+                case _:
+                    counts.update((place, order.kind, offerings.get(name, "")) for name in order.instances)
+    return counts
+
+
+def largest_difference(one: OrderCounts, other: OrderCounts) -> int:
+    """By how many instances two worlds differ most in any ten minutes, kind and offering."""
+    return max((abs(one[key] - other[key]) for key in one.keys() | other.keys()), default=0)
+
+
+def _interrupt(running: Running, settings: Settings, speed: float, over: threading.Event) -> None:
+    """Take spot instances away at their minutes."""
+    controls = EmulatedControls(running.aws_endpoint)
+    store = ServiceStore(connect(running.store), running.name)
+    began = store.clock().service_at
+    for planned in sorted(settings.faults.interrupts, key=lambda item: item.at_min):
+        due_at = began + planned.at_min * 60
+        while store.clock().service_time(steady_time()) < due_at:
+            if over.wait(min(0.5, 1 / speed)):
+                return
+        controls.interrupt(planned.share, planned.offering)
+
+
+def _show(running: Running, over: threading.Event) -> None:
+    """The live table until the load is over."""
+    with live_table(running) as refresh:
+        while not over.wait(1.0):
+            refresh()

@@ -1,0 +1,177 @@
+"""`mark up`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mark.config.service import Mode, ServiceSettings
+from mark.config.settings import Settings
+from mark.domain.errors import Misconfigured
+from mark.live.commands.down import end
+from mark.live.local.access import bearer_token, exposed_secrets, server_tls
+from mark.live.local.first_plan import check_first_plan
+from mark.live.local.ports import is_loopback
+from mark.live.local.run_dir import RunFolder, Running
+from mark.live.local.service_lock import ServiceLock
+from mark.live.local.supervisor import FLEET_S, START_S
+from mark.live.models import make_live_models
+from mark.live.status.watch import watch_service
+from mark.plugins.load import build_forecaster, make_model
+from mark.report.terminal import note, progress, show, show_json
+
+POLL_S = 0.05
+
+
+def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = False) -> None:
+    """Start the service and say where it is; attached, watch it until Ctrl-C, which ends it."""
+    with heeding_ends():
+        running = start(settings, hold=hold)
+        if detach:
+            _say(running, as_json=as_json)
+            return
+        try:
+            _say(running, as_json=as_json)
+            watch_service(running)
+        except KeyboardInterrupt:
+            end(running.pid)
+
+
+@contextmanager
+def heeding_ends() -> Iterator[None]:
+    """Meanwhile SIGTERM and a closed terminal are what Ctrl-C is, so that whoever started a service ends it."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores it
+    for number in heeded:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, before[number])
+
+
+def start(settings: Settings, *, hold: bool = False) -> Running:
+    """Start the service and wait until it is ready; Ctrl-C meanwhile ends what was started."""
+    asked = settings.service  # what can be known to be wrong is said before anything starts
+    if not is_loopback(asked.host) and asked.tls_certificate is None:
+        note(f"the gateway on {asked.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
+    bearer_token(asked)
+    server_tls(asked)
+    for line in exposed_secrets(asked):
+        note(line)
+    folder = RunFolder.of(asked.name)
+    with folder.lock(asked.name) as lock:  # the supervisor keeps it to its end
+        try:
+            _prepare(settings)
+            folder.create(settings)
+        except BaseException:
+            folder.unmake()
+            raise
+        supervisor = _spawn(folder, lock, hold=hold)
+        lock.tell(supervisor.pid)
+    try:
+        return _wait_ready(folder, supervisor)
+    except KeyboardInterrupt:
+        end(supervisor.pid)
+        raise
+
+
+def _prepare(settings: Settings) -> None:
+    """Check everything and train what must be trained before any process starts; weights are kept in the cache."""
+    with progress() as report:
+        for model in make_live_models(settings):
+            for text in model.notes:
+                note(f"{model.name}: {text}")
+            if settings.service.mode is Mode.SERVE:
+                check_first_plan(model)
+            if model.served.backend.kind == "python":
+                report(f"{model.name}: loading {model.served.backend.target}", 0.0)
+                make_model(model.served.backend.target, model.folder)
+            report(f"{model.name}: {model.bundle.forecaster}", 0.0)
+            build_forecaster(model.bundle.forecaster, model.setup)
+
+
+def _spawn(folder: RunFolder, lock: ServiceLock, *, hold: bool) -> subprocess.Popen[bytes]:
+    arguments = [str(folder.path), *(("--hold",) if hold else ())]
+    with (folder.logs / "supervisor.log").open("ab") as log_file:
+        return subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-P", "-m", "mark.live.processes.supervisor", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            pass_fds=(lock.fd,),
+            start_new_session=True,  # Ctrl-C in this terminal is ours to pass on
+        )
+
+
+def _wait_ready(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> Running:
+    until = time.monotonic() + FLEET_S + 2 * START_S
+    with progress() as report:
+        while True:
+            running = folder.running()
+            report(running.step if running is not None and running.step else "starting the supervisor", 0.0)
+            if running is not None and running.ready:
+                return running
+            if supervisor.poll() is not None:
+                raise _failed(folder)
+            if time.monotonic() > until:
+                end(supervisor.pid)
+                raise Misconfigured(f"the service did not become ready; its logs are in {folder.logs}")
+            time.sleep(POLL_S)
+
+
+def _failed(folder: RunFolder) -> Misconfigured:
+    """The reason that the supervisor left, after the lines that explain it were printed."""
+    said = folder.failure()
+    if not said:
+        return Misconfigured(f"the service could not start: its logs are in {folder.logs}")
+    reason, *details = said
+    for line in details:
+        note(line)
+    if details:
+        note(f"the logs are in {folder.logs}; `mark explain{_name_flag(folder.path.name)}` tells what was decided")
+    return Misconfigured(f"the service could not start: {reason}")
+
+
+def _name_flag(service: str) -> str:
+    """The flag that names the service, where it is not the usual one."""
+    return "" if service == ServiceSettings().name else f" --name {service}"
+
+
+def up_document(running: Running) -> dict[str, Any]:
+    """The document of `mark up --json` (docs/json.md)."""
+    return {
+        "gateway": running.gateway,
+        "status_page": running.status_page,
+        "aws_endpoint": running.aws_endpoint,
+        "token": running.token,
+        "models": [{"name": model["name"], "example": model["example"]} for model in running.models],
+    }
+
+
+def _say(running: Running, *, as_json: bool) -> None:
+    if as_json:
+        show_json(up_document(running))
+        return
+    names = ", ".join(model["name"] for model in running.models)
+    observes = RunFolder.of(running.name).settings().service.mode is Mode.OBSERVE
+    show(f"The service {running.name} is up and {'observes' if observes else 'serves'} {names}.")
+    show(f"gateway      {running.gateway}", f"status page  {running.status_page}")
+    if running.token:
+        show(f"token        {running.token}")
+    show(f"try          {what_next(running, observes=observes)}")
+
+
+def what_next(running: Running, *, observes: bool) -> str:
+    """Commands to begin with, which reach this service and no other."""
+    first = running.models[0]["name"]
+    name = _name_flag(running.name)
+    if observes:
+        return f"tail -n 0 -F access.log | mark feed --model {first}{name}; mark report{name}; mark down{name}"
+    return f"mark load --model {first} --rate 20 --duration 30{name}; mark status{name}; mark down{name}"

@@ -1,0 +1,1 @@
+"""The acting controller: who acts, one term of it, and what drives a model's ticks."""

@@ -1,0 +1,118 @@
+"""Drives one model's controller in real time.
+
+A tick comes each period of the service's clock, and at once when something happened: a spot notice, a refused
+launch, a window of the SLO monitor that missed. It decides nothing: `Controller.tick` is the one of the replay.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mark.controller.journal import Header, header_line
+from mark.controller.runner import Controller
+from mark.domain.orders import Order
+from mark.live.clock import ServiceClock
+from mark.live.control.data_plane import LivePlane
+from mark.live.control.observe_mode import LiveCloud
+from mark.live.control.status_writer import Publisher
+from mark.store.journal import StoreJournal
+
+log = logging.getLogger(__name__)
+
+SETTLE_S = 0.06
+"""Real seconds after a period's end until it is looked at: gateways report the last window by then."""
+SEGMENT_BYTES = 16 * 1024 * 1024
+"""A segment of the journal that is longer is followed by another: some days of ticks."""
+WAITING_BYTES = 4 * SEGMENT_BYTES
+"""How long a segment may become while another, that would be dropped for its successor, is not archived."""
+LOOK_AT_SIZE = 100
+"""Ticks between two looks at the segment's length."""
+LOOK_EACH_S = 0.05
+"""How often it looks whether something happened."""
+
+
+class ModelDriver:
+    """Ticks one model while this process holds the lease."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        clock: ServiceClock,
+        cloud: LiveCloud,
+        plane: LivePlane,
+        publisher: Publisher,
+        journal: StoreJournal,
+        header: Header,
+    ) -> None:
+        self._controller, self._clock, self._cloud, self._plane = controller, clock, cloud, plane
+        self._publisher, self._journal, self._header = publisher, journal, header
+        self._wake = threading.Event()
+        self._watch_at = -math.inf
+
+    def wake(self) -> None:
+        """Look at once: something happened."""
+        self._wake.set()
+
+    def look(self) -> None:
+        """See what is there, before anything is asked for."""
+        self._cloud.observe()
+
+    def run(self, stop: threading.Event, unseen: Sequence[Order]) -> None:
+        """Submit what a controller before this one left, then tick until `stop` is set.
+
+        RetryLater where AWS or the store does not answer, LeaseLost where another controller acts: recover anew.
+        """
+        for order in unseen:
+            self._cloud.submit(order)
+        while not stop.is_set():
+            self._tick()
+            while self._plane.is_behind() and not stop.is_set():  # units that closed while nobody acted
+                self._tick()
+            self._wait(stop)
+
+    def _tick(self) -> None:
+        decision = self._controller.tick()
+        for order in decision.orders:
+            given = {"model": self._publisher.model, "token": order.token, "reason": order.reason}
+            log.info(order.kind, extra=given)
+        if self._cloud.has_facts:
+            self.wake()
+        self._publisher.publish(self._controller, decision)
+        if decision.state.tick % LOOK_AT_SIZE == 0:
+            self._look_at_size()
+
+    def _look_at_size(self) -> None:
+        """Open another segment where this one is long; what that drops waits for its copy, but not for ever."""
+        size_bytes = self._journal.size_bytes
+        is_last_call = size_bytes > WAITING_BYTES
+        if size_bytes > SEGMENT_BYTES and (is_last_call or not self._journal.is_waiting):
+            self._journal.rotate(header_line(self._checkpointed()), unkept=is_last_call)
+
+    def _is_surging(self) -> bool:
+        """Looked at every few seconds of service time."""
+        now = self._clock.now()
+        if now < self._watch_at or math.isinf(self._controller.watch_s):
+            return False
+        self._watch_at = now + self._controller.watch_s
+        return self._controller.is_surging()
+
+    def _checkpointed(self) -> Header:
+        """The header of the journal's next segment: it says all that folding the one before would."""
+        controller = self._controller
+        return replace(self._header, checkpoint=controller.checkpoint, history=controller.history)
+
+    def _wait(self, stop: threading.Event) -> None:
+        """Until the period's end, or until something happened."""
+        while not stop.is_set():
+            left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
+            if left_s <= 0 or self._plane.has_missed() or self._is_surging():
+                return
+            self._cloud.hear()  # what is spent is known before the next tick
+            if self._wake.wait(min(left_s, LOOK_EACH_S)):
+                self._wake.clear()
+                return

@@ -1,0 +1,179 @@
+"""A model's journal as the next controller finds it: folded, gone on with under another policy, or begun anew.
+
+It goes on in the last segment where all of that can be read and was written under the policy of today, in the
+form of today. Where the settings have changed, or the form, a segment follows whose header has the policy of today
+and all that the fold gave. Where a line
+cannot be read, the segments are left as they are, and one follows that begins with the demand and the age that the
+readable lines tell; it has a run of its own, so that none of its orders bears the token of one that nobody knows.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mark.aws.quotas import read_quotas
+from mark.aws.session import Aws
+from mark.config.settings import Settings
+from mark.controller.journal import VERSION, BrokenLine, Header, Tick, header_line, read_journal, same_policy
+from mark.controller.plan_request import tail
+from mark.controller.quotas import Quotas
+from mark.controller.recovery import Recovered, begun_anew, checkpoint_of, goes_on, recover, salvaged
+from mark.controller.runner import KEEP_HISTORY
+from mark.domain.demand import Demand
+from mark.domain.errors import MarkError, Misconfigured
+from mark.live.background.archive import may_drop
+from mark.live.models import LiveModel
+from mark.store.journal import StoreJournal
+from mark.store.lease import Lease
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import MODEL
+
+log = logging.getLogger(__name__)
+
+Read = Callable[[Iterable[Tick]], Iterator[Tick]]
+"""Passes the ticks on, noting on the way what it needs of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedJournal:
+    """A model's journal, and where the controller before us stopped."""
+
+    header: Header
+    journal: StoreJournal
+    recovered: Recovered | None
+    history: Demand
+    began_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A segment that was read: `is_whole` where it is the last one and no line of it is broken."""
+
+    header: Header
+    recovered: Recovered | None
+    is_whole: bool
+
+
+def open_journal(
+    model: LiveModel,
+    settings: Settings,
+    *,
+    store: ServiceStore,
+    lease: Lease,
+    now: float,
+    read: Read,
+    quotas: Callable[[], Quotas],
+) -> OpenedJournal:
+    """The journal to write to. LeaseLost where another controller acts; `quotas` asks for the account's."""
+
+    def opened(header: Header) -> StoreJournal:
+        return store.open_journal(
+            model.name, header_line(header), lease, may_drop=lambda segment: may_drop(store, model.name, segment)
+        )
+
+    if not store.journal_segments(model.name):
+        header = _new_header(model, settings, now, quotas())
+        journal = opened(header)
+        return _opened(model, header, journal, None)
+    found = _read_last(store, model.name, read)
+    if found is not None and found.is_whole:
+        header, recovered = found.header, found.recovered
+        journal = opened(header)
+        today = replace(model.bundle.controller, quotas=header.policy.quotas)
+        if header.version == VERSION and same_policy(header.policy, today):
+            return _opened(model, header, journal, recovered)
+        log.info(
+            "the settings or this program are new: the journal goes on in a new segment",
+            extra={"model": model.name},
+        )
+        recovered, run = recovered and goes_on(recovered, today), header.run
+    else:
+        recovered, run = _begun_anew(store, model.name, found), uuid.uuid4().hex
+        why = "the journal begins anew: some of it cannot be read"
+        log.warning(why, extra={"model": model.name, "run": run})
+    header = replace(_new_header(model, settings, now, quotas()), run=run)
+    if recovered is not None:
+        history = header.history if found is None else _history(model, found.header, recovered)
+        recovered = replace(recovered, units=())
+        header = replace(header, history=history, checkpoint=checkpoint_of(recovered))
+    journal = opened(header)
+    journal.rotate(header_line(header))
+    return _opened(model, header, journal, recovered)
+
+
+def _read_last(store: ServiceStore, model: str, read: Read) -> _Found | None:
+    """The last segment whose header can be read, and what there is in it; None: no header can."""
+    segments = store.journal_segments(model)
+    for number in reversed(segments):
+        broken: list[BrokenLine] = []
+        try:
+            header, ticks = read_journal(store.journal_lines(model, number), skip=broken.append)
+        except Misconfigured as error:
+            _warn(model, number, str(error))
+            continue
+        listed = list(read(ticks))
+        for line in broken:
+            _warn(model, number, line.words)
+        whole = number == segments[-1] and not broken
+        recovered = recover(header, listed) if whole else salvaged(header, listed)
+        return _Found(header=header, recovered=recovered, is_whole=whole)
+    return None
+
+
+def _warn(model: str, segment: int, why: str) -> None:
+    log.warning("left out of the journal", extra={"model": model, "segment": segment, "why": why})
+
+
+def _begun_anew(store: ServiceStore, model: str, found: _Found | None) -> Recovered | None:
+    """What is left where not all can be read; without any journal its age is what status last told of it."""
+    if found is not None and found.recovered is not None:
+        return found.recovered
+    told = MODEL.read(store, model)
+    return None if told is None or told.began_at is None else begun_anew(told.began_at)
+
+
+def _history(model: LiveModel, header: Header, recovered: Recovered | None) -> Demand:
+    """All demand that is known where the journal stopped."""
+    before = header.history if header.checkpoint else model.history(header.history.end_at)
+    return recovered.history(before, KEEP_HISTORY) if recovered else before
+
+
+def _opened(model: LiveModel, header: Header, journal: StoreJournal, recovered: Recovered | None) -> OpenedJournal:
+    history = _history(model, header, recovered)
+    return OpenedJournal(
+        header=header,
+        journal=journal,
+        recovered=recovered,
+        history=history,
+        began_at=recovered.first_at if recovered else history.end_at,
+    )
+
+
+def known_quotas(aws: Aws) -> Quotas:
+    """The account's vCPU quotas; none where AWS does not tell them: launches beyond them are then refused."""
+    try:
+        return read_quotas(aws)
+    except MarkError as error:
+        log.warning("the account's quotas are not known", extra={"why": str(error)})
+        return ()
+
+
+def _new_header(model: LiveModel, settings: Settings, now: float, quotas: Quotas) -> Header:
+    bundle = model.bundle
+    trace = settings.trace.file
+    return Header(
+        policy=replace(bundle.controller, quotas=quotas),
+        catalogue=f"{model.prices.region} {model.prices.date}",
+        seed=settings.seed,
+        history=tail(model.history(now), bundle.controller.history_units),
+        dispatch=bundle.dispatch,
+        forecaster=bundle.forecaster,
+        model=model.name,
+        trace="live" if trace is None else f"live after {Path(trace).name}",
+        market=bundle.controller.offerings[0].market.value if bundle.controller.offerings else "",
+        run=uuid.uuid4().hex,
+    )

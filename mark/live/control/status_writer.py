@@ -1,0 +1,183 @@
+"""What the acting controller publishes of a model after each tick, for the status page and `mark status`."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+from mark.accounting.load_history import latest
+from mark.controller.runner import Controller
+from mark.controller.state import Decision
+from mark.domain.demand import Demand
+from mark.domain.fleet import Instance, InstanceState
+from mark.domain.orders import Launch, Order, WarmLambda
+from mark.live.clock import ServiceClock
+from mark.live.control.hourly_totals import HourBook
+from mark.live.models import LiveModel
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import (
+    MODEL,
+    AssumedLoad,
+    ForecasterStatus,
+    LoadSeries,
+    OrderStatus,
+    PlanStatus,
+    PublishedInstance,
+    PublishedModel,
+)
+from mark.telemetry.steady_time import steady_time
+
+MINUTES = 60
+DECISIONS = 12
+
+
+class Publisher:
+    """Writes one model's status document."""
+
+    def __init__(
+        self,
+        model: LiveModel,
+        *,
+        store: ServiceStore,
+        clock: ServiceClock,
+        began_at: float,
+        trained: Callable[[], ForecasterStatus | None],
+    ) -> None:
+        """`trained` says what the forecaster was trained on last, and what is being trained.
+
+        What the controller before this one told of the last hour is still told.
+        """
+        self._began_at, self._trained = began_at, trained
+        self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
+        self._assumed_rps = model.assumed_rps
+        self._store, self._clock = store, clock
+        self._book = HourBook(store, self._served.name, began_at=began_at)
+        before = MODEL.read(store, self._served.name) or PublishedModel()
+        self._decisions = deque(before.decisions, maxlen=DECISIONS)
+        self._capacity = deque(_told_capacity(before.series), maxlen=MINUTES)
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._served.name
+
+    def publish(self, controller: Controller, decision: Decision) -> None:
+        """Tell what was seen and decided."""
+        self._remember(controller, decision)
+        MODEL.write(self._store, self._document(controller, decision), self.model)
+        self._book.keep(controller.history, self._clock.now())
+
+    def _remember(self, controller: Controller, decision: Decision) -> None:
+        now = self._clock.now()
+        for order in decision.orders:
+            self._decisions.appendleft(_decision(order, now))
+        fleet, history = controller.fleet, controller.history
+        offered = {offering.name: offering.capacity_rps for offering in self._served.offerings}
+        capacity = sum(offered.get(i.offering, 0.0) for i in fleet if i.state is InstanceState.READY)
+        if not self._capacity or self._capacity[-1][0] != history.end_at:
+            self._capacity.append((history.end_at, capacity))
+
+    def _document(self, controller: Controller, decision: Decision) -> PublishedModel:
+        state, wanted = decision.state, decision.state.wanted
+        requested = Counter[str]()
+        for item in state.requested:
+            requested[item.offering] += item.count
+        came = latest(controller.history, self._began_at)
+        offerings = controller.policy.offerings
+        return PublishedModel(
+            at=self._clock.now(),
+            tick=state.tick,
+            speed=self._clock.anchor.speed_at(steady_time()),
+            policy=self._bundle.name,
+            market=offerings[0].market.value if offerings else "none",
+            planned=dict(wanted[-1].counts) if wanted else {},
+            requested=dict(sorted(requested.items())),
+            observed=tuple(map(_observed, controller.fleet)),
+            lambda_warm=controller.lambda_warm,
+            series=self._series(controller, came),
+            requests=round(sum(came.mean_rps) * came.unit_s),
+            peak_rps=max(came.max_rps, default=0.0),
+            began_at=self._began_at,
+            assumed=AssumedLoad(rps=self._assumed_rps, until=self._began_at) if self._assumed_rps else None,
+            trained=self._trained(),
+            plan=_plan(decision),
+            decisions=tuple(self._decisions),
+            notes=(*stand_in_notes(controller), *self._notes, *(note.text for note in decision.notes)),
+        )
+
+    def _series(self, controller: Controller, came: Demand) -> LoadSeries:
+        """The last hour of what came: what was assumed before never did."""
+        forecast = controller.forecast
+        minutes = min(MINUTES, len(came))
+        start_at = came.end_at - minutes * came.unit_s
+        known = dict(self._capacity)
+        return LoadSeries(
+            start_at=start_at,
+            unit_s=came.unit_s,
+            mean_rps=came.mean_rps[len(came) - minutes :],
+            max_rps=came.max_rps[len(came) - minutes :],
+            capacity_rps=tuple(known.get(start_at + (place + 1) * came.unit_s) for place in range(minutes)),
+            forecast_start_at=forecast.start_at if forecast else came.end_at,
+            forecast_max_rps=tuple(forecast.max_at(0.5)) if forecast else (),
+            forecaster=self._forecaster(controller),
+        )
+
+    def _forecaster(self, controller: Controller) -> str:
+        """Who made the last forecast."""
+        if controller.forecast is None:
+            return self._bundle.forecaster
+        failed = controller.forecast_failed
+        return controller.forecast.label + (f", in place of {failed.forecaster}" if failed else "")
+
+
+def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
+    """(end of the minute, requests/s) as an earlier document told them."""
+    if series is None:
+        return []
+    told = enumerate(series.capacity_rps, 1)
+    return [(series.start_at + place * series.unit_s, rps) for place, rps in told if rps is not None]
+
+
+def stand_in_notes(controller: Controller) -> tuple[str, ...]:
+    """That the last forecast is not the forecaster's own, and why."""
+    failed, forecast = controller.forecast_failed, controller.forecast
+    if failed is None or forecast is None:
+        return ()
+    why = " ".join(failed.error.split())
+    return (f"the forecaster {failed.forecaster} failed, {forecast.label} stands in for it: {why}",)
+
+
+def _plan(decision: Decision) -> PlanStatus | None:
+    plan, wanted = decision.state.plan, decision.state.wanted
+    if plan is None:
+        return None
+    return PlanStatus(
+        at=plan.at,
+        made_at=wanted[-1].at if wanted else plan.at,
+        required_rps=plan.required_rps,
+        capacity_rps=plan.capacity_rps,
+        usd_per_hour=plan.usd_per_hour,
+        reason=plan.reason,
+    )
+
+
+def _observed(instance: Instance) -> PublishedInstance:
+    return PublishedInstance(
+        id=instance.id,
+        offering=instance.offering,
+        role=instance.role,
+        state=instance.state,
+        interrupt_at=instance.interrupt_at,
+        credits=instance.credits,
+    )
+
+
+def _decision(order: Order, now: float) -> OrderStatus:
+    match order:
+        case Launch():
+            what = f"{order.count} {order.offering}"
+        case WarmLambda():
+            what = f"{order.concurrency} environments"
+        case _:
+            what = ", ".join(order.instances)
+    return OrderStatus(at=now, kind=order.kind, what=what, reason=order.reason)

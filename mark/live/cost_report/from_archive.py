@@ -1,0 +1,140 @@
+"""A service as its bucket keeps it: `mark report --archive` on what was downloaded of it, after its store is gone.
+
+Of each model the newest figures are read, and its journal; what they cost is said by the settings that are given.
+What happened after the last full hour is not in them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from mark.accounting.hourly_totals import Tallies, TallyMark, book_marks, book_name
+from mark.accounting.load_history import load_name
+from mark.config.settings import Settings
+from mark.controller.service import ServedModel, ServiceSpec
+from mark.domain.clock import ClockAnchor
+from mark.domain.costs import LedgerRecord, Transition, UsageRollup
+from mark.domain.errors import Misconfigured
+from mark.domain.traffic import ModelTraffic
+from mark.live.archived_load import archived_segments, segment_lines
+from mark.live.models import make_live_models, service_spec
+
+FIGURES = "figures.json.gz"
+COUNTS = tuple(field.name for field in fields(Tallies) if field.name not in ("requests", "billed", "gib_s"))
+"""Tallies that are whole numbers of a `ModelTraffic`."""
+_TRANSITIONS = TypeAdapter(tuple[Transition, ...])
+_ROLLUPS = TypeAdapter(tuple[UsageRollup, ...])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """A model's figures as they were kept last, and the files of its journal, oldest first.
+
+    `books` are the documents of the store that hold its marks and its load, by their names.
+    """
+
+    marks: tuple[TallyMark, ...]
+    ledger: LedgerRecord
+    books: Mapping[str, dict[str, Any]]
+    segments: tuple[Path, ...]
+
+
+class ArchivedService:
+    """A `mark.report.cost.archive_reader.KeptService` of files; what is put into it is forgotten with it."""
+
+    def __init__(self, spec: ServiceSpec, figures: Mapping[str, Figures]) -> None:
+        self._spec, self._figures = spec, figures
+        self._documents = {name: book for found in figures.values() for name, book in found.books.items()}
+
+    @property
+    def until(self) -> float:
+        """To when figures tell, seconds since the epoch."""
+        return max(found.marks[-1].at for found in self._figures.values())
+
+    def spec(self) -> ServiceSpec:
+        """What was served, as the settings say."""
+        return self._spec
+
+    def clock(self) -> ClockAnchor:
+        """The wall's: instants in the archive are the service's."""
+        return ClockAnchor()
+
+    def traffic(self, model: str) -> ModelTraffic:
+        """Totals at the last mark."""
+        totals = self._figures[model].marks[-1].totals
+        counts = {name: round(getattr(totals, name)) for name in COUNTS}
+        return ModelTraffic(model=model, billed=totals.billed, gib_s=totals.gib_s, **counts)
+
+    def ledger(self, model: str) -> LedgerRecord:
+        """What a model's instances did."""
+        return self._figures[model].ledger
+
+    def journal_segments(self, model: str) -> Sequence[int]:
+        """Numbers of the files of its journal."""
+        return range(len(self._figures[model].segments))
+
+    def journal_lines(self, model: str, segment: int | None = None) -> Iterator[bytes]:
+        """The lines of one of them, the last one by default."""
+        return segment_lines(self._figures[model].segments[-1 if segment is None else segment])
+
+    def status(self, name: str) -> dict[str, Any] | None:
+        """Books that were kept, and what was put here."""
+        return self._documents.get(name)
+
+    def put_status(self, name: str, document: Mapping[str, Any]) -> None:
+        """Remember it as long as this lasts."""
+        self._documents[name] = dict(document)
+
+
+def open_archive(settings: Settings, folder: Path) -> ArchivedService:
+    """The service of these settings as a folder has it. Misconfigured where it lacks a model's figures."""
+    provisioned = settings.rollout.functions.provisioned
+    spec = service_spec(settings, make_live_models(settings))
+    spec = replace(spec, models=tuple(_provisioned(model, provisioned) for model in spec.models))
+    return ArchivedService(spec, {model.name: _figures(folder, spec.name, model.name) for model in spec.models})
+
+
+def _provisioned(served: ServedModel, count: int) -> ServedModel:
+    """With the environments that the rollout keeps ready, which are billed."""
+    return replace(served, overflow=served.overflow and replace(served.overflow, provisioned=count))
+
+
+def _figures(folder: Path, service: str, model: str) -> Figures:
+    """The newest ones: they reach back as far as a store does."""
+    found = (path for path in folder.rglob(FIGURES) if _model_of(path) == model)
+    newest = max(found, key=lambda path: path.parts[-2], default=None)
+    if newest is None:
+        raise Misconfigured(
+            f"{folder} holds no figures of {model}: `aws s3 sync s3://BUCKET/journal/{service} {folder}` brings "
+            "them from the service's bucket, and --config says what it served"
+        )
+    try:
+        told = json.loads(gzip.decompress(newest.read_bytes()))
+        marks, transitions = book_marks(told["marks"]), _TRANSITIONS.validate_python(told["transitions"])
+        rollups = _ROLLUPS.validate_python(told.get("rollups", ()))
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+        raise Misconfigured(f"{newest} cannot be read, download it again: {str(error).splitlines()[0]}") from error
+    if not marks:
+        raise Misconfigured(f"{newest} tells of no full hour yet")
+    books = {book_name(model): told["marks"], load_name(model): told.get("load")}
+    return Figures(
+        marks=marks,
+        ledger=LedgerRecord(
+            transitions=tuple(sorted(transitions, key=lambda transition: transition.at)), rollups=rollups
+        ),
+        books={name: book for name, book in books.items() if book is not None},
+        segments=tuple(path for path in archived_segments(folder) if _model_of(path) == model),
+    )
+
+
+def _model_of(path: Path) -> str:
+    """.../MODEL/DAY/FILE."""
+    return path.parts[-3] if len(path.parts) > 2 else ""

@@ -1,0 +1,148 @@
+"""What each baseline would have cost on a service's own arrivals, replayed day by day.
+
+A day is replayed with half an hour before it, whose cost is taken off again: a fleet that stands when the day
+begins is not charged for booting then. Whole days that are over are kept in the store and never replayed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mark.accounting.daily_costs import DAY_S, days_between
+from mark.catalog.billing import bill_provisioned
+from mark.config.settings import Settings
+from mark.controller.service import ServedModel
+from mark.domain.demand import UNIT_S
+from mark.domain.errors import MarkError, Misconfigured
+from mark.live.models import settings_of_model
+from mark.live.replay_from_journal import Journalled, demand_trace, service_journal
+from mark.offline.experiments import chosen_overrides, make_experiment, warm_engine
+from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.read import Period
+from mark.report.cost.replays import LATE_S, ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
+from mark.report.terminal import Report, note
+from mark.simulator.experiment import Experiment
+from mark.simulator.results import RunResult
+from mark.simulator.traces.trace import Trace
+from mark.simulator.workload import Workload
+
+RUN_IN_S = 1800.0
+LEAST_S = 2 * UNIT_S
+"""A stretch that is shorter says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """A model, the settings of its replays, what came, and the policies that are asked for."""
+
+    served: ServedModel
+    settings: Settings
+    trace: Trace
+    policies: tuple[str, ...]
+
+
+def replay_days(
+    store: KeptService, settings: Settings, period: Period, policies: Sequence[str], report: Report
+) -> Mapping[str, Sequence[ReplayedDay]]:
+    """The days of a period under these policies, by model; a model that cannot be replayed has none."""
+    spec = store.spec()
+    found: dict[str, Sequence[ReplayedDay]] = {}
+    for served in spec.models:
+        try:
+            own = settings_of_model(settings, served.name)
+            journalled = service_journal(store, spec.name, served.name)
+        except Misconfigured as error:
+            note(f"{served.name} is not replayed: {error}")
+            continue
+        # what an observing service's own policy would have cost is known by replay alone: Lambda is part of it
+        asked = (own.policies[0], *policies) if spec.observed else policies
+        asked = tuple(dict.fromkeys(asked))
+        subject = _Subject(served=served, settings=own, trace=demand_trace(journalled, own.seed), policies=asked)
+        found[served.name] = _model_days(store, subject, journalled, period, report)
+    return found
+
+
+def _model_days(
+    store: KeptService, subject: _Subject, journalled: Journalled, period: Period, report: Report
+) -> Sequence[ReplayedDay]:
+    model = subject.served.name
+    kept = {item.day: item for item in replayed_days(store, model)}
+    spans = [
+        (day, max(start, journalled.begin_at), min(end, journalled.demand.end_at))
+        for day, start, end in days_between(period.since, period.until)
+        if start >= journalled.begin_at - LATE_S
+    ]
+    days = []
+    for day, start, end in spans:
+        known = kept.get(day)
+        if known is None or not known.covers((start, end)):
+            known = ReplayedDay(day=day, since=start, until=end, policies={})
+        lacking = known.lacks(subject.policies) if end - start >= LEAST_S else ()
+        if lacking:
+            known = _replayed(replace(subject, policies=lacking), known, report)
+            if _is_whole(start, end, journalled):
+                keep_replayed_days(store, model, known)  # at once: Ctrl-C loses no day
+        if known.policies:
+            days.append(known)
+    return days
+
+
+def _is_whole(start: float, end: float, journalled: Journalled) -> bool:
+    """Whether it is all of a day that there will ever be: from its start, or the service's, to its end."""
+    day = start // DAY_S * DAY_S
+    return start <= max(day, journalled.begin_at) + UNIT_S and end >= day + DAY_S - UNIT_S
+
+
+def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDay:
+    """The same stretch with the subject's policies beside those that it has."""
+    settings, trace = subject.settings, subject.trace
+    from_s, to_s = round(day.since - trace.start_at), round(day.until - trace.start_at)
+    begin_s = max(0.0, from_s - RUN_IN_S)
+    whole = _experiment(settings, trace, begin_s, to_s)
+    before = _experiment(settings, trace, begin_s, from_s) if from_s > begin_s else None
+    warm_engine(whole, report)
+    found, unable = dict(day.policies), list(day.unable)
+
+    def told(label: str, share: float) -> None:
+        report(f"{day.day}: {label}", share)
+
+    for policy in subject.policies:
+        changed = chosen_overrides(settings)
+        try:
+            overflows = whole.bundle(policy, changed).controller.overflow is not None
+            ran = whole.run(policy, overrides=changed, progress=told)
+            ran_in = before.run(policy, overrides=changed) if before else None
+        except MarkError as error:
+            note(f"{day.day}: {policy} is left out: {error}")
+            unable.append(policy)
+            continue
+        made = _difference(ran, ran_in, from_s - begin_s)
+        provisioned_usd = _provisioned_usd(subject.served, day.until - day.since) if overflows else 0.0
+        found[policy] = replace(made, serving_usd=made.serving_usd + provisioned_usd)
+    return replace(day, policies=found, unable=tuple(unable))
+
+
+def _provisioned_usd(served: ServedModel, seconds: float) -> float:
+    """What the service's provisioned Lambda environments cost whoever calls them, answered by them or not."""
+    if served.overflow is None:
+        return 0.0
+    return sum(line.usd for line in bill_provisioned(served.overflow, seconds))
+
+
+def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) -> Experiment:
+    workload = Workload(trace=trace, seed=settings.seed, start_s=from_s, duration_s=to_s - from_s)
+    return make_experiment(settings, workload=workload)
+
+
+def _difference(whole: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:
+    """What came after the run-in."""
+    seconds, skipped = whole.seconds, round(run_in_s)
+    cost, less = whole.cost, before.cost if before else None
+    return ReplayedPolicy(
+        serving_usd=max(0.0, cost.serving - (less.serving if less else 0.0)),
+        overhead_usd=max(0.0, cost.overhead - (less.overhead if less else 0.0)),
+        requests=int(seconds.arrivals[skipped:].sum()),
+        missed=int(seconds.missed[skipped:].sum()),
+        uses_truth=whole.uses_truth,
+    )

@@ -1,0 +1,307 @@
+"""A model's forecaster in the service: it speaks, and is trained anew on a schedule and when it gets worse.
+
+States: idle, or one `Training` in the background. All transitions are in `follow` (while we act, between two
+forecasts) and in `keep_up` (while another acts). What the forecaster that speaks was made of is kept in the store
+before it speaks: whoever takes over makes the same from the cache, so that a journal that goes on goes on with the
+same forecasts. A training that fails or is late leaves the forecaster as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from mark.config.service import RetrainSettings
+from mark.controller.journal import Tick
+from mark.controller.runner import Journal, check_forecast
+from mark.controller.state import Decision, Note, NoteKind, Observation
+from mark.domain.demand import Demand, Forecast
+from mark.domain.fleet import FleetView
+from mark.live.forecasting.drift import Drift, DriftPolicy, followed, worsening
+from mark.live.forecasting.training import Task, Training
+from mark.live.models import LiveModel
+from mark.offline.forecast.deadline import PunctualForecaster
+from mark.plugins.load import build_forecaster
+from mark.ports import Forecaster
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import FailedTraining, ForecasterStatus, RunningTraining, TrainingCause
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 600.0
+"""Real seconds from a process's start, or a training's end, to the next: a rehearsal's hours pass in minutes."""
+REST = 4.0
+"""A training is followed by a pause this many times as long: a model takes a fifth of a core at most."""
+KEEP = 2
+"""Trainings that stay in the cache: who makes the last but one when a new one comes need not train."""
+HOUR_S = 3600.0
+
+
+def pause_after(took_s: float) -> float:
+    """Real seconds that nothing is trained after a training that took so many."""
+    return max(PAUSE_S, REST * took_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What the forecaster that speaks was made of, why, and since when it speaks (service time).
+
+    `took_s`: real seconds; None for the one that the service began with, which may have come from the cache.
+    """
+
+    forecaster: str
+    seed: int
+    why: TrainingCause
+    at: float
+    history: Demand
+    took_s: float | None = None
+
+
+_TRAINED = TypeAdapter(Trained)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """A training that runs. `again` is set where it makes what another controller made already."""
+
+    training: Training
+    task: Task
+    why: TrainingCause
+    since: float
+    again: Trained | None = None
+
+
+class Retraining:
+    """One model's forecaster: a Forecaster itself, which speaks with whatever was trained last."""
+
+    def __init__(
+        self,
+        model: LiveModel,
+        settings: RetrainSettings,
+        *,
+        slot: threading.Lock,
+        service: str,
+        pause: Callable[[float], float] = pause_after,
+    ) -> None:
+        """Make the first forecaster. `slot` is shared by all of the service that may train, one at a time."""
+        self.name = model.bundle.forecaster
+        self._model, self._settings, self._slot, self._pause = model, settings, slot, pause
+        cache_dir = model.setup.cache_dir
+        self._cache = cache_dir / "services" / service / model.name if cache_dir else None
+        self._speaks = PunctualForecaster(build_forecaster(self.name, model.setup), name=self.name)
+        self._trained: Trained | None = None
+        self._drift_policy = DriftPolicy(lead_units=model.bundle.controller.lead_units)
+        self._drift = Drift()
+        self._history = model.setup.history
+        self._run: _Run | None = None
+        self._failed: FailedTraining | None = None
+        self._tried_at = self._given_up_at = -math.inf
+        self._rest_until = time.monotonic() + pause(0.0)
+        self.notes: list[Note] = []
+        """What became of trainings while we act, and stands in no journal yet."""
+
+    # What the controller asks.
+
+    def forecast(self, history: Demand, horizon: int) -> Forecast:
+        """The forecast of the forecaster that speaks; see `PunctualForecaster`."""
+        return self._speaks.forecast(history, horizon)
+
+    # While we act.
+
+    def read(self, ticks: Iterable[Tick]) -> Iterator[Tick]:
+        """The ticks of a journal as they are, noting on the way how its forecasts did."""
+        self._drift = Drift()
+        for tick in ticks:
+            self._drift = followed(self._drift, tick.seen, self._drift_policy)
+            yield tick
+
+    def begin(self, store: ServiceStore, began_at: float) -> None:
+        """A term begins; the service did at `began_at` (service time). Catch up where another trained since."""
+        if self._trained is None:
+            history = self._model.history(began_at)
+            self._trained = Trained(
+                forecaster=self.name, seed=self._model.setup.seed, why="first", at=began_at, history=history
+            )
+        self.keep_up(store)
+
+    def follow(self, seen: Observation, history: Demand, store: ServiceStore) -> None:
+        """A tick was written down: note how forecasts do, take what has been trained, train where it is time."""
+        self._history = history
+        self._drift = followed(self._drift, seen, self._drift_policy)
+        run = self._run
+        if run is not None:
+            if self._take(run, seen.now, store):
+                self.notes.append(_ended(run))
+            return
+        why = self._due(seen.now)
+        if why is not None and self._train(why, history, seen.now):
+            self._tried_at = seen.now
+            drift = worsening(self._drift, self._drift_policy)
+            self.notes.append(_begun(why, history, drift, self._settings.limit_min))
+
+    def told(self) -> ForecasterStatus | None:
+        """For the status: what was trained last, on what, why; how forecasts do; and what runs or failed."""
+        trained, run = self._trained, self._run
+        if trained is None:
+            return None
+        until = trained.history.end_at
+        return ForecasterStatus(
+            forecaster=self.name,
+            why=trained.why,
+            at=trained.at,
+            from_=until - len(trained.history) * trained.history.unit_s,
+            until=until,
+            took_s=trained.took_s,
+            drift=worsening(self._drift, self._drift_policy),
+            training=RunningTraining(why=run.why, since=run.since) if run else None,
+            failed=self._failed,
+        )
+
+    # While another acts.
+
+    def keep_up(self, store: ServiceStore) -> bool:
+        """Make what the acting controller made, in the background; says whether nothing is left to be made."""
+        if self._run is not None:
+            if self._run.again is not None:
+                self._take(self._run, self._run.since, store)
+            return self._run is None
+        known_at = max(self._given_up_at, self._trained.at if self._trained else -math.inf)
+        told = store.status(f"trained:{self._model.name}")
+        if told is None or told["at"] <= known_at or self._cache is None:
+            return True
+        try:
+            record = _TRAINED.validate_python(store.status(f"trained-on:{self._model.name}"))
+        except ValidationError:
+            log.warning(
+                "another version of this program wrote what was trained", extra={"model": self._model.name}
+            )
+            record = None
+        if record is None or (record.forecaster, record.seed) != (self.name, self._model.setup.seed):
+            self._given_up_at = told["at"]  # it was trained under other settings
+            return True
+        self._train(record.why, record.history, record.at, again=record)
+        return False
+
+    def stop(self) -> None:
+        """End what runs."""
+        if self._run is not None:
+            self._run.training.stop()
+            self._run = None
+
+    # Both.
+
+    def _due(self, now: float) -> TrainingCause | None:
+        """Why a training should begin now."""
+        asked, trained = self._settings, self._trained
+        if trained is None or self._cache is None or time.monotonic() < self._rest_until:
+            return None
+        since_h = (now - max(trained.at, self._tried_at)) / HOUR_S
+        if since_h < asked.at_least_h:
+            return None
+        if asked.every_h is not None and now - trained.at >= asked.every_h * HOUR_S:
+            return "schedule"
+        drift = worsening(self._drift, self._drift_policy)
+        return "drift" if drift is not None and asked.drift is not None and drift >= asked.drift else None
+
+    def _train(self, why: TrainingCause, history: Demand, now: float, again: Trained | None = None) -> bool:
+        """Begin, where nothing else is being trained in this process; says whether."""
+        if self._cache is None or not self._slot.acquire(blocking=False):
+            return False
+        cache_dir = self._cache / f"{history.end_at:.0f}"
+        task = Task(forecaster=self.name, history=history, seed=self._model.setup.seed, cache_dir=cache_dir)
+        limit_s = self._settings.limit_min * 60
+        training = Training(task, limit_s=limit_s, prove=self._prove, slot=self._slot)
+        self._run = _Run(training=training, task=task, why=why, since=now, again=again)
+        return True
+
+    def _prove(self, made: Forecaster) -> None:
+        """Have it forecast once where nobody waits: the first forecast loads, computes and may fail."""
+        history, horizon = self._history, self._model.bundle.controller.horizon
+        check_forecast(made.forecast(history, horizon), history, horizon)
+
+    def _take(self, run: _Run, now: float, store: ServiceStore) -> bool:
+        """Let what was trained speak, if it is done; says whether it is."""
+        training = run.training
+        if not training.done:
+            return False
+        if training.forecaster is None:
+            self._failed = FailedTraining(at=now, why=run.why, error=training.error)
+            self._given_up_at = run.again.at if run.again else self._given_up_at
+        else:
+            trained = run.again or self._written(run, now, store)
+            before, self._trained = self._speaks, trained
+            self._speaks = PunctualForecaster(training.forecaster, name=self.name)
+            self._failed = None
+            before.close()
+            log.info("a new forecaster speaks", extra={"model": self._model.name, "why": run.why})
+        self._run = None
+        self._rest_until = time.monotonic() + self._pause(training.seconds)
+        return True
+
+    def _written(self, run: _Run, now: float, store: ServiceStore) -> Trained:
+        """What was trained, kept before it speaks: the short word of it last, which others look at."""
+        trained = Trained(
+            forecaster=self.name,
+            seed=run.task.seed,
+            why=run.why,
+            at=now,
+            history=run.task.history,
+            took_s=round(run.training.seconds, 1),
+        )
+        store.put_status(f"trained-on:{self._model.name}", _TRAINED.dump_python(trained, mode="json"))
+        store.put_status(f"trained:{self._model.name}", {"at": trained.at})
+        _drop_older(run.task.cache_dir)
+        return trained
+
+
+def _begun(why: TrainingCause, history: Demand, drift: float | None, limit_min: float) -> Note:
+    """The journal's note that a training begins."""
+    losses = "" if drift is None else f"; losses of late {drift:.2f}x the usual"
+    return _noted(f"training begins ({why}) on {len(history)} min, {limit_min:g} min at most{losses}")
+
+
+def _ended(run: _Run) -> Note:
+    """The journal's note that a training is over, and how."""
+    took, history = f"{run.training.seconds:.1f} s", run.task.history
+    what = f"({run.why}) on {len(history)} min"
+    if run.training.forecaster is None:
+        return _noted(f"training {what} failed after {took}: {run.training.error}; the one before goes on")
+    if run.again is not None:
+        return _noted(f"what another controller trained {what} speaks from now on, made again in {took}")
+    return _noted(f"training {what} is done after {took}: it speaks from now on")
+
+
+def _noted(text: str) -> Note:
+    return Note(kind=NoteKind.TRAINING, text=f"forecaster: {text}")
+
+
+def _drop_older(newest: Path) -> None:
+    """Delete what was learned before, but for the last: a year of trainings would fill a disk."""
+    with suppress(OSError):  # somebody else tidies up
+        others = [folder for folder in newest.parent.iterdir() if folder != newest]
+        others.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+        for folder in others[KEEP - 1 :]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class FollowedJournal:
+    """A journal that tells `follow` what was written. `notes` go into the next tick, and are dropped then."""
+
+    def __init__(self, journal: Journal, follow: Callable[[Observation], None], notes: list[Note]) -> None:
+        self._journal, self._follow, self._notes = journal, follow, notes
+
+    def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
+        """Write one tick, then tell of it."""
+        noted = replace(decision, notes=(*decision.notes, *self._notes)) if self._notes else decision
+        self._journal.append(before, seen, noted)
+        self._notes.clear()
+        self._follow(seen)

@@ -1,0 +1,146 @@
+"""One training in the background: in a child process of low priority, and then made again here from the cache.
+
+A factory is a function of history, seed and settings and keeps what it learned in the cache, so making it a second
+time is quick. The child gets its task on stdin, says on stdout what went wrong, and ends with its parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from mark.domain.demand import Demand
+from mark.plugins.load import build_forecaster
+from mark.ports import Forecaster, ForecasterSetup
+
+log = logging.getLogger(__name__)
+
+MODULE = "mark.live.processes.trainer"
+ONE_THREAD = ("/usr/bin/env", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1")
+STOP_S = 3.0
+"""How long a child has to end before it is killed."""
+
+
+class _TrainingFailed(Exception):
+    """The child did not train; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Which forecaster to make, of what."""
+
+    forecaster: str
+    history: Demand
+    seed: int
+    cache_dir: Path
+
+    @property
+    def setup(self) -> ForecasterSetup:
+        """What its factory is given."""
+        return ForecasterSetup(history=self.history, seed=self.seed, cache_dir=self.cache_dir)
+
+
+_TASK = TypeAdapter(Task)
+
+
+def read_task(data: bytes) -> Task:
+    """The task that a parent wrote."""
+    return _TASK.validate_json(data)
+
+
+class Training:
+    """Runs from when it is made; `done` says that it is over, then `forecaster` is there, or `error` says why not.
+
+    `prove` is given the forecaster before it counts as done, and raises where it is of no use. `slot` is held by
+    the maker and released when it is over.
+    """
+
+    def __init__(
+        self, task: Task, *, limit_s: float, prove: Callable[[Forecaster], object], slot: threading.Lock
+    ) -> None:
+        self.forecaster: Forecaster | None = None
+        self.error = ""
+        self.seconds = 0.0
+        self._task, self._limit_s, self._prove, self._slot = task, limit_s, prove, slot
+        self._over = threading.Event()
+        self._guard = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        # The kernel ends a child when the thread that started it ends: this one waits for it.
+        self._thread = threading.Thread(target=self._run, name=f"training-{task.forecaster}", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._over.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is over, or for so long; says which."""
+        return self._over.wait(seconds)
+
+    def stop(self) -> None:
+        """End it; what its child is doing is lost, but for what it has cached."""
+        with self._guard:
+            self._stopped = True
+            child = self._child
+        if child is not None:
+            _end(child)
+        self._thread.join(STOP_S)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            self._train()
+            made = build_forecaster(self._task.forecaster, self._task.setup)
+            self._prove(made)
+            self.forecaster = made
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code trains; the status says what it raised
+            self.error = " ".join(str(error).split()) or type(error).__name__
+            log.warning("a forecaster could not be trained", extra={"why": self.error})
+        finally:
+            self.seconds = time.monotonic() - began
+            self._slot.release()
+            self._over.set()
+
+    def _train(self) -> None:
+        with self._guard:
+            if self._stopped:
+                raise _TrainingFailed("the service ends")
+            self._child = _spawn()
+        with self._child as child:
+            try:
+                said, _ = child.communicate(_TASK.dump_json(self._task), timeout=self._limit_s)
+            except subprocess.TimeoutExpired as error:
+                raise _TrainingFailed(f"not done within {self._limit_s:g} s") from error
+            finally:
+                _end(child)
+        if child.returncode != 0:
+            lines = said.decode(errors="replace").splitlines()
+            raise _TrainingFailed(lines[-1] if lines else f"its process ended with status {child.returncode}")
+
+
+def _spawn() -> subprocess.Popen[bytes]:
+    """The child; it logs where we log."""
+    command = [*ONE_THREAD, sys.executable, "-P", "-m", MODULE, str(os.getpid())]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own module
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        child.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(STOP_S)
+    if child.poll() is None:
+        child.kill()
+        child.wait()

@@ -1,0 +1,1 @@
+"""A service on this machine: its processes, its folder, its ports, and who may talk to it."""

@@ -1,0 +1,160 @@
+"""What the supervisor watches beside its children, its Redis and the system's clock; and what it tells."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mark.domain.errors import MarkError, RetryLater
+from mark.live.local.account_upkeep import AccountUpkeep
+from mark.live.local.children import SILENT_S, Restarts
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import PROCESSES, LostAccount, ProcessesStatus, RestartStatus
+from mark.telemetry.steady_time import steady_time
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+AWAY_S = 5.0
+"""How long a store that did not answer is left alone: asking it takes time in which nobody is watched."""
+LONGEST_PAUSE_S = 10.0
+JUMP_S = 5.0
+"""A step of the system's clock that is worth a line; time servers move it by less."""
+
+
+class StoreKeeper:
+    """The service's own Redis, started again when it ended or was stopped for SILENT_S."""
+
+    def __init__(self, redis: EmbeddedRedis, again: Callable[[], EmbeddedRedis]) -> None:
+        self._redis, self._again = redis, again
+        self._pause_s, self._again_at = RETRY_S, 0.0
+        self._stopped_since: float | None = None
+        self._counted = False
+        self.restarts = Restarts()
+
+    @property
+    def url(self) -> str:
+        """What `connect` takes."""
+        return self._redis.url
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._redis.pid
+
+    def watch(self) -> bool:
+        """Start it again where it must be; whether it was. It is tried later where it cannot be started now."""
+        now = time.monotonic()
+        if self._redis.running:
+            self._end_if_stopped(now)
+            return False
+        if not self._counted:
+            silent = self._stopped_since is not None
+            why = f"silent for {SILENT_S:g} s" if silent else ""
+            self.restarts = self.restarts.after(self._redis.exit_status or 0, why, now)
+            self._counted = True
+            log.warning("the store ended and is started again", extra={"status": self._redis.exit_status})
+        if now < self._again_at:
+            return False
+        try:
+            self._redis = self._again()
+        except (MarkError, OSError) as error:
+            log.warning("the store cannot be started and is tried again later", extra={"why": str(error)})
+            self._again_at = now + self._pause_s
+            self._pause_s = min(LONGEST_PAUSE_S, 2 * self._pause_s)
+            return False
+        self._pause_s, self._again_at, self._stopped_since, self._counted = RETRY_S, 0.0, None, False
+        return True
+
+    def stop(self) -> None:
+        """End it."""
+        self._redis.stop()
+
+    def _end_if_stopped(self, now: float) -> None:
+        if not _is_stopped(self._redis.pid):
+            self._stopped_since = None
+        elif self._stopped_since is None:
+            self._stopped_since = now
+        elif now - self._stopped_since > SILENT_S:
+            log.warning("the store was stopped and is replaced", extra={"for_s": SILENT_S})
+            self._redis.kill()
+
+
+class WallWatch:
+    """Notices that the system's clock was set; the service's clock goes on as it was."""
+
+    def __init__(self, jumped_s: Callable[[], float]) -> None:
+        self._jumped_s = jumped_s
+        self.jump_s = 0.0
+
+    def look(self) -> None:
+        """Say each jump once."""
+        jump_s = self._jumped_s()
+        if abs(jump_s - self.jump_s) > JUMP_S:
+            log.warning(
+                "the system's clock was set; the service's clock goes on as it was",
+                extra={"by_s": round(jump_s - self.jump_s, 1), "ahead_of_service_s": round(jump_s, 1)},
+            )
+            self.jump_s = jump_s
+
+
+class ProcessStatus:
+    """Tells in the store how often processes were started again, and what is being mended."""
+
+    def __init__(self) -> None:
+        self._told: ProcessesStatus | None = None
+        self._again_at = 0.0
+
+    def tell(
+        self,
+        store: ServiceStore,
+        restarts: Mapping[str, Restarts],
+        *,
+        down: Sequence[str],
+        upkeep: AccountUpkeep,
+        wall_jump_s: float,
+    ) -> None:
+        """Write what has changed; a store that is away is told later."""
+        now = time.monotonic()
+        since = upkeep.missing_since
+        seen = ProcessesStatus(  # instants of the monotonic clock: the service's moves against it
+            restarts={
+                name: RestartStatus(
+                    count=one.count, status=one.status, why=one.why, at=one.at if one.count else None
+                )
+                for name, one in sorted(restarts.items())
+            },
+            down=tuple(sorted(down)),
+            account=None if since is None else LostAccount(since=since, why=upkeep.why),
+            clock_set_by_s=wall_jump_s,
+        )
+        if seen == self._told or now < self._again_at:
+            return
+        try:
+            PROCESSES.write(store, _on_clock(seen, store.clock().service_time(steady_time()) - now))
+        except RetryLater:
+            self._again_at = now + AWAY_S
+            return
+        self._told = seen
+
+
+def _on_clock(seen: ProcessesStatus, ahead_s: float) -> ProcessesStatus:
+    """What was seen with instants of the service's clock, which is `ahead_s` ahead of the monotonic one."""
+    restarts = {
+        name: one if one.at is None else replace(one, at=one.at + ahead_s) for name, one in seen.restarts.items()
+    }
+    account = seen.account and replace(seen.account, since=seen.account.since + ahead_s)
+    return replace(seen, restarts=restarts, account=account)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether that process was stopped (SIGSTOP)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "T"

@@ -1,0 +1,217 @@
+"""A running service's folder: its settings, its logs, and a document that says where everything listens.
+
+`mark status`, `mark load` and the others find a service through it. It is private to the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mark.config.settings import Settings, state_dir
+from mark.domain.documents import json_text
+from mark.domain.errors import Misconfigured
+from mark.live.local.service_lock import NAME as LOCK_NAME
+from mark.live.local.service_lock import ServiceLock, lock_holder
+
+DOCUMENT = "service.json"
+FAILURE = "failure.txt"
+"""Why the service could not start: a line, and those that explain it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """Where a service's parts listen, and the processes that are it.
+
+    `step`: what it is doing while it starts, since `began_at` (epoch seconds).
+    """
+
+    name: str
+    pid: int
+    started: str = ""
+    ready: bool = False
+    step: str = ""
+    began_at: float = 0.0
+    gateway: str = ""
+    status_page: str = ""
+    aws_endpoint: str = ""
+    store: str = ""
+    token: str | None = None
+    models: tuple[dict[str, Any], ...] = ()
+    processes: dict[str, int] = field(default_factory=dict)
+
+
+class RunFolder:
+    """The folder of one service."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._made: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, service: str) -> RunFolder:
+        """The folder of the service of that name."""
+        return cls(state_dir() / service)
+
+    @property
+    def logs(self) -> Path:
+        """Where processes log, one file each."""
+        return self.path / "logs"
+
+    def create(self, settings: Settings) -> None:
+        """Write what its processes start from. Misconfigured where it cannot be written."""
+        try:
+            self._write("settings.json", settings.model_dump_json())
+            for name in (DOCUMENT, FAILURE):
+                (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def lock(self, service: str) -> ServiceLock:
+        """Make the folder, private to the user, and lock it. Misconfigured where another process has it."""
+        running = self.running()
+        if running is not None and running.ready:
+            raise Misconfigured(
+                f"the service {service} is up already: process {running.pid} holds {self.path}; `mark down --name "
+                f"{service}` ends it, service.name in the settings names another"
+            )
+        try:
+            while True:
+                self._made = tuple(path for path in (self.logs, *self.logs.parents) if not path.exists())
+                self.logs.mkdir(parents=True, exist_ok=True)
+                self.path.chmod(0o700)
+                lock = ServiceLock(self.path, service)
+                if lock.is_in(self.path):
+                    return lock
+                lock.close()  # a start that was refused took the folder with it
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def unmake(self) -> None:
+        """Remove the folders that `lock` made, for whoever holds it: nothing runs, nothing else lies in them."""
+        for path in self._made:
+            if path == self.path:
+                (path / LOCK_NAME).unlink(missing_ok=True)
+            with suppress(OSError):
+                path.rmdir()
+
+    def starting(self) -> int | None:
+        """The process that holds the folder though nothing runs yet: a `mark up` that makes ready."""
+        return lock_holder(self.path)
+
+    def fail(self, reason: str, details: Sequence[str]) -> None:
+        """Say why the service could not start: one line, and those that explain it. OSError on a full disk."""
+        self._write(FAILURE, "\n".join((reason, *details)))
+
+    def failure(self) -> tuple[str, ...]:
+        """Those lines; none where it said nothing."""
+        try:
+            return tuple((self.path / FAILURE).read_text(encoding="utf-8").splitlines())
+        except OSError:
+            return ()
+
+    def _refused(self, error: OSError) -> Misconfigured:
+        return Misconfigured(f"cannot write {self.path}: {error.strerror}; MARK_STATE names another")
+
+    def settings(self) -> Settings:
+        """The settings that the service was started with."""
+        return Settings.model_validate_json((self.path / "settings.json").read_text(encoding="utf-8"))
+
+    def write(self, running: Running) -> None:
+        """Say where it stands; readers never see half of it."""
+        self._write(DOCUMENT, json_text(asdict(running)))
+
+    def running(self) -> Running | None:
+        """What runs, or None: no document, or its process is gone."""
+        try:
+            raw = json.loads((self.path / DOCUMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        found = replace(Running(name="", pid=0), **{**raw, "models": tuple(raw["models"])})
+        return found if is_alive(found.pid) and started_at(found.pid) == found.started else None
+
+    def expected(self) -> Running:
+        """What runs, for a process that is part of it. Misconfigured where its service is gone."""
+        found = self.running()
+        if found is None:
+            raise Misconfigured(f"the service of {self.path} is gone")
+        return found
+
+    def remove_document(self) -> None:
+        """It runs no more; logs stay."""
+        (self.path / DOCUMENT).unlink(missing_ok=True)
+
+    def _write(self, name: str, text: str) -> None:
+        draft = self.path / f".{name}.{os.getpid()}"
+        try:
+            draft.touch(mode=0o600)
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self.path / name)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
+
+
+def find_running(service: str) -> Running:
+    """The service of that name, ready. Misconfigured where none runs or it is not ready yet."""
+    running = find_known(service)
+    if not running.ready:
+        raise Misconfigured(
+            f"the service {service} is still starting ({running.step}); wait until `mark up` says that it is ready"
+        )
+    return running
+
+
+def find_known(service: str) -> Running:
+    """The service of that name, ready or starting. Misconfigured where none runs, or nothing of it yet."""
+    folder = RunFolder.of(service)
+    running = folder.running()
+    if running is not None:
+        return running
+    pid = folder.starting()
+    if pid is not None:
+        raise Misconfigured(
+            f"the service {service} is still starting (process {pid} checks its settings and models); wait until "
+            "`mark up` says that it is ready"
+        )
+    reason = next(iter(folder.failure()), "")
+    failed = f" (the last start failed: {reason})" if reason else ""
+    others = ", ".join(
+        sorted(path.name for path in state_dir().glob("*") if RunFolder(path).running() is not None)
+    )
+    what = f"running here: {others} (--name)" if others else "`mark up --detach` starts one"
+    raise Misconfigured(f"no service {service} is up on this machine{failed}; {what}")
+
+
+def holder_of(process: str) -> str:
+    """The name under which this life of a controller's process holds the lease: its next life has another."""
+    return f"{process}.{os.getpid()}"
+
+
+def process_of(holder: str | None) -> str | None:
+    """The process that holds the lease under that name."""
+    return None if holder is None else holder.partition(".")[0]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of that number runs (a zombie does not)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def started_at(pid: int) -> str:
+    """When the process of that number began, as the kernel counts: a number is used again, this with it is not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]

@@ -1,0 +1,389 @@
+"""Brings a service up on this machine, keeps its processes alive, and leaves nothing behind.
+
+Order up: store, emulated AWS (its clock stands still, what is launched is there at once: the world as it would be
+had the service been running before), the account's resources, gateways, controllers, status page. When the first
+fleet of every model is ready the clock starts. Order down: the other way round.
+
+While it is up no failure of its own notes (a full disk, a store that is away) ends it: they are made later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mark.aws.session import Aws
+from mark.config.service import Mode
+from mark.config.settings import Settings
+from mark.domain.clock import ClockAnchor
+from mark.domain.errors import MarkError, Misconfigured, RetryLater
+from mark.domain.traffic import Warmed
+from mark.live.aws_resources import RESOURCES, aws_of, make_resources, remove_resources, resources_document
+from mark.live.clock import adopt_wall
+from mark.live.local.access import bearer_token
+from mark.live.local.account_upkeep import AccountUpkeep
+from mark.live.local.children import Children
+from mark.live.local.clock_control import first_anchor, set_clock
+from mark.live.local.emulator_client import EmulatedControls
+from mark.live.local.gateway_client import answers
+from mark.live.local.ports import choose_port
+from mark.live.local.process_watch import ProcessStatus, StoreKeeper, WallWatch
+from mark.live.local.run_dir import RunFolder, Running, started_at
+from mark.live.local.startup import (
+    ModelStart,
+    StartFailed,
+    check_children,
+    check_models,
+    findings,
+    is_held_back,
+    is_ready,
+    look_at_start,
+    told_since,
+)
+from mark.live.models import LiveModel, make_live_models, service_spec
+from mark.offline.out_folder import JOURNAL_NAME
+from mark.protocols.oip import example_body
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import MODEL, PublishedModel
+from mark.telemetry.steady_time import WALL, steady_time
+
+log = logging.getLogger(__name__)
+
+START_S = 90.0
+"""How long each part of a service may take to answer."""
+FLEET_S = 300.0
+"""How long the first fleet may take: a controller first scores its forecaster, on a busy machine for minutes."""
+WATCH_EACH_S = 0.1
+POLL_S = 0.05
+LOOK_EACH_S = 1.0
+"""How often a start is looked at whether it can still succeed."""
+NOTE_EACH_S = 1.0
+"""How often a document that could not be written is tried again."""
+
+
+class Supervisor:
+    """One service, from nothing to ready and back."""
+
+    def __init__(self, folder: RunFolder, *, hold: bool) -> None:
+        self._folder = folder
+        self._hold = hold
+        self._settings: Settings = folder.settings()
+        self._children = Children(folder.logs)
+        self._redis: StoreKeeper | None = None
+        self._store: ServiceStore | None = None
+        self._aws: Aws | None = None
+        self._controls: EmulatedControls | None = None
+        self._upkeep = AccountUpkeep(self._set_up_account)
+        self._models: tuple[LiveModel, ...] = ()
+        self._since = 0.0
+        self._running = Running(
+            name=self._settings.service.name,
+            pid=os.getpid(),
+            started=started_at(os.getpid()),
+            step="reading settings and models",
+            began_at=time.time(),
+        )
+        self._unwritten: str | None = None
+        self._note_at = 0.0
+        self._processes = ProcessStatus()
+        self._wall = WallWatch(WALL.jumped_s)
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        """Bring it up, watch it until SIGTERM, bring it down."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop.set())
+        self._note()
+        try:
+            self._start_up()
+            while not self._stop.wait(WATCH_EACH_S):
+                self._watch()
+        finally:
+            self._bring_down()
+
+    # Up.
+
+    def _start_up(self) -> None:
+        """Bring it up; what is known of why it could not be is added to the error while it can be asked."""
+        try:
+            self._bring_up()
+        except MarkError as error:
+            raise StartFailed(str(error), () if self._stop.is_set() else self._findings()) from error
+
+    def _bring_up(self) -> None:
+        self._models = make_live_models(self._settings)
+        self._note(models=tuple(_described(model) for model in self._models), step="starting the store")
+        store = self._store = self._open_store()
+        store.forget_wall()
+        adopt_wall(store)
+        clocks = store.clocks()
+        seen_until = max((told.at for told in map(self._last_told, self._models) if told), default=0.0)
+        started = first_anchor(clocks[-1] if clocks else None, steady_time(), seen_until)
+        self._since = started.service_at
+        store.put_spec(service_spec(self._settings, self._models))
+        store.put_clock(started)
+        store.forget_members()  # a store that outlived its service remembers who served in its last life
+        controls = self._start_aws()
+        self._upkeep.begin()
+        self._start_gateways()
+        controls.prewarm(on=True)
+        for number in range(self._settings.service.controllers):
+            self._start(f"controller-{number}", "controller", f"controller-{number}")
+        self._start_status_page()
+        self._await_first(store)
+        controls.prewarm(on=False)
+        if not self._hold:
+            set_clock(store, controls, ClockAnchor(wall_at=steady_time(), service_at=started.service_at))
+        self._note(ready=True, step="")
+        log.info("ready", extra={"gateway": self._running.gateway})
+
+    def _await_first(self, store: ServiceStore) -> None:
+        """Until it serves, or where it only observes, until it has planned."""
+        names = [model.name for model in self._models]
+        if self._settings.service.mode is Mode.OBSERVE:
+            self._until(
+                "the first plan",
+                lambda: all(told_since(store, name, self._since) for name in names),
+                within_s=FLEET_S,
+            )
+            return
+        self._until(
+            "the first fleet is ready",
+            lambda: all(is_ready(store, name, self._since) for name in names),
+            within_s=FLEET_S,
+            check_hope=True,
+        )
+        self._until(
+            "the gateway answers",
+            lambda: answers(f"{self._running.gateway}/v2/health/ready", self._running.token),
+            check_hope=True,
+        )
+
+    def _open_store(self) -> ServiceStore:
+        url = self._settings.service.store
+        if url is None:
+            shutil.rmtree(self._store_folder, ignore_errors=True)
+            self._redis = StoreKeeper(EmbeddedRedis(self._store_folder), lambda: EmbeddedRedis(self._store_folder))
+            url = self._redis.url
+        self._note(store=url)
+        return ServiceStore(connect(url), self._running.name)
+
+    def _last_told(self, model: LiveModel) -> PublishedModel | None:
+        """What an earlier life of the service told of the model last."""
+        assert self._store is not None
+        return MODEL.read(self._store, model.name)
+
+    def _start_aws(self) -> EmulatedControls:
+        port = choose_port("127.0.0.1", 0)
+        self._note(aws_endpoint=f"http://127.0.0.1:{port}", step="starting the emulated AWS")
+        self._start("aws", "emulator", str(port))
+        controls = self._controls = EmulatedControls(self._running.aws_endpoint)
+        self._until("the emulated AWS answers", lambda: _succeeds(controls.state))
+        self._aws = aws_of(self._settings, self._running, "setup")
+        self._set_up_account()
+        return controls
+
+    def _set_up_account(self) -> None:
+        """Have the emulated AWS hold what the service needs, then answer everybody. RetryLater: one is away."""
+        assert self._store is not None
+        assert self._aws is not None
+        assert self._controls is not None
+        self._controls.set_clock(self._store.clock())
+        rollout = self._settings.rollout
+        if rollout.report.sender is not None:
+            self._controls.verify(rollout.report.sender, *rollout.report.to)
+        made = make_resources(self._aws, self._running, self._models, rollout)
+        self._store.put_status(RESOURCES, resources_document(made))
+        now = self._store.clock().service_time(steady_time())
+        for model in self._models:
+            self._store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))
+        self._controls.open()
+
+    def _start_gateways(self) -> None:
+        asked = self._settings.service
+        token = bearer_token(asked)
+        port = choose_port(asked.host, 8080 if asked.port is None else asked.port, fall_back=asked.port is None)
+        scheme = "https" if asked.tls_certificate else "http"
+        self._note(
+            gateway=f"{scheme}://{asked.host}:{port}", token=token, step="starting gateways and controllers"
+        )
+        for number in range(asked.gateways):
+            self._start(f"gateway-{number}", "gateway", f"gateway-{number}", str(port))
+
+    def _start_status_page(self) -> None:
+        asked = self._settings.service
+        wanted = 8090 if asked.status_port is None else asked.status_port
+        port = choose_port(asked.host, wanted, fall_back=asked.status_port is None)
+        scheme = "https" if asked.tls_certificate else "http"
+        self._note(status_page=f"{scheme}://{asked.host}:{port}")
+        self._start("status-page", "status_page", str(port))
+
+    def _start(self, name: str, module: str, *arguments: str) -> None:
+        own = (str(self._folder.path), str(os.getpid()))
+        self._children.start(name, f"mark.live.processes.{module}", (*own, *arguments))
+        self._note(processes=self._pids())
+
+    def _until(
+        self, what: str, check: Callable[[], bool], *, within_s: float = START_S, check_hope: bool = False
+    ) -> None:
+        """Wait until `check` holds. Misconfigured where it takes too long, or cannot come to hold any more."""
+        self._note(step=f"waiting until {what}")
+        until, look_at = time.monotonic() + within_s, 0.0
+        while not check():
+            if self._stop.is_set():
+                raise Misconfigured("ended while it was starting")
+            if time.monotonic() > until:
+                raise Misconfigured(f"{what}: not within {within_s:g} s; read the logs in {self._folder.logs}")
+            if time.monotonic() > look_at:
+                self._check_hope(fleet=check_hope)
+                look_at = time.monotonic() + LOOK_EACH_S
+            self._watch()
+            time.sleep(POLL_S)
+        if check_hope:
+            self._check_hope(fleet=True)
+
+    def _check_hope(self, *, fleet: bool) -> None:
+        """Misconfigured as soon as it is known that the service will not come up."""
+        check_children(self._children.restarts(), self._folder.logs)
+        if fleet and self._store is not None:
+            with suppress(RetryLater):
+                if not is_held_back(self._store):
+                    check_models(self._look())
+
+    def _look(self) -> Sequence[ModelStart]:
+        """Each model as it stands now."""
+        assert self._store is not None
+        overflows = {model.name: model.served.overflow is not None for model in self._models}
+        return look_at_start(self._store, self._controls, overflows, self._since)
+
+    def _findings(self) -> Sequence[str]:
+        """Lines that explain a start that failed; none where nothing was asked of the account yet."""
+        if "controller-0" not in self._children.pids():
+            return ()
+        models: Sequence[ModelStart] = ()
+        with suppress(RetryLater):
+            models = self._look()
+        return findings(models, self._children.restarts(), self._folder.logs)
+
+    @property
+    def _store_folder(self) -> Path:
+        return self._folder.path / "store"
+
+    # Meanwhile.
+
+    def _watch(self) -> None:
+        """Start again what crashed or is silent, and say so."""
+        started = self._children.watch()
+        if "aws" in started:
+            self._upkeep.lost()
+        if self._redis is not None and self._redis.watch():
+            started = (*started, "store")
+        if started:
+            self._note(processes=self._pids())
+        elif self._unwritten is not None and time.monotonic() > self._note_at:
+            self._note()
+        self._wall.look()
+        if self._store is not None:
+            restarts = self._children.restarts()
+            if self._redis is not None:
+                restarts["store"] = self._redis.restarts
+            self._processes.tell(
+                self._store,
+                restarts,
+                down=self._children.down(),
+                upkeep=self._upkeep,
+                wall_jump_s=self._wall.jump_s,
+            )
+
+    def _pids(self) -> dict[str, int]:
+        own = {"supervisor": os.getpid(), **self._children.pids()}
+        return {**own, "store": self._redis.pid} if self._redis is not None else own
+
+    def _note(self, **changes: Any) -> None:
+        """Keep the service's document as it should stand; one that cannot be written is written later."""
+        self._running = replace(self._running, **changes)
+        self._note_at = time.monotonic() + NOTE_EACH_S
+        try:
+            self._folder.write(self._running)
+        except OSError as error:
+            if self._unwritten is None:
+                log.warning("the service's document cannot be written", extra={"why": str(error)})
+            self._unwritten = str(error)
+        else:
+            self._unwritten = None
+
+    # Down.
+
+    def _bring_down(self) -> None:
+        """End everything, in an order in which nobody misses what he needs."""
+        self._upkeep.end()
+        names = tuple(self._children.pids())
+        controllers = [name for name in names if name.startswith("controller")]
+        self._children.stop(controllers)
+        self._keep_journals()
+        if self._aws is not None:
+            with suppress(RetryLater):  # the emulated AWS is gone, and all instances with it
+                remove_resources(self._aws, self._running.name)
+            self._aws.close()
+        self._children.stop([name for name in names if name not in controllers and name != "aws"])
+        self._children.stop()
+        if self._redis is not None:
+            self._redis.stop()
+        with suppress(OSError):
+            self._folder.remove_document()
+        log.info("down")
+
+    def _keep_journals(self) -> None:
+        """Leave each model's journal in the folder, where `mark explain` reads it, and none of an earlier life."""
+        if self._store is None:
+            return
+        for model in self._models:
+            with suppress(RetryLater, OSError):
+                kept = self._folder.path / model.name / JOURNAL_NAME
+                kept.unlink(missing_ok=True)
+                if self._store.journal_segments(model.name):
+                    kept.parent.mkdir(exist_ok=True)
+                    lines = self._store.journal_lines(model.name)
+                    kept.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def supervise(path: Path, *, hold: bool) -> int:
+    """The whole life of a service; returns the exit status. Why it could not start is left in the folder."""
+    folder = RunFolder(path)
+    try:
+        Supervisor(folder, hold=hold).run()
+    except (MarkError, OSError) as error:
+        with suppress(OSError):
+            folder.fail(" ".join(str(error).split()), error.details if isinstance(error, StartFailed) else ())
+        log.exception("could not go on")
+        return 2
+    return 0
+
+
+def _described(model: LiveModel) -> dict[str, Any]:
+    slo = model.served.slo
+    return {
+        "name": model.name,
+        "example": example_body(model.served.inputs),
+        "latency_ms": slo.latency_s * 1000,
+        "target": slo.target,
+    }
+
+
+def _succeeds(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except RetryLater:
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""An agent's process: who it is it learns from the instance metadata service, everything else from the store.
+
+`run` is what an instance's image starts; its answer is the exit code, 0 for a power-off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+import uvloop
+
+from mark.aws.ec2.imds import ENDPOINT, Identity, Imds
+from mark.aws.ec2.launch import MODEL, OFFERING, PROFILE_OF, ROLE
+from mark.domain.clock import ClockAnchor
+from mark.domain.errors import RetryLater
+from mark.domain.fleet import Role
+from mark.live.processes.lone import LoneLink, is_alone, lone_model, lone_offering
+from mark.plugins.load import load_model
+from mark.ports import Backend
+from mark.serving.agent.process import AgentConfig, serve_agent
+from mark.serving.backends.factory import make_backend
+from mark.store.connect import connect_async
+from mark.store.data_plane import AgentStore
+from mark.telemetry.steady_time import WALL, steady_time
+from mark.telemetry.structured_logs import log_json
+
+BOOTED_AT = "meta-data/mark/ready-at"
+"""An emulated AWS tells here when the boot is over; on EC2 there is no such path, and loading is all of it."""
+STANDS_S = 30.0
+"""Gateways have taken the agent for lost since 25 s, and nothing else would ever end it."""
+LOOK_S = 1.0
+LONGEST_WAIT_S = 0.5
+"""Between two looks at a clock that may change its speed."""
+
+
+def run(environment: Mapping[str, str]) -> int:
+    """Be the agent of this instance until it is drained."""
+    imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
+    identity = imds.identity()
+    log_json(identity.instance)
+    booted_at = float(imds.get(BOOTED_AT) or 0.0)
+    try:
+        return uvloop.run(_serve(identity, imds, booted_at, environment))
+    finally:
+        imds.close()
+
+
+async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: Mapping[str, str]) -> int:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    told = identity.user_data  # a rollout's instance has a start script there, which sets the environment
+    link = connect_async(environment.get("MARK_STORE_URL") or told["store_url"])
+    store = AgentStore(link, identity.tags["mark:service"])
+    tags, alone = identity.tags, is_alone(identity.tags)
+    WALL.adopt(await store.share_wall(WALL.offset_s))
+    served = (await store.spec()).served(tags[PROFILE_OF if alone else MODEL])
+    served = lone_model(served) if alone else served
+    offering = lone_offering(served, tags) if alone else served.offering(tags[OFFERING])
+    clock = _Clock(store)
+    await clock.refresh()
+    backend = make_backend(served.backend, served, offering, load=load_model, now=clock.now, speed=clock.speed)
+    config = AgentConfig(
+        instance=identity.instance,
+        role=Role.SERVING if alone else Role(tags[ROLE]),
+        host=identity.host,
+        epoch=time.time_ns(),
+    )
+    booting = _Booting(backend, clock, booted_at)
+    watching = asyncio.get_running_loop().create_task(_watch_loop(booting.loaded))
+    try:
+        return await serve_agent(
+            config,
+            served=served,
+            offering=offering,
+            link=LoneLink(store, tags) if alone else store,
+            backend=booting,
+            interruption=lambda: asyncio.to_thread(imds.taken_at),
+            stop=stop,
+            credits_left=lambda: getattr(backend, "credits", None),
+        )
+    finally:
+        watching.cancel()
+        faulthandler.cancel_dump_traceback_later()
+        await link.aclose()
+
+
+async def _watch_loop(loaded: asyncio.Event) -> None:
+    """End the process where its event loop stands for long, as when a model computes and lets no thread run.
+
+    The log then has what each thread was doing. Loading a model may take as long as it takes.
+    """
+    await loaded.wait()
+    while True:
+        faulthandler.dump_traceback_later(STANDS_S, exit=True)
+        await asyncio.sleep(LOOK_S)
+
+
+class _Clock:
+    """The service's clock, as it was when it was last asked for."""
+
+    def __init__(self, store: AgentStore) -> None:
+        self._store = store
+        self._anchor = ClockAnchor()
+
+    async def refresh(self) -> None:
+        """Ask the store."""
+        self._anchor = await self._store.clock()
+
+    def now(self) -> float:
+        """Service time."""
+        return self._anchor.service_time(steady_time())
+
+    def speed(self) -> float:
+        """How fast it goes."""
+        return self._anchor.speed_at(steady_time())
+
+    def wall_until(self, service: float) -> float:
+        """Real seconds until it shows `service`."""
+        return self._anchor.wall_time(service) - steady_time()
+
+
+class _Booting:
+    """A backend that has not started before the machine's boot is over."""
+
+    def __init__(self, backend: Backend, clock: _Clock, booted_at: float) -> None:
+        self._backend, self._clock, self._booted_at = backend, clock, booted_at
+        self.infer, self.close = backend.infer, backend.close
+        self.loaded = asyncio.Event()
+
+    async def start(self) -> None:
+        """Load, then wait for the boot's end."""
+        await self._backend.start()
+        self.loaded.set()
+        while (left_s := self._clock.wall_until(self._booted_at)) > 0:
+            await asyncio.sleep(min(left_s, LONGEST_WAIT_S))
+            with suppress(RetryLater):
+                await self._clock.refresh()

@@ -1,0 +1,173 @@
+"""A process of the service in an AWS account: `python -m mark.live.processes.cloud agent|gateway|controller`.
+
+The rollout's templates say in its environment what the processes of one machine read from their folder:
+MARK_SETTINGS (JSON) and MARK_STORE_URL; for gateways MARK_TOKEN; for controllers MARK_EVENTS_URL, MARK_TEMPLATES
+("role/machine" -> launch template), MARK_MACHINE (the first kind), MARK_SUBNETS ([[zone, subnet]]), MARK_OWNER and
+MARK_BUCKET.
+MARK_QUALIFIER, where it is set, is the functions' alias that has MARK_PROVISIONED provisioned environments.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import uvloop
+
+from mark.aws.ec2.imds import ENDPOINT, Imds
+from mark.config.settings import Settings, process_environment
+from mark.domain.errors import MarkError, Misconfigured, RetryLater
+from mark.domain.fleet import Role
+from mark.live.aws_resources import RESOURCES
+from mark.live.background.cloudwatch import watch_metrics
+from mark.live.background.failures import Troubles
+from mark.live.clock import adopt_wall
+from mark.live.control.leader_election import Leader
+from mark.live.local.run_dir import Running
+from mark.live.models import LiveModel, make_live_models, service_spec
+from mark.live.processes import agent, gateway
+from mark.report.terminal import fail
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+from mark.telemetry.structured_logs import log_json
+
+log = logging.getLogger("mark.gateway")
+WRONG = 2
+EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
+"""Where gateways listen: the load balancer's target."""
+
+
+def main(process: str, environment: Mapping[str, str]) -> int:
+    """Be that process until SIGTERM (an agent: until it is drained); the exit code."""
+    if process == "agent":
+        return agent.run(environment)
+    log_json(process)
+    settings, running = deployed(environment)
+    if process == "gateway":
+        uvloop.run(gateway.serve(settings, running, socket.gethostname(), PORT, _own_address(environment)))
+    elif process == "controller":
+        _control(settings, running, environment)
+    else:
+        raise Misconfigured(f"unknown process {process!r}; known: agent, gateway, controller")
+    return 0
+
+
+def _own_address(environment: Mapping[str, str]) -> str | None:
+    """This instance's private address, under which the other gateways reach it; None where nobody knows it."""
+    imds = Imds(environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
+    try:
+        return imds.get("meta-data/local-ipv4")
+    except RetryLater as error:
+        log.warning("the other gateways cannot reach this one: ids are its own", extra={"reason": str(error)})
+        return None
+    finally:
+        imds.close()
+
+
+def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
+    """The settings, and where the service's parts are. AWS is where boto3 finds it."""
+    settings = Settings.model_validate_json(told(environment, "MARK_SETTINGS"))
+    service = settings.service.model_copy(update={"host": EVERYWHERE})
+    running = Running(
+        name=service.name,
+        pid=os.getpid(),
+        store=told(environment, "MARK_STORE_URL"),
+        token=environment.get("MARK_TOKEN"),
+    )
+    return settings.model_copy(update={"service": service}), running
+
+
+def told(environment: Mapping[str, str], name: str) -> str:
+    """A variable that the templates set; Misconfigured where it is missing."""
+    value = environment.get(name)
+    if not value:
+        raise Misconfigured(f"the environment lacks {name}: start this process from the service's templates")
+    return value
+
+
+def resources(environment: Mapping[str, str], machine: str) -> dict[str, object]:
+    """What controllers read from the store: `launches_of` understands it. machine: the first kind."""
+    templates: dict[str, str] = json.loads(told(environment, "MARK_TEMPLATES"))
+    return {
+        "events_url": told(environment, "MARK_EVENTS_URL"),
+        "bucket": told(environment, "MARK_BUCKET"),
+        "templates": {role.value: templates[f"{role.value}/{machine}"] for role in Role},
+        "machines": templates,
+        "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
+        "owner": told(environment, "MARK_OWNER"),
+    }
+
+
+def live_models(settings: Settings, qualifier: str, provisioned: int = 0) -> tuple[LiveModel, ...]:
+    """The models; their functions by the alias, where there is one, with what is provisioned behind it."""
+    models = make_live_models(settings)
+    return tuple(_aliased(model, qualifier, provisioned) for model in models) if qualifier else models
+
+
+def _aliased(model: LiveModel, qualifier: str, provisioned: int) -> LiveModel:
+    served = model.served
+    overflow = served.overflow and replace(served.overflow, provisioned=provisioned)
+    return replace(model, served=replace(served, function=f"{served.function}:{qualifier}", overflow=overflow))
+
+
+def _control(settings: Settings, running: Running, environment: Mapping[str, str]) -> None:
+    """Act whenever the lease can be had; say what the service is then.
+
+    Not before: the store must keep what an older release said when a newer one starts and fails.
+    """
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    provisioned = int(environment.get("MARK_PROVISIONED", "0"))
+    models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned)
+    store = ServiceStore(connect(running.store), running.name)
+    adopt_wall(store)
+    spec, parts = service_spec(settings, models), resources(environment, told(environment, "MARK_MACHINE"))
+
+    def tell() -> None:
+        store.put_spec(spec)
+        store.put_status(RESOURCES, parts)
+
+    holder = f"{socket.gethostname()}.{os.getpid()}"
+    troubles = Troubles(store, holder)
+    leader = Leader(settings, running, models, store=store, holder=holder, troubles=troubles, tell=tell)
+    measuring = threading.Thread(
+        target=_measure, args=(running.name, models, store, holder, stop, troubles), daemon=True
+    )
+    measuring.start()
+    leader.run(stop)
+
+
+def _measure(
+    service: str,
+    models: Sequence[LiveModel],
+    store: ServiceStore,
+    holder: str,
+    stop: threading.Event,
+    troubles: Troubles,
+) -> None:
+    tell = partial(troubles.note, "telling CloudWatch")
+    served = [model.served for model in models]
+    for line in watch_metrics(service, served, store, holder=holder, stop=stop, tell=tell):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def start(process: str, environment: Mapping[str, str]) -> int:
+    """`main`, with a line for what keeps the process from being: whoever keeps it up starts it again."""
+    try:
+        return main(process, environment)
+    except MarkError as error:
+        fail(str(error))
+        return WRONG
+
+
+if __name__ == "__main__":
+    sys.exit(start(sys.argv[1] if len(sys.argv) > 1 else "", process_environment()))

@@ -1,0 +1,36 @@
+"""A controller's process: FOLDER PARENT NAME."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from mark.live.background.failures import Troubles
+from mark.live.clock import adopt_wall
+from mark.live.control.leader_election import Leader
+from mark.live.local.run_dir import RunFolder, holder_of
+from mark.live.models import make_live_models
+from mark.live.processes.heartbeat import beat_on_thread
+from mark.live.processes.lifeline import begin
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+
+
+def main(folder: RunFolder, name: str) -> None:
+    """Act whenever the lease can be had, until SIGTERM."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    beat_on_thread()
+    settings, running = folder.settings(), folder.expected()
+    store = ServiceStore(connect(running.store), running.name)
+    adopt_wall(store)
+    holder = holder_of(name)
+    troubles = Troubles(store, holder)
+    Leader(settings, running, make_live_models(settings), store=store, holder=holder, troubles=troubles).run(stop)
+
+
+if __name__ == "__main__":
+    begin(sys.argv[3], parent=int(sys.argv[2]))
+    main(RunFolder(Path(sys.argv[1])), sys.argv[3])

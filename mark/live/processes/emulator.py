@@ -1,0 +1,60 @@
+"""The emulated AWS's process: FOLDER PARENT PORT. It draws its times from the streams that a replay draws from."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from mark.catalog.load import load_prices
+from mark.config.settings import cache_dir
+from mark.domain.clock import ClockAnchor
+from mark.emulator.config import Draws, EmulatedAwsConfig
+from mark.emulator.server import EmulatedAws
+from mark.live.local.run_dir import RunFolder
+from mark.live.processes.heartbeat import keep_beating
+from mark.live.processes.lifeline import begin
+from mark.simulator.rng import stream
+
+log = logging.getLogger(__name__)
+
+AGENT = "mark.live.processes.agent:run"
+
+
+async def main(folder: RunFolder, port: int) -> None:
+    """Be AWS until SIGTERM."""
+    settings = folder.settings()
+    seed = settings.seed
+    prices = load_prices(settings.prices)
+    config = EmulatedAwsConfig(
+        types={item.name: item for item in prices.types},
+        draws=Draws(
+            boots=stream(seed, "boots"),
+            wakes=stream(seed, "wakes"),
+            victims=stream(seed, "victims"),
+            lambdas=stream(seed, "lambda"),
+            spot=lambda pool: stream(seed, f"spot {pool}"),
+        ),
+        agent=AGENT,
+        folder=folder.logs,
+        anchor=ClockAnchor(speed=0.0),
+        stress=settings.service.stress,
+        port=port,
+        closed=True,
+        environment={"MARK_CACHE": str(cache_dir()), "OMP_NUM_THREADS": "1"},
+        python_path=tuple(path for path in sys.path if path),  # where a user's own model may lie
+    )
+    serving = asyncio.ensure_future(EmulatedAws(config).serve(lambda url: log.info("answers", extra={"url": url})))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    beating = asyncio.ensure_future(keep_beating())
+    with suppress(asyncio.CancelledError):
+        await serving
+    beating.cancel()
+
+
+if __name__ == "__main__":
+    begin("aws", parent=int(sys.argv[2]))
+    asyncio.run(main(RunFolder(Path(sys.argv[1])), int(sys.argv[3])))

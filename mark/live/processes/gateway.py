@@ -1,0 +1,75 @@
+"""A gateway's process: FOLDER PARENT NAME PORT."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from mark.aws.functions.overflow import LambdaOverflow
+from mark.config.settings import Settings
+from mark.live.aws_resources import aws_of
+from mark.live.local.access import server_tls
+from mark.live.local.run_dir import RunFolder, Running
+from mark.live.processes.heartbeat import keep_beating
+from mark.live.processes.lifeline import begin
+from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.store.connect import connect_async
+from mark.store.data_plane import GatewayStore
+from mark.telemetry.steady_time import WALL
+
+MOST_THREADS = 500
+"""A call of Lambda takes a thread; half of an account's usual thousand."""
+
+
+async def main(folder: RunFolder, name: str, port: int) -> None:
+    """Serve until SIGTERM."""
+    beating = asyncio.ensure_future(keep_beating())
+    try:
+        await serve(folder.settings(), folder.expected(), name, port)
+    finally:
+        beating.cancel()
+
+
+async def serve(
+    settings: Settings, running: Running, name: str, port: int, own_address: str | None = None
+) -> None:
+    """Be a gateway of that service until SIGTERM. own_address: as in GatewayConfig."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    link = connect_async(running.store)
+    store = GatewayStore(link, running.name)
+    aws = aws_of(settings, running, "gateway")
+    overflow = LambdaOverflow(aws, concurrency=_lambda_calls(settings))
+    config = GatewayConfig(
+        name=f"{name}-{secrets.token_hex(4)}",  # a new life counts its reports anew
+        host=settings.service.host,
+        port=port,
+        own_address=own_address,
+        token=running.token,
+        local_only=running.token is None,
+        tls=server_tls(settings.service),
+    )
+    try:
+        WALL.adopt(await store.share_wall(WALL.offset_s))
+        spec = await store.spec()
+        await serve_gateway(config, spec=spec, link=store, overflow=overflow, stop=stop)
+    finally:
+        overflow.close()
+        aws.close()
+        await link.aclose()
+
+
+def _lambda_calls(settings: Settings) -> int:
+    """This gateway's share of the calls that the account allows at once."""
+    allowed = settings.policy.overflow_limits.concurrency
+    return min(MOST_THREADS, max(1, allowed // settings.service.gateways))
+
+
+if __name__ == "__main__":
+    begin(sys.argv[3], parent=int(sys.argv[2]))
+    uvloop.run(main(RunFolder(Path(sys.argv[1])), sys.argv[3], int(sys.argv[4])))

@@ -1,0 +1,42 @@
+"""A replayer's process: PARENT. It replays the day of the task on stdin; the store then holds what it found."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from mark.domain.errors import MarkError
+from mark.live.background.nightly_replays import TASK
+from mark.live.cost_report.replays import replay_days
+from mark.live.processes.lifeline import begin
+from mark.report.cost.read import Period
+from mark.store.connect import connect
+from mark.store.service import ServiceStore
+
+NICE = 10
+"""It yields to whatever serves requests or decides."""
+FIRST_TO_GO = "1000"
+"""Where memory ends the kernel takes this process, and not the controller beside it (proc(5), oom_score_adj)."""
+
+
+def main() -> int:
+    """Replay; the exit status. What is wrong is one line on stdout."""
+    os.nice(NICE)
+    with suppress(OSError):  # elsewhere than on Linux
+        Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO, encoding="ascii")
+    task = TASK.validate_json(sys.stdin.buffer.read())
+    store = ServiceStore(connect(task.store_url), task.service)
+    period = Period(since=task.since, until=task.until)
+    try:
+        replay_days(store, task.settings, period, task.policies, lambda _label, _share: None)
+    except (MarkError, OSError) as error:
+        print(" ".join(str(error).split()))  # noqa: T201 - the parent reads it
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    begin("replayer", parent=int(sys.argv[1]))
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""`mark status --aws`: what the service has in its account, asked of AWS itself and of nobody else."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich import box
+from rich.table import Table
+
+from mark.aws.alarms import read_alerts
+from mark.aws.ec2.guard import AWAKE
+from mark.aws.ec2.inventory import Standing, standing
+from mark.catalog.load import PriceSnapshot, load_prices
+from mark.config.settings import Settings
+from mark.live.background.alerts import alerts_status
+from mark.live.service_session import service_aws
+from mark.report.live.formatting import alert_banners
+from mark.report.terminal import show, show_json
+from mark.telemetry.status_document import ALERTS
+
+
+def show_standing(settings: Settings, *, as_json: bool) -> None:
+    """Say it; instances whose type has no price in the catalogue count as 0 USD."""
+    prices = load_prices(settings.prices)
+    aws = service_aws(settings, "doctor")
+    try:
+        rows = standing(aws, settings.service.name)
+        alerts = alerts_status(read_alerts(aws, settings.service.name), at=time.time())
+    finally:
+        aws.close()
+    hourly = sum(_usd_per_hour(row, prices) for row in rows)
+    if as_json:
+        show_json({**_document(settings, rows, hourly), "alerts": ALERTS.dump(alerts)})
+        return
+    show(*(banner.text for banner in alert_banners(alerts)))
+    if not rows:
+        show(f"{settings.service.name} has no instance in {aws.settings.region}")
+        return
+    show(_table(rows, prices), f"{len(rows)} instances, {hourly:.4f} USD an hour at the catalogue's prices")
+
+
+def _usd_per_hour(row: Standing, prices: PriceSnapshot) -> float:
+    known = {item.name: item for item in prices.types}.get(row.instance_type)
+    if known is None or row.state not in AWAKE:
+        return 0.0
+    spot = known.spot_usd_per_hour if row.is_spot else None
+    return known.on_demand_usd_per_hour if spot is None else spot
+
+
+def _document(settings: Settings, rows: Sequence[Standing], hourly: float) -> dict[str, object]:
+    """The document of `mark status --aws --json` (docs/json.md)."""
+    return {
+        "service": settings.service.name,
+        "region": settings.service.aws.region,
+        "usd_per_hour": hourly,
+        "instances": [
+            {
+                "id": row.id,
+                "model": row.model,
+                "role": row.role,
+                "offering": row.offering,
+                "instance_type": row.instance_type,
+                "market": "spot" if row.is_spot else "on-demand",
+                "state": row.state,
+            }
+            for row in rows
+        ],
+    }
+
+
+def _table(rows: Sequence[Standing], prices: PriceSnapshot) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("model", "role", "type", "market", "state"):
+        table.add_column(name)
+    for name in ("instances", "USD/h"):
+        table.add_column(name, justify="right")
+    kinds = Counter(replace(row, id="", offering="") for row in rows)
+    for row, count in sorted(kinds.items()):
+        market = "spot" if row.is_spot else "on-demand"
+        hourly = count * _usd_per_hour(row, prices)
+        words = (row.model or "-", row.role or "-", row.instance_type, market, row.state)
+        table.add_row(*words, str(count), f"{hourly:.4f}")
+    return table

@@ -1,0 +1,293 @@
+"""The service as `mark status` and the status page show it: one status, made from the store alone.
+
+It needs no controller to be alive; what a controller alone knows (plan, forecast, requested launches) is what the
+last acting one said.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mark.accounting.compaction import rolled_up
+from mark.accounting.ledger import (
+    SECONDS_PER_HOUR,
+    joined,
+    live_bill,
+    rent_usd_per_hour,
+    running_now,
+    unpriced,
+    unpriced_words,
+)
+from mark.accounting.usage import UsageBook
+from mark.catalog.billing import cost_of
+from mark.controller.demand_units import window_speeds
+from mark.controller.service import ServedModel, ServiceSpec
+from mark.domain.demand import WINDOW_S
+from mark.domain.errors import RetryLater
+from mark.domain.fleet import InstanceState
+from mark.domain.member import Member, MemberState
+from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
+from mark.live.background.failures import trouble_lines
+from mark.live.clock import adopt_wall
+from mark.live.local.run_dir import process_of
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import (
+    ALERTS,
+    ARCHIVE,
+    BACKGROUND,
+    BUDGET,
+    MODEL,
+    NIGHTLY,
+    PROCESSES,
+    AnswerCounts,
+    ArrivalRates,
+    BackgroundStatus,
+    ControllerStatus,
+    FleetStatus,
+    HourlyStatus,
+    LambdaStatus,
+    LatencyStatus,
+    LoadSeries,
+    ModelStatus,
+    NightlyStatus,
+    ObjectiveStatus,
+    ObservedInstance,
+    OfferingCapacity,
+    ProcessesStatus,
+    PublishedInstance,
+    PublishedModel,
+    ReplaysStatus,
+    ServiceStatus,
+    SpentStatus,
+    StoreStatus,
+)
+from mark.telemetry.steady_time import steady_time
+
+RATE_WINDOWS = 12
+QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p98", 0.98), ("p99", 0.99))
+SILENT_PERIODS = 3.0
+
+
+class LiveView:
+    """Reads the store; keeps the last status for a store that is away."""
+
+    def __init__(self, store: ServiceStore, service: str) -> None:
+        self._store = store
+        self._service = service
+        self._spec: ServiceSpec | None = None
+        self._books: dict[str, UsageBook] = {}
+        self._last = ServiceStatus(service=service, now=steady_time())
+
+    def status(self) -> ServiceStatus:
+        """The service as it is now."""
+        try:
+            self._last = self._made()
+        except RetryLater:
+            return replace(self._last, store=StoreStatus(reachable=False))
+        return self._last
+
+    def _made(self) -> ServiceStatus:
+        store = self._store
+        if self._spec is None:
+            adopt_wall(store)
+            self._spec = store.spec()
+        anchor, wall = store.clock(), steady_time()
+        now, speed = anchor.service_time(wall), anchor.speed_at(wall)
+        holder = store.leases.held_by()
+        background = BACKGROUND.read(store, holder) if holder else None
+        failing = trouble_lines(background or BackgroundStatus(), wall)
+        published = [MODEL.read(store, served.name) or PublishedModel() for served in self._spec.models]
+        ticked_at = max((told.at for told in published), default=0.0)
+        processes = PROCESSES.read(store) or ProcessesStatus()
+        return ServiceStatus(
+            service=self._service,
+            now=now,
+            speed=speed,
+            clock_stands=speed == 0.0,
+            behind_wall_s=time.time() - now,
+            controller=ControllerStatus(
+                holder=process_of(holder), silent_s=max(0.0, now - ticked_at) if ticked_at else None
+            ),
+            restarts=processes.restarts,
+            down=processes.down,
+            account=processes.account,
+            clock_set_by_s=processes.clock_set_by_s,
+            budget=BUDGET.read(store),
+            replays=_replays(NIGHTLY.read(store)),
+            alerts=ALERTS.read(store),
+            archive=ARCHIVE.read(store),
+            models=tuple(
+                self._model(served, told, now, failing)
+                for served, told in zip(self._spec.models, published, strict=True)
+            ),
+        )
+
+    def _model(self, served: ServedModel, told: PublishedModel, now: float, failing: Sequence[str]) -> ModelStatus:
+        store, name = self._store, served.name
+        traffic = store.traffic(name)
+        cost, hourly, lacking = self._spend(served, traffic, told, now)
+        members = {member.instance: member for member in store.membership(name).members()}
+        observed = _observed(told.observed, members, now)
+        return ModelStatus(
+            name=name,
+            policy=told.policy,
+            market=told.market,
+            rates=self._rates(name, now),
+            series=told.series or LoadSeries(),
+            assumed=told.assumed,
+            trained=told.trained,
+            objective=_objective(served, traffic),
+            latency_ms=_latency_ms(traffic),
+            by=AnswerCounts(
+                instance=traffic.instance, standby=traffic.standby, lambda_=traffic.lambda_, shed=traffic.shed
+            ),
+            failed=traffic.failed,
+            rejected=traffic.rejected,
+            redispatched=traffic.redispatched,
+            lambda_=LambdaStatus(
+                in_flight=traffic.lambda_in_flight,
+                # gateways that have nothing to report do not say what is warm: then the last tick's belief stands
+                warm=max(traffic.lambda_warm, told.lambda_warm),
+                invocations=traffic.invocations,
+                cold=traffic.cold,
+            ),
+            fleet=FleetStatus(planned=told.planned, requested=told.requested, observed=observed),
+            capacity=_capacity(served, observed),
+            cost_usd=cost,
+            usd_per_hour=hourly.instances + hourly.lambda_ + hourly.overhead,
+            usd_per_hour_by=hourly,
+            plan=told.plan,
+            decisions=told.decisions,
+            notes=(*failing, *lacking, *told.notes),
+        )
+
+    def _spend(
+        self, served: ServedModel, traffic: ModelTraffic, told: PublishedModel, now: float
+    ) -> tuple[SpentStatus, HourlyStatus, list[str]]:
+        """What was spent so far; what is spent an hour, and of what; what has no price."""
+        book = self._books.setdefault(served.name, UsageBook())
+        record = self._store.ledger(served.name)
+        usage = joined(book.before(record.transitions, now), rolled_up(record.rollups, now))
+        duration_s = 0.0 if told.began_at is None else max(0.0, now - told.began_at)
+        cost = cost_of(
+            live_bill(
+                usage,
+                traffic,
+                served,
+                requests=told.requests,
+                peak_rps=told.peak_rps,
+                duration_s=duration_s,
+            )
+        )
+        spent = SpentStatus(
+            instances=cost.instances,
+            standby=cost.standby,
+            lambda_=cost.lambda_,
+            serving=cost.serving,
+            overhead=cost.overhead,
+            total=cost.total,
+        )
+        hours = duration_s / SECONDS_PER_HOUR
+        hourly = HourlyStatus(
+            instances=rent_usd_per_hour(served, running_now(usage, now)),
+            lambda_=cost.lambda_ / hours if hours else 0.0,
+            overhead=cost.overhead / hours if hours else 0.0,
+            mean_over_s=duration_s,
+        )
+        names = unpriced(served, usage.usages)
+        return spent, hourly, [unpriced_words(names)] if names else []
+
+    def _rates(self, name: str, now: float) -> ArrivalRates:
+        """Requests/s of the last whole window, and mean and maximum of the last twelve."""
+        last = math.floor(now / WINDOW_S)
+        counts = self._store.arrivals(name, last - RATE_WINDOWS, last - 1)
+        speeds = window_speeds(self._store.clocks(), last - RATE_WINDOWS, last - 1)
+        rates = [count * speed / WINDOW_S for count, speed in zip(counts, speeds, strict=True)]
+        return ArrivalRates(now_rps=rates[-1], last_minute_rps=sum(rates) / len(rates), max_rps=max(rates))
+
+
+def _replays(told: NightlyStatus | None) -> ReplaysStatus | None:
+    """How far the replays of past days are."""
+    if told is None:
+        return None
+    return ReplaysStatus(last_day=max(told.days, default=None), running=told.running, failed=told.failed)
+
+
+def _observed(
+    told: Sequence[PublishedInstance], members: Mapping[str, Member], now: float
+) -> tuple[ObservedInstance, ...]:
+    """The fleet as the last tick saw it, brought up to date by what agents say of themselves since."""
+    rows = {
+        one.id: ObservedInstance(
+            id=one.id,
+            offering=one.offering,
+            role=one.role,
+            state=one.state.value,
+            gone_in_s=_left_s(one.interrupt_at, now),
+            credits=one.credits,
+        )
+        for one in told
+    }
+    for name, member in members.items():
+        state = InstanceState.PENDING if member.state is MemberState.STARTING else member.state
+        known = rows.get(name) or ObservedInstance(
+            id=name, offering=member.offering, role=member.role, state=state.value
+        )
+        gone_in_s = _left_s(member.gone_at, now) if member.gone_at else known.gone_in_s
+        rows[name] = replace(known, state=state.value, credits=member.credits, gone_in_s=gone_in_s)
+    return tuple(rows[name] for name in sorted(rows) if rows[name].gone_in_s != 0.0 or name in members)
+
+
+def _left_s(taken_at: float | None, now: float) -> float | None:
+    return None if taken_at is None else max(0.0, taken_at - now)
+
+
+def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
+    finished = traffic.answered + traffic.shed + traffic.failed
+    in_time = traffic.answered - traffic.late
+    return ObjectiveStatus(
+        latency_ms=served.slo.latency_s * 1000,
+        target=served.slo.target,
+        answered=traffic.answered,
+        late=traffic.late,
+        shed=traffic.shed,
+        attained=in_time / finished if finished else None,
+    )
+
+
+def _latency_ms(traffic: ModelTraffic) -> LatencyStatus:
+    """Mean and quantiles (upper edge of their bin) of what was answered."""
+    if not traffic.latency_counts:
+        return LatencyStatus()
+    bins, counts = np.array(sorted(traffic.latency_counts)).T
+    below = np.cumsum(counts)
+    edges_ms = (bins + 1) * LATENCY_BIN_S * 1000
+    found = {name: float(edges_ms[np.searchsorted(below, q * below[-1])]) for name, q in QUANTILES}
+    return LatencyStatus(mean=traffic.latency_sum_s / int(below[-1]) * 1000, **found)
+
+
+def _capacity(served: ServedModel, observed: Sequence[ObservedInstance]) -> tuple[OfferingCapacity, ...]:
+    """The offerings that are there."""
+    rows = []
+    for offering in served.offerings:
+        states = [row.state for row in observed if row.offering == offering.name]
+        if not states:
+            continue
+        ready, stopped = states.count("ready"), states.count("stopped")
+        rows.append(
+            OfferingCapacity(
+                offering=offering.name,
+                ready=ready,
+                pending=states.count("pending"),
+                draining=states.count("draining"),
+                stopped=stopped,
+                rps=ready * offering.capacity_rps,
+                usd_per_hour=(len(states) - stopped) * offering.usd_per_hour,
+            )
+        )
+    return tuple(rows)
