@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mark.app import doctoring_quotas
-from mark.app.doctoring_quotas import check_vcpus
 from mark.controller.quotas import VcpuQuota
+from mark.rollout import doctor_quotas
+from mark.rollout.doctor_quotas import check_vcpus
 from tests.planner.builders import offering
 
 
@@ -25,7 +25,7 @@ def test_the_models_of_a_service_share_a_quota(monkeypatch: pytest.MonkeyPatch) 
     item = offering("c5.large", rps=10.0)
     each = 4 * item.instance_type.vcpus
     quota = VcpuQuota(family="standard", market=item.market, vcpus=1.5 * each)
-    monkeypatch.setattr(doctoring_quotas, "read_quotas", lambda _aws: (quota,))
+    monkeypatch.setattr(doctor_quotas, "read_quotas", lambda _aws: (quota,))
     anything: Any = None
 
     (one,) = check_vcpus([model("a", 40.0)], anything)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.refreshing import refresh_prices
 from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.ec2.inventory import standing
 from mark.aws.preflight import caller, has_image, is_verified, mail_account
@@ -22,6 +21,7 @@ from mark.controller.quotas import VcpuQuota
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.offering import Market
 from mark.emulator.pricing import PAGE
+from mark.rollout.refresh_prices import refresh_prices
 from tests.aws.builders import aws
 from tests.aws.recording import Recorder
 from tests.local.conftest import TYPES, World, config_for

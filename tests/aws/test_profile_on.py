@@ -14,9 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.app import profiling_on
 from mark.app.cli import run
-from mark.app.profiling_on_cost import LEAST_S, Meter, Price
 from mark.aws.ec2.rent_instance import Rent, rent, with_switch
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.catalog.load import load_prices
@@ -29,6 +27,8 @@ from mark.emulator.config import EmulatedAwsConfig
 from mark.live.aws_resources import make_resources
 from mark.live.local.run_dir import Running
 from mark.live.models import make_live_models, service_spec
+from mark.rollout import profile_on
+from mark.rollout.profile_on_cost import LEAST_S, Meter, Price
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
@@ -182,7 +182,7 @@ def test_what_fails_while_it_is_measured_is_ended_too(
     async def broken(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(profiling_on, "measure", broken)
+    monkeypatch.setattr(profile_on, "measure", broken)
     assert account.profile("--on", "c5.large") == 130
     assert set(account.rented().values()) <= {"shutting-down", "terminated"}
 
@@ -190,13 +190,13 @@ def test_what_fails_while_it_is_measured_is_ended_too(
 def test_a_launch_whose_answer_was_lost_is_found_and_ended(
     account: Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = profiling_on.rent
+    real = profile_on.rent
 
     def lost(*given: Any) -> str:
         real(*given)
         raise RetryLater("the answer was lost")
 
-    monkeypatch.setattr(profiling_on, "rent", lost)
+    monkeypatch.setattr(profile_on, "rent", lost)
     before = set(account.rented())
     assert account.profile("--on", "c5.large") == 2
     assert "nothing was measured" in capsys.readouterr().err
@@ -220,9 +220,7 @@ def test_the_limit_stops_a_type_that_takes_too_long(
 ) -> None:
     """A clock that has run on says that the money is gone: the instance ends, and nothing more is rented."""
     real = time.time
-    monkeypatch.setattr(
-        profiling_on, "answers", lambda *_: monkeypatch.setattr(time, "time", lambda: real() + 7200)
-    )
+    monkeypatch.setattr(profile_on, "answers", lambda *_: monkeypatch.setattr(time, "time", lambda: real() + 7200))
     before = set(account.rented())
     assert account.profile("--on", "c5.large,m5.large", "--max-usd", "0.05") == 2
     monkeypatch.setattr(time, "time", real)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from infra.app import what_is_missing
-from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.config.settings import Settings
+from mark.rollout.synth import Synthesis, synthesise
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 Template = Mapping[str, Any]

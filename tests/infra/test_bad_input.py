@@ -9,12 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 from infra.app import what_is_missing
-from mark.app.rollout.bundling import find_bundles
-from mark.app.rollout.imaging import FOR_FUNCTIONS, FOR_PROCESSES, builds
-from mark.app.rollout.synthesising import synthesise
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.models import make_live_models
+from mark.rollout.bundles import find_bundles
+from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds
+from mark.rollout.synth import synthesise
 from scripts.build_lambda import packed
 from tests.infra.conftest import settings
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from infra.app import what_is_missing
-from mark.app.rollout.synthesising import Synthesis, synthesise
-from mark.app.rollout.writing import POLICY, types_of, write_templates
 from mark.aws.permissions.policies import Names
 from mark.aws.stacks.actions import STACK_ACTIONS, stack_actions
 from mark.aws.stacks.deployer import deployer_policy, stack_statements
+from mark.rollout.synth import Synthesis, synthesise
+from mark.rollout.templates import POLICY, types_of, write_templates
 from tests.aws.iam import reference
 from tests.infra.conftest import ACCOUNT, REGION, settings
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mark.app.rollout import destroying
-from mark.app.rollout.deploying import finish, settle
-from mark.app.rollout.showing import agreed
 from mark.aws.stacks.cloudformation import StackEvent, StackState
 from mark.domain.errors import Misconfigured
+from mark.rollout import destroy
+from mark.rollout.deploy import finish, settle
+from mark.rollout.show import agreed
 
 NAME = "mark-shop-events"
 
@@ -104,9 +104,9 @@ def test_what_launches_goes_before_instances_end(monkeypatch: pytest.MonkeyPatch
         there.done.append("end instances")
         return next(left)
 
-    monkeypatch.setattr(destroying, "end_instances", end)
-    monkeypatch.setattr(destroying, "POLL_S", 0.0)
-    destroying.remove_stacks(account, destroying.in_order(there.named("mark-shop-"), "shop"), "shop", held)
+    monkeypatch.setattr(destroy, "end_instances", end)
+    monkeypatch.setattr(destroy, "POLL_S", 0.0)
+    destroy.remove_stacks(account, destroy.in_order(there.named("mark-shop-"), "shop"), "shop", held)
     assert there.done == [
         "lock",
         "control",

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.rollout.imaging import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
 from mark.aws.functions.management import RUNTIME
 from mark.live.aws_resources import INFER_HANDLER
 from mark.live.processes import cloud
+from mark.rollout.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
 
 DOCS = FOLDER.parents[1] / "docs"
 BUILD_ARG = re.compile(r"--build-arg (\w+)=")

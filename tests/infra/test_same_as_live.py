@@ -12,7 +12,6 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from mark.app.rollout.synthesising import _blueprint
 from mark.aws.archive import Keeping, lifecycle_rules
 from mark.aws.ec2.launch import FleetSetup, fleet_request, machine_of
 from mark.aws.names import template_name
@@ -22,6 +21,7 @@ from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType
 from mark.domain.orders import Launch
 from mark.live.models import make_live_models
+from mark.rollout.synth import _blueprint
 from tests.aws.builders import REPORT, aws, service
 from tests.infra.conftest import Template, of_type, plain
 from tests.local.conftest import TYPES, World, config_for

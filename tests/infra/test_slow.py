@@ -11,8 +11,8 @@ import pytest
 
 from infra.app import what_is_missing
 from infra.stacks.network import ENDPOINTS, MAILING
-from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.config.service import ServedSettings
+from mark.rollout.synth import Synthesis, synthesise
 from scripts.own_venvs import tool
 from scripts.rehearse_rollout import PARTS, rehearse
 from tests.infra.conftest import REGION, of_type, plain, settings

@@ -13,14 +13,14 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from mark.app.rollout.planning import StackPlan, compare, is_long, refuse_stuck, template_changes
-from mark.app.rollout.showing import plan_document, plan_table
-from mark.app.rollout.synthesising import Synthesis
 from mark.aws.session import Aws
 from mark.aws.stacks.cloudformation import Change, StackEvent, Stacks, StackState, first_failure
 from mark.aws.stacks.lock import STALE_S, Holder, RolloutLock
 from mark.domain.errors import Misconfigured
 from mark.report.terminal import show
+from mark.rollout.plan import StackPlan, compare, is_long, refuse_stuck, template_changes
+from mark.rollout.show import plan_document, plan_table
+from mark.rollout.synth import Synthesis
 from tests.aws.builders import aws
 
 QUEUE = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "mark-shop-a", "DelaySeconds": 1}}

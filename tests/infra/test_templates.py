@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from mark.app.rollout.synthesising import Synthesis, synthesise
-from mark.app.rollout.writing import POLICY, write_templates
 from mark.aws.names import repository_of
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
 from mark.config.rollout import RolloutSettings
+from mark.rollout.synth import Synthesis, synthesise
+from mark.rollout.templates import POLICY, write_templates
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 
 UNTAGGED = {

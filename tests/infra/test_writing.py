@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from mark.app.rollout import writing
-from mark.app.rollout.synthesising import Synthesis
 from mark.config.settings import Settings
+from mark.rollout import templates
+from mark.rollout.synth import Synthesis
 from tests.infra.conftest import ACCOUNT, REGION, settings
 
 
 @pytest.fixture
 def written(synthesis: Synthesis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(writing, "synthesise", lambda asked: synthesis)
+    monkeypatch.setattr(templates, "synthesise", lambda asked: synthesis)
     folder = tmp_path / "stacks"
-    writing.write_templates(settings(tmp_path), folder)
+    templates.write_templates(settings(tmp_path), folder)
     return folder
 
 
@@ -72,7 +72,7 @@ def test_what_an_earlier_run_wrote_is_replaced(
 ) -> None:
     stale = tmp_path / "99-mark-shop-gone.template.json"
     stale.write_text("{}")
-    monkeypatch.setattr(writing, "synthesise", lambda asked: synthesis)
-    writing.write_templates(Settings(), tmp_path)
+    monkeypatch.setattr(templates, "synthesise", lambda asked: synthesis)
+    templates.write_templates(Settings(), tmp_path)
     assert not stale.exists()
     assert ACCOUNT not in (tmp_path / "deploy.sh").read_text()

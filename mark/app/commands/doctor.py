@@ -35,7 +35,7 @@ def doctor(
     exit status is 1 when something must be mended.
     """
     settings = given.settings_from(config, service__name=name)
-    from mark.app.doctoring import DoctorAsked, examine
+    from mark.rollout.doctor import DoctorAsked, examine
 
     status = examine(settings, DoctorAsked(prices=prices), as_json=json)
     if status:

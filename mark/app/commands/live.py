@@ -231,8 +231,8 @@ def profile(
     settings = given.settings_from(config, service__name=name)
     sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))
     if on is not None:
-        from mark.app.profiling_on import ProfileOnAsked, profile_on
         from mark.offline.own_model.profile import USUAL_BATCHES
+        from mark.rollout.profile_on import ProfileOnAsked, profile_on
 
         rented = ProfileOnAsked(
             types=tuple(dict.fromkeys(given.split_list(on))),

@@ -30,7 +30,7 @@ def synth(
     Nothing is asked of AWS. It needs the extra `infra` and Node.js, which CDK runs on.
     """
     settings = given.settings_from(config)
-    from mark.app.rollout.writing import write_templates
+    from mark.rollout.templates import write_templates
 
     write_templates(settings, to)
 
@@ -38,7 +38,7 @@ def synth(
 def diff(*, json: given.Json = False, config: given.Config = None) -> None:
     """Show what a deploy would change, and change nothing; exit status 1 where it is anything."""
     settings = given.settings_from(config)
-    from mark.app.rollout.deploying import show_difference
+    from mark.rollout.deploy import show_difference
 
     raise typer.Exit(show_difference(settings, as_json=json))
 
@@ -50,7 +50,7 @@ def deploy(*, yes: Yes = False, config: given.Config = None) -> None:
     failure is named; deploying again goes on from there.
     """
     settings = given.settings_from(config)
-    from mark.app.rollout.deploying import deploy as roll_out
+    from mark.rollout.deploy import deploy as roll_out
 
     roll_out(settings, yes=yes)
 
@@ -58,6 +58,6 @@ def deploy(*, yes: Yes = False, config: given.Config = None) -> None:
 def destroy(*, yes: Yes = False, config: given.Config = None) -> None:
     """Remove the service from the account: controllers, instances, then the rest. Bucket and logs stay."""
     settings = given.settings_from(config)
-    from mark.app.rollout.destroying import destroy as remove
+    from mark.rollout.destroy import destroy as remove
 
     remove(settings, yes=yes)

@@ -11,10 +11,6 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from mark.app.doctoring_quotas import check_lambda, check_vcpus
-from mark.app.findings import Finding
-from mark.app.refreshing import refresh_prices
-from mark.app.rollout.imaging import FOR_FUNCTIONS, FOR_PROCESSES, builds
 from mark.aws.preflight import caller, has_image, is_verified, mail_account
 from mark.aws.prices import type_facts
 from mark.aws.session import Aws
@@ -25,6 +21,10 @@ from mark.domain.errors import MarkError, RetryLater
 from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
 from mark.report.terminal import note, progress, show, show_json
+from mark.rollout.doctor_quotas import check_lambda, check_vcpus
+from mark.rollout.findings import Finding
+from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds
+from mark.rollout.refresh_prices import refresh_prices
 
 MENDS = 1
 """Exit status where something must be mended."""

@@ -10,18 +10,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mark.app.rollout.account import Account, lock, open_account, tags_of
-from mark.app.rollout.bundling import Bundle
-from mark.app.rollout.planning import (
-    STAYS,
-    StackPlan,
-    compare,
-    is_long,
-    refuse_stuck,
-    with_change_sets,
-)
-from mark.app.rollout.showing import EventLog, agreed, plan_document, plan_table
-from mark.app.rollout.synthesising import Synthesis, synthesise
 from mark.aws.errors import code_of, translated
 from mark.aws.names import name_of
 from mark.aws.stacks.cloudformation import StackEvent, Stacks, first_failure
@@ -30,6 +18,11 @@ from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.report.terminal import note, show, show_json
+from mark.rollout.account import Account, lock, open_account, tags_of
+from mark.rollout.bundles import Bundle
+from mark.rollout.plan import STAYS, StackPlan, compare, is_long, refuse_stuck, with_change_sets
+from mark.rollout.show import EventLog, agreed, plan_document, plan_table
+from mark.rollout.synth import Synthesis, synthesise
 
 TEMPLATES = "templates/"
 

@@ -10,14 +10,14 @@ import typer
 from rich import box
 from rich.table import Table
 
-from mark.app.profiling_on_cost import Meter, Price
 from mark.domain.errors import Misconfigured
 from mark.offline.own_model.profile import point_document
 from mark.report.terminal import note, show, show_json
+from mark.rollout.profile_on_cost import Meter, Price
 from mark.serving.profiling import MeasuredPoint
 
 if TYPE_CHECKING:
-    from mark.app.profiling_on import ProfileOnAsked
+    from mark.rollout.profile_on import ProfileOnAsked
 
 
 def ask(prices: Sequence[Price], seconds: float, estimate_usd: float) -> None:

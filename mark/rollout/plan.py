@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mark.app.rollout.synthesising import Synthesis
 from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import name_of
 from mark.aws.stacks.cloudformation import FAILED_NEW, LONGEST_BODY, STUCK, Change, ChangeSet, Stacks, StackState
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
+from mark.rollout.synth import Synthesis
 
 Act = Literal["create", "create again", "update", "keep", "delete"]
 STAYS = "archive"

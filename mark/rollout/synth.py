@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mark.app.rollout.bundling import Bundle, find_bundles, overflowing
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.live.aws_resources import MODEL_FOLDER, function_of
 from mark.live.models import LiveModel, make_live_models
+from mark.rollout.bundles import Bundle, find_bundles, overflowing
 
 SYNTH_S = 300
 STACK = "aws:cloudformation:stack"

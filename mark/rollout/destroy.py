@@ -10,10 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from mark.app.rollout.account import Account, lock, open_account
-from mark.app.rollout.deploying import finish, logged, settle
-from mark.app.rollout.planning import STAYS
-from mark.app.rollout.showing import EventLog, agreed
 from mark.aws.ec2.launch import SERVICE
 from mark.aws.names import name_of
 from mark.aws.provision import end_instances
@@ -22,6 +18,10 @@ from mark.aws.stacks.lock import RolloutLock
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.report.terminal import show
+from mark.rollout.account import Account, lock, open_account
+from mark.rollout.deploy import finish, logged, settle
+from mark.rollout.plan import STAYS
+from mark.rollout.show import EventLog, agreed
 
 ORDER = (
     "control",

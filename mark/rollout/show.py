@@ -12,9 +12,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from mark.app.rollout.planning import StackPlan
 from mark.aws.stacks.cloudformation import Change, StackEvent
 from mark.domain.errors import Misconfigured
+from mark.rollout.plan import StackPlan
 
 SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
 SHOWN_NEW = 6

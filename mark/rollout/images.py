@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from mark.app.rollout.bundling import CLONE
+from mark.rollout.bundles import CLONE
 
 FOLDER = CLONE / "infra" / "image"
 FOR_PROCESSES, FOR_FUNCTIONS = "Dockerfile", "infer.Dockerfile"

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mark.app.rollout.account import tags_of
-from mark.app.rollout.synthesising import STACK, Synthesis, synthesise
 from mark.aws.names import name_of, repository_of
 from mark.aws.permissions.scopes import Names
 from mark.aws.stacks.deployer import deployer_policy
@@ -19,6 +17,8 @@ from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.terminal import show
+from mark.rollout.account import tags_of
+from mark.rollout.synth import STACK, Synthesis, synthesise
 
 SCRIPT, UPLOADS = "deploy.sh", "bundles.sh"
 MANIFEST, CDK = "manifest.json", "cdk.json"

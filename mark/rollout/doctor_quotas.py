@@ -6,13 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from mark.app.findings import Finding
 from mark.aws.quotas import code_of_quota, lambda_concurrency, read_quotas
 from mark.aws.session import Aws
 from mark.config.settings import Settings
 from mark.controller.quotas import quota_family
 from mark.domain.offering import Market, Offering
 from mark.live.models import LiveModel
+from mark.rollout.findings import Finding
 
 LAMBDA_QUOTA = "L-B99A9384"
 """Lambda's concurrent executions in Service Quotas."""

@@ -18,9 +18,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from mark.app.profiling_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
-from mark.app.profiling_on_lambda import LambdaBackend
-from mark.app.profiling_on_show import ask, say, told
 from mark.aws.ec2.rent_instance import Rent, end_all, look_at, rent
 from mark.aws.session import Aws
 from mark.catalog.load import PriceSnapshot, load_prices
@@ -35,6 +32,9 @@ from mark.live.service_session import service_aws
 from mark.offline.own_model.profile import others_of, request_for, write_profiles
 from mark.ports import Backend
 from mark.report.terminal import Report, note, progress
+from mark.rollout.profile_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
+from mark.rollout.profile_on_lambda import LambdaBackend
+from mark.rollout.profile_on_show import ask, say, told
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of
 
