@@ -15,7 +15,7 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from mark.app.cli import app
+from mark.cli.main import app
 from mark.config.settings import Settings, types_of
 from scripts.printed import rewrite
 

@@ -23,7 +23,7 @@ PATTERN = re.compile(
 )
 SHOWN = "simulate"
 """Of the commands above a block it is this one's output; those before it make what it reads."""
-RUN = "import sys; from mark.app.cli import main; main(sys.argv[1:])"
+RUN = "import sys; from mark.cli.main import main; main(sys.argv[1:])"
 
 
 def commands_of(block: str) -> list[list[str]]:

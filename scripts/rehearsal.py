@@ -14,7 +14,7 @@ import boto3
 import yaml
 
 LIMIT_S = 300
-MARK = "from mark.app.cli import main; main()"
+MARK = "from mark.cli.main import main; main()"
 
 
 class Failed(Exception):

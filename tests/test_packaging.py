@@ -94,7 +94,7 @@ def test_an_installation_serves_a_user_s_own_package_called_models(installed: Pa
     environment = {**os.environ, "PYTHONPATH": str(installed)}
 
     def mark(*arguments: str) -> str:
-        code = "import mark, sys; from mark.app.cli import main; print(mark.__file__, file=sys.stderr); main()"
+        code = "import mark, sys; from mark.cli.main import main; print(mark.__file__, file=sys.stderr); main()"
         done = subprocess.run(  # noqa: S603 - our own code
             [sys.executable, "-P", "-c", code, *arguments],
             cwd=tmp_path,

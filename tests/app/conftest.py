@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.cli import run
+from mark.cli.main import run
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import write_trace
 

@@ -148,7 +148,7 @@ def test_a_torn_journal(mark):
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    program = "from mark.app.cli import main; main()"
+    program = "from mark.cli.main import main; main()"
     line = f"{sys.executable} -c '{program}' models | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)  # noqa: S603, S607
     assert done.stdout.splitlines()[-1] == "0"

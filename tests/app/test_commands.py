@@ -8,7 +8,7 @@ import yaml
 from rich.table import Table
 
 from mark import __version__
-from mark.app.cli import run
+from mark.cli.main import run
 from mark.config.settings import Settings
 from mark.live.commands import demo
 from mark.simulator.traces.generators import constant

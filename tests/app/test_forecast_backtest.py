@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.app.cli import INTERRUPTED
+from mark.cli.main import INTERRUPTED
 from mark.domain.errors import Misconfigured
 from mark.offline.forecast import backtest
 from mark.offline.forecast.backtest import parse_window

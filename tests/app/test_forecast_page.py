@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mark.app.cli import run
+from mark.cli.main import run
 from mark.domain.demand import Demand
 from mark.plugins import load
 from mark.plugins.load import build_forecaster, forecaster_names

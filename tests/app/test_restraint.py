@@ -14,7 +14,7 @@ import pytest
 
 from mark.accounting.budget import Restraint
 from mark.accounting.hourly_totals import book_document, book_name, first_mark
-from mark.app.cli import run
+from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
 from mark.controller.service import ServedModel, ServiceSpec

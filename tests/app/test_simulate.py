@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.cli import INTERRUPTED
+from mark.cli.main import INTERRUPTED
 from mark.domain.errors import Misconfigured
 from mark.offline import out_folder
 from mark.simulator.experiment import Experiment
@@ -307,7 +307,7 @@ def test_ctrl_c_prints_what_is_finished(mark, tmp_path):
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "        return super().forecast(history, horizon)\n"
     )
-    command = [sys.executable, "-c", "from mark.app.cli import main; main()", *RUN, "--json", "--out", "run"]
+    command = [sys.executable, "-c", "from mark.cli.main import main; main()", *RUN, "--json", "--out", "run"]
 
     done = subprocess.run(  # noqa: S603 - our own program
         [*command, "--policy", "greedy-oracle,mark,reactive", "--forecaster", "stop.py:Stop"],

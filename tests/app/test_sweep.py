@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.cli import INTERRUPTED
+from mark.cli.main import INTERRUPTED
 from mark.offline.sweep import engines
 from mark.offline.sweep.engines import Results
 from mark.offline.sweep.job import Job, attempt
@@ -115,7 +115,7 @@ def test_ctrl_c_ends_the_workers_at_once_and_keeps_what_is_finished(mark, tmp_pa
         "        os.kill(os.getppid(), signal.SIGINT)\n"
         "        time.sleep(600)\n"
     )
-    program = [sys.executable, "-c", "from mark.app.cli import main; main()"]
+    program = [sys.executable, "-c", "from mark.cli.main import main; main()"]
 
     done = subprocess.run(  # noqa: S603 - our own program
         [

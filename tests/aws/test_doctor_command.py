@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mark.app.cli import run
 from mark.catalog.load import load_prices
+from mark.cli.main import run
 from tests.local.conftest import World, config_for, fleet, template
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/agent:1"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mark.app.cli import run
 from mark.aws.objects import BucketReader
 from mark.aws.session import Aws
+from mark.cli.main import run
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.trace import read_trace
 from tests.aws.builders import aws

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.app.cli import run
 from mark.aws.ec2.rent_instance import Rent, rent, with_switch
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.catalog.load import load_prices
 from mark.catalog.schema import parse_profiles
+from mark.cli.main import run
 from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.domain.clock import ClockAnchor

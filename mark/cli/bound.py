@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mark.app.commands import options as given
+from mark.cli import options as given
 
 EXAMPLES = (
     "mark bound --trace load.csv.gz --model inception-v3",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mark.app.commands import options as given
+from mark.cli import options as given
 
 EXAMPLES = (
     "mark report",

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from mark import __version__
-from mark.app.commands import (
+from mark.cli import (
     bound,
     demo,
     doctor,
@@ -22,7 +22,7 @@ from mark.app.commands import (
     forecast,
     lists,
     live,
-    own,
+    own_model,
     pause,
     plan,
     report,
@@ -78,8 +78,8 @@ _add(app, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
 _add(app, "chaos", live.chaos, live.CHAOS_EXAMPLES)
 _add(app, "pause", pause.pause, pause.EXAMPLES)
 _add(app, "down", live.down, live.DOWN_EXAMPLES)
-_add(app, "init", own.init, own.INIT_EXAMPLES)
-_add(app, "predict", own.predict, own.PREDICT_EXAMPLES)
+_add(app, "init", own_model.init, own_model.INIT_EXAMPLES)
+_add(app, "predict", own_model.predict, own_model.PREDICT_EXAMPLES)
 _add(app, "profile", live.profile, live.PROFILE_EXAMPLES)
 _add(app, "doctor", doctor.doctor, doctor.EXAMPLES)
 _add(app, "report", report.report, report.EXAMPLES)

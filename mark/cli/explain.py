@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mark.app.commands import options as given
+from mark.cli import options as given
 
 EXAMPLES = ("mark explain run", "mark explain run --at 7", "mark explain run --policy reactive --at 2 --json")
 

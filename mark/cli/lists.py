@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mark.app.commands import options as given
+from mark.cli import options as given
 
 POLICY_EXAMPLES = ("mark policies", "mark policies --json")
 MODEL_EXAMPLES = ("mark models", "mark models --json")

@@ -1,1 +1,0 @@
-"""The only place where shells meet cores: settings, wiring, command line."""
