@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from mark.domain.demand import Demand, Forecast
+from predictors.classical.points import HOUR_S, LastValue
+from predictors.classical.residuals import PointExpert
 from predictors.expert import LEVELS, Expert, Floats, Series
-from predictors.points import HOUR_S, LastValue
-from predictors.residuals import PointExpert
 
 
 class ExpertForecaster:

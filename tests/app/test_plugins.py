@@ -175,7 +175,7 @@ def test_a_failed_file_is_loaded_afresh_the_next_time(tmp_path):
 
 def test_missing_torch_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictors.lstm_training", raising=False)
+    monkeypatch.delitem(sys.modules, "predictors.lstm.vanilla_training", raising=False)
     day = Demand(end_at=0.0, mean_rps=(1.0,) * 1440, max_rps=(2.0,) * 1440)
 
     with pytest.raises(Misconfigured, match=r"^lstm-vanilla needs torch: pip install 'mark-serving\[lstm\]'$"):

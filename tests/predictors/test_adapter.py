@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from mark.domain.demand import Demand, Forecast
 from predictors.adapter import ExpertForecaster, max_series, mean_series
+from predictors.classical.points import MovingMean
+from predictors.classical.residuals import PointExpert
 from predictors.expert import LEVELS, Floats, Ints, Series
-from predictors.points import MovingMean
-from predictors.residuals import PointExpert
 from tests.predictors.builders import daily_sine, first_units, ramp
 
 HORIZON = 60

@@ -13,10 +13,10 @@ from mark.domain.errors import Misconfigured
 from mark.plugins.load import forecaster_names, load_forecaster
 from mark.ports import ForecasterSetup
 from mark.simulator.scores import SCORED_LEVELS, absolute_percentage, weighted_quantile_loss
-from predictors.boosted import BoostedSettings
-from predictors.classical import CLASSICAL, classical_expert, why_not_learned
+from predictors.classical.boosted import BoostedSettings
+from predictors.classical.build import CLASSICAL, classical_expert, why_not_learned
 from predictors.expert import LEVELS, Expert, Series
-from predictors.scores import targets
+from predictors.mixture.scores import targets
 from tests.predictors.series import DAY, last_units, noisy_days, until
 from tests.predictors.test_adapter import assert_sane
 
@@ -37,7 +37,9 @@ def demand(series: Series) -> Demand:
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees that are trained in half a second."""
-    monkeypatch.setattr("predictors.classical.BoostedSettings", lambda: BoostedSettings(rows=6_000, trees=15))
+    monkeypatch.setattr(
+        "predictors.classical.build.BoostedSettings", lambda: BoostedSettings(rows=6_000, trees=15)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from mark.domain.demand import Demand, Forecast
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster, ForecasterSetup
-from predictors import lstm_vanilla
+from predictors.lstm import vanilla
 from tests.predictors.builders import DAY, SMALL, daily_sine, first_units, means
 
 DAYS = daily_sine(2 * DAY)
@@ -21,11 +21,11 @@ HORIZON = 60
 
 
 def trained(setup: ForecasterSetup) -> Forecaster:
-    return lstm_vanilla.build(setup, settings=SMALL)
+    return vanilla.build(setup, settings=SMALL)
 
 
 def untrained(setup: ForecasterSetup) -> Forecaster:
-    return lstm_vanilla.build(ForecasterSetup(history=first_units(DAYS, 300), seed=setup.seed))
+    return vanilla.build(ForecasterSetup(history=first_units(DAYS, 300), seed=setup.seed))
 
 
 FACTORIES: dict[str, Callable[[ForecasterSetup], Forecaster]] = {

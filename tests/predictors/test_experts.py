@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictors.autoregression import ArWeights, Autoregression, lags_of
-from predictors.autoregression_direct import Direct
-from predictors.boosted_features import LONGEST_LEAD, NAMES, ORIGIN_NAMES
+from predictors.classical.autoregression import ArWeights, Autoregression, lags_of
+from predictors.classical.boosted_features import LONGEST_LEAD, NAMES, ORIGIN_NAMES
+from predictors.classical.exponential import HoltWinters, Smoothing
+from predictors.classical.points import Drift, LastValue, MovingMean, PointRule, first_unit
+from predictors.classical.points_seasonal import DayAgo, Seasonal
+from predictors.classical.residuals import PointExpert
+from predictors.classical.ridge import Direct
 from predictors.expert import LEVELS, Expert, Floats, Series
-from predictors.exponential import HoltWinters, Smoothing
-from predictors.points import Drift, LastValue, MovingMean, PointRule, first_unit
-from predictors.points_seasonal import DayAgo, Seasonal
-from predictors.residuals import PointExpert
 from tests.predictors.series import DAY, last_units, noisy_days, until
 
 HORIZON = 60
@@ -106,7 +106,7 @@ def test_following_the_series_gives_what_a_fresh_one_gives(name, first):
 def test_whatever_was_asked_before_a_fresh_one_gives_the_same(rule, start, steps, forgotten, spare):
     follower = PointExpert(rule(), window=50)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("predictors.residuals.SPARE", spare)
+        patch.setattr("predictors.classical.residuals.SPARE", spare)
         end = start + 2 * DAY * forgotten
         for step in steps:
             end += step

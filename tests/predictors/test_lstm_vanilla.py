@@ -14,11 +14,11 @@ import torch
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.ports import ForecasterSetup
-from predictors import lstm_training
-from predictors.lstm_settings import LstmSettings
-from predictors.lstm_training import train_lstm
-from predictors.lstm_vanilla import build
-from predictors.lstm_weights import LstmForward, LstmWeights, read_weights, write_weights
+from predictors.lstm import vanilla_training
+from predictors.lstm.vanilla import build
+from predictors.lstm.vanilla_settings import LstmSettings
+from predictors.lstm.vanilla_training import train_lstm
+from predictors.lstm.vanilla_weights import LstmForward, LstmWeights, read_weights, write_weights
 from predictors.naive import LastValue
 from tests.predictors.builders import DAY, SMALL, daily_sine, first_units, means
 
@@ -37,13 +37,13 @@ def rates(demand: Demand) -> np.ndarray:
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The seeds of the trainings that happened."""
     seeds: list[int] = []
-    train = lstm_training.train_lstm
+    train = vanilla_training.train_lstm
 
     def counted(*args: object, seed: int, **rest: object) -> LstmWeights:
         seeds.append(seed)
         return train(*args, seed=seed, **rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lstm_training, "train_lstm", counted)
+    monkeypatch.setattr(vanilla_training, "train_lstm", counted)
     return seeds
 
 
@@ -259,7 +259,7 @@ def test_where_torch_is_absent_the_others_work_and_so_do_cached_weights(tmp_path
     # The name that the full settings look for: what it holds does not matter here.
     monkey = pytest.MonkeyPatch()
     with monkey.context() as patch:
-        patch.setattr(lstm_training, "train_lstm", lambda *_, **__: weights)
+        patch.setattr(vanilla_training, "train_lstm", lambda *_, **__: weights)
         build(setup(cache_dir=tmp_path))
     root = Path(__file__).parents[2]
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from predictors.classical.points import LastValue, MovingMean
+from predictors.classical.residuals import BarePoint, PointExpert
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture_expert import Mixture
-from predictors.mixture_weights import MixtureSettings, Pace
-from predictors.points import LastValue, MovingMean
-from predictors.residuals import BarePoint, PointExpert
-from predictors.scores import pinball, targets
+from predictors.mixture.expert import Mixture
+from predictors.mixture.scores import pinball, targets
+from predictors.mixture.weights import MixtureSettings, Pace
 
 SPREAD = np.array([-1.28, -0.67, 0.0, 0.67, 1.28, 1.64, 2.33])
 HOUR_S = 3_600.0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mark.simulator import scores
 from predictors.expert import LEVELS
-from predictors.scores import pinball, targets
+from predictors.mixture.scores import pinball, targets
 
 
 def test_pinball_by_hand():

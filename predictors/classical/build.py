@@ -21,17 +21,17 @@ import numpy as np
 from mark.domain.errors import Misconfigured
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.adapter import ExpertForecaster, max_series, mean_series
-from predictors.autoregression import FEWEST_DAYS as AUTOREGRESSION_DAYS
-from predictors.autoregression import ArWeights, Autoregression, fit_autoregression
-from predictors.autoregression_direct import FEWEST_DAYS as DIRECT_DAYS
-from predictors.autoregression_direct import Direct, fit_direct
-from predictors.boosted import Boosted, BoostedSettings, train_boosted
-from predictors.boosted_features import NAMES
+from predictors.classical.autoregression import FEWEST_DAYS as AUTOREGRESSION_DAYS
+from predictors.classical.autoregression import ArWeights, Autoregression, fit_autoregression
+from predictors.classical.boosted import Boosted, BoostedSettings, train_boosted
+from predictors.classical.boosted_features import NAMES
+from predictors.classical.exponential import HoltWinters, Smoothing, fit_smoothing
+from predictors.classical.points import Drift, LastValue, MovingMean, PointRule, season_units
+from predictors.classical.points_seasonal import DayAgo, Seasonal
+from predictors.classical.residuals import PointExpert
+from predictors.classical.ridge import FEWEST_DAYS as DIRECT_DAYS
+from predictors.classical.ridge import Direct, fit_direct
 from predictors.expert import Expert, Series
-from predictors.exponential import HoltWinters, Smoothing, fit_smoothing
-from predictors.points import Drift, LastValue, MovingMean, PointRule, season_units
-from predictors.points_seasonal import DayAgo, Seasonal
-from predictors.residuals import PointExpert
 
 FORMAT = 2
 """Part of a cached file's name: raise it when what is learned changes its meaning."""

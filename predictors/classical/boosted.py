@@ -1,6 +1,6 @@
 """Gradient-boosted quantiles: one LightGBM model a level, over all leads at once, the lead being a feature.
 
-The trees correct the linear regression of `autoregression_direct.py`, which follows the last values better than
+The trees correct the linear regression of `ridge.py`, which follows the last values better than
 steps can. They are trained once on rows drawn from the history before the run (an origin and a lead each). Their
 quantiles are their own: no past errors are needed.
 """
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from predictors.autoregression_direct import Direct
-from predictors.boosted_features import LONGEST_LEAD, NAMES, Features, features_of, needed_units
+from predictors.classical.boosted_features import LONGEST_LEAD, NAMES, Features, features_of, needed_units
+from predictors.classical.points import season_units
+from predictors.classical.ridge import Direct
 from predictors.expert import LEVELS, Floats, Ints, Series
-from predictors.points import season_units
 
 CHUNK = 512
 """Origins whose features are in memory at a time."""

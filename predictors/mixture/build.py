@@ -14,15 +14,15 @@ from typing import Any
 from mark.domain.demand import HORIZON
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.adapter import ExpertForecaster, max_series, mean_series
-from predictors.classical import classical_expert, why_not_learned
+from predictors.classical.build import classical_expert, why_not_learned
+from predictors.classical.points import LastValue, MovingMean
+from predictors.classical.residuals import BarePoint
 from predictors.expert import Expert, Floats, Ints, Series
-from predictors.lstm_quantile import LstmQuantile, can_learn, fit_lstm
-from predictors.lstm_quantile_settings import QuantileSettings
-from predictors.mixture_expert import Mixture
-from predictors.mixture_weights import MixtureSettings
+from predictors.lstm.quantile import LstmQuantile, can_learn, fit_lstm
+from predictors.lstm.quantile_settings import QuantileSettings
+from predictors.mixture.expert import Mixture
+from predictors.mixture.weights import MixtureSettings
 from predictors.naive import DAY_S
-from predictors.points import LastValue, MovingMean
-from predictors.residuals import BarePoint
 
 EXPERTS = ("last-value", "moving-mean", "seasonal", "holt-winters", "autoregression", "ridge", "boosted")
 """Classical experts that take part; those that the history is too short for are left out."""

@@ -1,4 +1,4 @@
-"""Training of the quantile LSTM; with `lstm_training.py` the only modules of the forecasters that need torch.
+"""Training of the quantile LSTM; with `vanilla_training.py` the only modules of the forecasters that need torch.
 
 Pinball loss of rates to a power, AdamW under one cycle of the learning rate; the epoch with the least loss on the
 last tenth of the history is kept. The linear skip starts at least squares and the increments at its residuals'
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from predictors.expert import LEVELS, Floats, Ints, Series
-from predictors.features import FARTHEST, HOUR, LOCAL, SLOTS, Inputs, build_inputs, season_of
-from predictors.lstm_quantile_settings import QuantileSettings
-from predictors.lstm_quantile_weights import (
+from predictors.lstm.features import FARTHEST, HOUR, LOCAL, SLOTS, Inputs, build_inputs, season_of
+from predictors.lstm.quantile_settings import QuantileSettings
+from predictors.lstm.quantile_weights import (
     LEAD,
     MEDIAN,
     SKIP,
@@ -32,7 +32,7 @@ from predictors.lstm_quantile_weights import (
     skip_inputs,
     step_inputs,
 )
-from predictors.lstm_training import alone
+from predictors.lstm.vanilla_training import alone
 
 GRADIENT_NORM = 1.0
 RIDGE = 1e-3

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from predictors.classical.points import HOUR_S, day_levels, season_units
+from predictors.classical.points_seasonal import DAYS, SMOOTH, profile_of
 from predictors.expert import Floats, Ints, Series
-from predictors.points import HOUR_S, day_levels, season_units
-from predictors.points_seasonal import DAYS, SMOOTH, profile_of
 
 FLOOR_SHARE = 0.02
 """Of the last day's mean: added to rates before their logarithm is taken."""

@@ -1,4 +1,4 @@
-"""Training of the vanilla LSTM; only this and `lstm_quantile_training.py` need torch of all forecasters' modules.
+"""Training of the vanilla LSTM; only this and `quantile_training.py` need torch of all forecasters' modules.
 
 Mean squared error on standardised values, Adam, early stop on the last tenth of the history. One thread and a
 private random state make the weights a function of history, settings and seed; torch's own settings and global
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictors.lstm_settings import LstmSettings
-from predictors.lstm_weights import CHANNELS, Floats32, LstmWeights
+from predictors.lstm.vanilla_settings import LstmSettings
+from predictors.lstm.vanilla_weights import CHANNELS, Floats32, LstmWeights
 
 LABEL = "training lstm-vanilla"
 GRADIENT_NORM = 1.0

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from predictors.conformal import calibrated_places, read_at
+from predictors.classical.points import first_unit
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture_scored import Scored, speak
-from predictors.mixture_weights import MixtureSettings, band_of_leads, mix, weigh
-from predictors.points import first_unit
+from predictors.mixture.conformal import calibrated_places, read_at
+from predictors.mixture.scored import Scored, speak
+from predictors.mixture.weights import MixtureSettings, band_of_leads, mix, weigh
 
 AT_ONCE = 256
 """Origins that experts are asked for together: their answers are what takes memory."""

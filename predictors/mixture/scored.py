@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from predictors.conformal import places
+from predictors.classical.points import first_unit
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture_weights import Losses, Mask, MixtureSettings
-from predictors.points import first_unit
-from predictors.scores import pinball, targets
+from predictors.mixture.conformal import places
+from predictors.mixture.scores import pinball, targets
+from predictors.mixture.weights import Losses, Mask, MixtureSettings
 
 
 @dataclass(slots=True, kw_only=True)

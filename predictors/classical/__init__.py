@@ -1,0 +1,1 @@
+"""Classical rules and regressions: points, seasons, smoothing, autoregression, boosted trees."""

@@ -1,0 +1,1 @@
+"""The online mixture of all experts, and the recalibration of its quantiles."""
