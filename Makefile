@@ -24,12 +24,12 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow" tests/live
-	$(BIN)/pytest -n 2 -m "not slow" --ignore tests/live
+	$(BIN)/pytest -m "not slow" tests/end_to_end
+	$(BIN)/pytest -n 2 -m "not slow" --ignore tests/end_to_end
 
 test-all: setup
-	$(BIN)/pytest tests/live
-	$(BIN)/pytest -n 2 --ignore tests/live
+	$(BIN)/pytest tests/end_to_end
+	$(BIN)/pytest -n 2 --ignore tests/end_to_end
 
 bench: setup
 	$(BIN)/python -m scripts.bench

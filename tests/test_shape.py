@@ -87,7 +87,7 @@ def test_mark_imports_no_plug_in() -> None:
 def test_a_rule_s_breach_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "code.py"
     path.write_text(
-        "def f():\n    from tests.live import rig\n    import models.digits\nclass _C: ...\nclass D: ...\n"
+        "def f():\n    from tests.end_to_end import rig\n    import models.digits\nclass _C: ...\nclass D: ...\n"
     )
     assert list(undocumented(path)) == ["the module", "f", "D"]
     assert imported_rooms(path) == {"tests", "models"}

@@ -24,7 +24,7 @@ from mark.emulator.pricing import PAGE
 from mark.rollout.refresh_prices import refresh_prices
 from tests.aws.builders import aws
 from tests.aws.recording import Recorder
-from tests.local.conftest import TYPES, World, config_for
+from tests.emulator.conftest import TYPES, World, config_for
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"

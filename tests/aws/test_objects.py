@@ -15,7 +15,7 @@ from mark.cli.main import run
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.trace import read_trace
 from tests.aws.builders import aws
-from tests.local.conftest import World, config_for
+from tests.emulator.conftest import World, config_for
 
 LINE = (
     "https 2024-05-01T10:00:0{at}.500000Z app/api/1 192.0.2.10:2817 10.0.0.1:80 0.001 0.048 0.000 200 200 34 366 "

@@ -20,7 +20,7 @@ from mark.domain.fleet import InstanceState, Role
 from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.ports import Clock
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
-from tests.local.conftest import World, config_for, until
+from tests.emulator.conftest import World, config_for, until
 
 ANCHOR = ClockAnchor(wall_at=time.time(), service_at=1_700_000_000.0, speed=200.0)
 

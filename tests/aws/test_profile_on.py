@@ -34,7 +34,7 @@ from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 from tests.aws.iam import NAMES
 from tests.aws.recording import Recorder
-from tests.local.conftest import World, config_for, until
+from tests.emulator.conftest import World, config_for, until
 
 TINY = """
 import numpy as np

@@ -23,8 +23,8 @@ from mark.domain.orders import Launch
 from mark.live.models import make_live_models
 from mark.rollout.synth import _blueprint
 from tests.aws.builders import REPORT, aws, service
+from tests.emulator.conftest import TYPES, World, config_for
 from tests.infra.conftest import Template, of_type, plain
-from tests.local.conftest import TYPES, World, config_for
 from tests.planner.builders import offering
 
 GRAVITON = InstanceType(

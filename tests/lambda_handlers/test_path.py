@@ -24,7 +24,7 @@ from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.ports import Clock
 from mark.protocols.events import QueueWord, RebalanceAdvised, StateChanged, event_of_word
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
-from tests.local.conftest import World, config_for, until
+from tests.emulator.conftest import World, config_for, until
 
 ALARM = "mark-shop-deadletters"
 """Made with the service's queues, as the rollout's stacks have it."""

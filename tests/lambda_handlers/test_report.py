@@ -20,9 +20,9 @@ from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.emulator.config import LambdaLimits
 from mark.store.embedded import EmbeddedRedis
+from tests.emulator.conftest import World, config_for, stub_zip, until
 from tests.lambda_handlers.records import CONTEXT
 from tests.lambda_handlers.stored import ENDED_AT, SERVICE, store_service
-from tests.local.conftest import World, config_for, stub_zip, until
 
 FROM, TO = "report@a.example", "team@b.example"
 

@@ -14,7 +14,7 @@ from mark.domain.member import MemberState
 from mark.ports import InferReply
 from mark.serving.agent.process import EXIT_BROKEN
 from mark.serving.agent.queue import AgentCore, Job
-from tests.serving.backend_asks import ask
+from tests.serving.backends.asks import ask
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, until
 
@@ -115,7 +115,7 @@ async def _true(value: bool) -> bool:
 HANGS = """
 import asyncio, sys, threading
 from mark.serving.backends import answering, python
-from tests.serving.backend_asks import INPUTS, OUTPUTS, ask
+from tests.serving.backends.asks import INPUTS, OUTPUTS, ask
 hangs = threading.Event()
 
 def hang(*_):

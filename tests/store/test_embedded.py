@@ -15,7 +15,7 @@ import pytest
 from mark.domain.errors import Misconfigured
 from mark.store.connect import connect
 from mark.store.embedded import SOCKET_PATH_MAX, EmbeddedRedis
-from tests.live.rig import eventually
+from tests.end_to_end.rig import eventually
 
 PARENT = """
 import sys, time

@@ -1,0 +1,1 @@
+"""Bills, usage, tallies, the load history."""

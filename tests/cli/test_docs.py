@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from mark.config.settings import Settings, types_of
+from mark.live.commands import demo
+from mark.simulator.traces.generators import constant
+from mark.simulator.workload import Workload
+from mark.studies import registry
+from scripts.docs import FOLDER, cli_page, commands, example_lines, settings_page
+from tests.offline.own_model.test_profile_here import MODEL
+
+COMMANDS = dict(commands())
+LIVE = {
+    f"mark {name}"
+    for name in (
+        "up",
+        "load",
+        "status",
+        "report",
+        "feed",
+        "interrupt",
+        "chaos",
+        "pause",
+        "down",
+        "profile",
+        "doctor",
+    )
+}
+ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark destroy"}
+"""They need an account; scripts/rehearse_rollout.py runs them."""
+NEED_A_SERVICE = {"mark demo --out demo"}
+MAKERS = ("mark trace generate", "mark simulate")
+"""Their examples write what the others' examples read, so they run first."""
+
+
+def test_the_pages_are_up_to_date():
+    assert (FOLDER / "settings.md").read_text() == settings_page(), "run make docs"
+    assert (FOLDER / "cli.md").read_text() == cli_page(), "run make docs"
+
+
+def test_every_setting_has_a_description():
+    def undocumented(part: type[BaseModel]) -> list[str]:
+        found = [name for name, field in part.model_fields.items() if not field.description]
+        inner = [kind for field in part.model_fields.values() for kind in types_of(field.annotation)]
+        return found + [name for kind in inner if issubclass(kind, BaseModel) for name in undocumented(kind)]
+
+    assert undocumented(Settings) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_takes_a_config_and_documents_its_parameters(name):
+    command = COMMANDS[name]
+    flags = {option for parameter in command.params for option in parameter.opts}
+
+    assert command.help
+    assert "--config" in flags
+    assert all(parameter.help for parameter in command.params)
+    assert example_lines(command)
+    assert all(line.startswith(f"{name} ") or line == name for line in example_lines(command))
+
+
+def test_every_command_of_the_documents_page_is_described():
+    text = (FOLDER / "json.md").read_text()
+    with_json = [name for name, command in COMMANDS.items() if any(p.name == "json" for p in command.params)]
+
+    assert [name for name in with_json if name != "mark demo" and name not in text] == []
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A demo of five minutes and studies of no time: the examples show that they run, not what they find."""
+    workload = Workload(trace=constant(20, duration_s=900), seed=0, start_s=600.0)
+    monkeypatch.setattr(demo.generators, "demo_workload", lambda _seed: workload)
+
+    class Nothing:
+        name = "none"
+
+        def figures(self):
+            return {"plot": "<svg></svg>"}
+
+        def document(self):
+            return {"study": "none", "rows": [], "assumptions": ["no study ran"]}
+
+        def tables(self):
+            return []
+
+    monkeypatch.setattr(
+        "mark.offline.reproduce.STUDIES", {name: lambda _context: Nothing() for name in registry.STUDIES}
+    )
+
+
+def test_every_example_of_a_replay_runs(mark, quick):
+    """Those of the live service are run against one in tests/end_to_end."""
+    Path("my.py").write_text(MODEL.replace("Doubler", "Model"))
+    np.save("example.npy", np.ones((1, 4), np.float32))
+    replays = set(COMMANDS) - LIVE - ROLLOUT
+    ordered = sorted(replays, key=lambda name: (MAKERS.index(name) if name in MAKERS else len(MAKERS), name))
+    assert set(ordered) == replays
+
+    for line in (line for name in ordered for line in example_lines(COMMANDS[name]) if line not in NEED_A_SERVICE):
+        answer = mark(*shlex.split(line)[1:])
+        assert answer.status == 0, f"{line}: {answer.err}"
+        assert answer.out
+        if "--json" in line:
+            assert isinstance(json.loads(answer.out), dict)

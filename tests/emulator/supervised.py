@@ -1,0 +1,28 @@
+"""An emulated AWS as a process of its own: `python -m tests.emulator.supervised FOLDER` prints its endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+
+from mark.emulator.server import EmulatedAws
+from tests.emulator.conftest import config_for
+
+
+def say(url: str) -> None:
+    sys.stdout.write(url + "\n")
+    sys.stdout.flush()
+
+
+async def main() -> None:
+    serving = asyncio.ensure_future(EmulatedAws(config_for(Path(sys.argv[1]))).serve(say))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,215 @@
+"""Lambda: real handlers in warm and cold environments, throttled, timed out, and called by queues and events."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from mark.emulator.config import LambdaLimits
+from tests.emulator.conftest import World, stub_zip, until
+from tests.emulator.test_spot import queue_of
+
+ROLE = "arn:aws:iam::123456789012:role/functions"
+
+
+def function(world: World, handler: str, *, name: str = "", **options: Any) -> str:
+    iam = world.client("iam")
+    if not iam.list_roles()["Roles"]:
+        iam.create_role(RoleName="functions", AssumeRolePolicyDocument="{}")
+    made = world.client("lambda").create_function(
+        FunctionName=name or handler,
+        Runtime="python3.12",
+        Role=ROLE,
+        Handler=f"tests.emulator.handlers.{handler}",
+        Code={"ZipFile": stub_zip()},
+        **{"Timeout": 10, **options},
+    )
+    return made["FunctionArn"]
+
+
+def call(world: World, name: str, event: Any = None, **options: Any) -> tuple[Any, dict[str, Any]]:
+    payload = json.dumps({} if event is None else event).encode()
+    reply = world.client("lambda", attempts=1).invoke(FunctionName=name, Payload=payload, **options)
+    body = reply["Payload"].read()
+    return (json.loads(body) if body else None), reply
+
+
+def report(reply: dict[str, Any]) -> dict[str, float]:
+    text = base64.b64decode(reply["LogResult"]).decode()
+    return {
+        name.strip(): float(value) for name, value in re.findall(r"([A-Z][A-Za-z ]+): ([\d.]+) (?:ms|MB)", text)
+    }
+
+
+def test_cold_then_warm(world: World) -> None:
+    function(world, "echo", Environment={"Variables": {"COLOUR": "red"}})
+    first, cold = call(world, "echo", {"n": 1}, LogType="Tail")
+    second, warm = call(world, "echo", {"n": 2}, LogType="Tail")
+
+    assert first["event"] == {"n": 1}
+    assert (first["colour"], first["endpoint"]) == ("red", world.url)
+    assert (first["pid"], first["loaded_at"]) == (second["pid"], second["loaded_at"])
+    assert 9000 < second["left_ms"] <= 10_000
+    told = report(cold)
+    assert told["Init Duration"] >= 200  # the emulated delay, then the real start
+    assert told["Billed Duration"] >= told["Init Duration"] + told["Duration"]
+    told = report(warm)
+    assert "Init Duration" not in told
+    assert told["Duration"] <= told["Billed Duration"] < told["Duration"] + 1.01
+    assert "FunctionError" not in warm
+    counts = world.state()["lambda"]["echo"]
+    assert (counts["cold"], counts["invocations"], counts["idle"], counts["busy"]) == (1, 2, 1, 0)
+
+
+def test_each_call_at_once_needs_an_environment(world: World) -> None:
+    function(world, "echo")
+    with ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(lambda n: call(world, "echo", {"n": n, "sleep_s": 0.3})[0], range(8)))
+    assert sorted(reply["event"]["n"] for reply in replies) == list(range(8))
+    assert world.state()["lambda"]["echo"]["cold"] == 8
+    call(world, "echo")
+    assert world.state()["lambda"]["echo"]["cold"] == 8
+
+
+def test_idle_environments_are_recycled_on_service_time(world: World) -> None:
+    function(world, "echo")
+    call(world, "echo")
+    world.mark("POST", "clock", {"wall_at": time.time(), "service_at": 1.8e9, "speed": 0.0})
+    call(world, "echo")
+    assert world.state()["lambda"]["echo"]["cold"] == 2  # the clock has jumped by years
+    world.mark("POST", "clock", {"wall_at": time.time(), "service_at": 1.8e9 + 44 * 60, "speed": 0.0})
+    call(world, "echo")
+    assert world.state()["lambda"]["echo"]["cold"] == 2
+    world.mark("POST", "clock", {"wall_at": time.time(), "service_at": 1.8e9 + 105 * 60, "speed": 0.0})
+    call(world, "echo")
+    assert world.state()["lambda"]["echo"]["cold"] == 3
+
+
+def test_reserved_concurrency_throttles(world: World) -> None:
+    function(world, "echo")
+    client = world.client("lambda")
+    client.put_function_concurrency(FunctionName="echo", ReservedConcurrentExecutions=0)
+    with pytest.raises(ClientError, match="TooManyRequestsException") as refused:
+        call(world, "echo")
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 429
+    client.put_function_concurrency(FunctionName="echo", ReservedConcurrentExecutions=1)
+    call(world, "echo")
+    assert world.state()["lambda"]["echo"]["throttled"] == 1
+
+
+def test_a_burst_of_new_environments_throttles(start: Callable[..., World]) -> None:
+    world = start(lambdas=LambdaLimits(cold_start_s=0.0, burst=2, burst_window_s=60.0))
+    function(world, "echo")
+
+    def attempt(_: int) -> str:
+        try:
+            call(world, "echo", {"sleep_s": 0.5})
+        except ClientError as error:
+            return error.response["Error"]["Code"]
+        return "answered"
+
+    with ThreadPoolExecutor(4) as threads:
+        outcomes = sorted(threads.map(attempt, range(4)))
+    assert outcomes == ["TooManyRequestsException"] * 2 + ["answered"] * 2
+
+
+def test_a_handlers_failures_are_answers(world: World) -> None:
+    for name in ("fail", "leave", "big"):
+        function(world, name)
+    function(world, "nowhere")
+
+    body, reply = call(world, "fail")
+    assert (reply["FunctionError"], reply["StatusCode"]) == ("Unhandled", 200)
+    assert (body["errorType"], body["errorMessage"]) == ("ValueError", "no such luck")
+    body, reply = call(world, "leave")
+    assert (reply["FunctionError"], body["errorType"]) == ("Unhandled", "Runtime.ExitError")
+    assert call(world, "leave")[0]["errorType"] == "Runtime.ExitError"
+    assert call(world, "nowhere")[0]["errorType"] == "AttributeError"
+    assert call(world, "big")[0]["errorType"] == "Function.ResponseSizeTooLarge"
+
+
+def test_a_time_out_costs_its_environment(world: World) -> None:
+    function(world, "echo", Timeout=1)
+    body, reply = call(world, "echo", {"sleep_s": 3.0})
+    assert reply["FunctionError"] == "Unhandled"
+    assert body["errorMessage"].endswith("Task timed out after 1.00 seconds")
+    assert call(world, "echo")[0]["event"] == {}
+    assert world.state()["lambda"]["echo"]["cold"] == 2
+
+
+def test_payload_limits_and_unknown_functions(world: World) -> None:
+    function(world, "echo")
+    with pytest.raises(ClientError, match="RequestTooLargeException"):
+        call(world, "echo", "x" * (6 * 1024 * 1024 + 1))
+    assert len(call(world, "echo", "x" * (5 * 1024 * 1024))[0]["event"]) == 5 * 1024 * 1024
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        call(world, "nobody")
+    with pytest.raises(ClientError, match="InvalidRequestContentException"):
+        world.client("lambda").invoke(FunctionName="echo", Payload=b"nonsense")
+
+
+def test_new_code_or_settings_start_anew(world: World) -> None:
+    function(world, "echo")
+    before, _ = call(world, "echo")
+    world.client("lambda").update_function_configuration(
+        FunctionName="echo", Environment={"Variables": {"COLOUR": "blue"}}
+    )
+    after, _ = call(world, "echo")
+    assert after["colour"] == "blue"
+    assert after["pid"] != before["pid"]
+
+
+def test_an_event_is_answered_at_once_and_run_later(world: World) -> None:
+    function(world, "note")
+    _, reply = call(world, "note", "hello", InvocationType="Event")
+    assert reply["StatusCode"] == 202
+    assert until(lambda: call(world, "note", "list")[0] == ["hello"])
+
+
+def test_throttling_by_fault(world: World) -> None:
+    function(world, "echo")
+    world.mark("POST", "faults", {"kind": "throttle", "action": "Invoke", "count": 1})
+    with pytest.raises(ClientError, match="TooManyRequestsException"):
+        call(world, "echo")
+    call(world, "echo")
+
+
+def test_a_queue_calls_its_function_and_keeps_what_failed(start: Callable[..., World]) -> None:
+    world = start(lambdas=LambdaLimits(cold_start_s=0.0))
+    sqs = world.client("sqs")
+    dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    dead_arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 2})
+    attributes = {"VisibilityTimeout": "1", "RedrivePolicy": redrive}
+    url = sqs.create_queue(QueueName="work", Attributes=attributes)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    function(world, "batch", name="worker")
+    world.client("lambda").create_event_source_mapping(
+        FunctionName="worker", EventSourceArn=arn, BatchSize=10, FunctionResponseTypes=["ReportBatchItemFailures"]
+    )
+    for body in ("a", "bad", "b"):
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+
+    (message,) = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=10)["Messages"]
+    assert message["Body"] == "bad"
+    assert world.state()["lambda"]["worker"]["invocations"] >= 2
+    left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert (left["ApproximateNumberOfMessages"], left["ApproximateNumberOfMessagesNotVisible"]) == ("0", "0")
+
+
+def test_a_rule_calls_its_function(world: World) -> None:
+    arn = function(world, "note")
+    queue_of(world, {"source": ["demo"]}, name="both")
+    events = world.client("events")
+    events.put_targets(Rule="both", Targets=[{"Id": "function", "Arn": arn}])
+    events.put_events(Entries=[{"Source": "demo", "DetailType": "t", "Detail": '{"n": 1}'}])
+    heard = until(lambda: call(world, "note", "list")[0])
+    assert heard[0]["detail"] == {"n": 1}

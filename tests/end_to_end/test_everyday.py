@@ -1,0 +1,217 @@
+"""One service as its user meets it: brought up, asked by real clients, loaded, looked at, ended."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from sklearn.datasets import load_digits
+
+from tests.end_to_end.rig import Rig, eventually, fetch, rig
+
+CHROMIUM = shutil.which("chromium", path="/usr/bin")
+CONFIG = """
+service:
+  name: {name}
+  port: 0
+  status_port: 0
+"""
+COST_WORDS = {"instances", "standby", "lambda", "serving", "overhead", "total"}
+
+RENTS = "inception-v3"
+"""The model that instances serve for less; Lambda serves so light and small a load as that of digits for less."""
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with rig(tmp_path_factory.mktemp("everyday"), "everyday") as made:
+        made.up(CONFIG.format(name=made.name))
+        yield made
+        made.down()
+
+
+def url_of(live: Rig, path: str = "") -> str:
+    return f"{live.running['gateway']}{path}"
+
+
+def infer(live: Rig, model: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    status, body, headers = fetch(url_of(live, f"/v2/models/{model['name']}/infer"), model["example"])
+    assert status == 200, body
+    return json.loads(body), headers
+
+
+def test_up_says_where_it_listens_and_what_models_accept(live: Rig) -> None:
+    again = live.mark("up", "--config", str(live.home / f"{live.name}.yaml"), "--detach", "--json")
+    assert again.status == 2
+    assert again.out == ""
+    assert again.err.count("\n") == 1
+    assert "is up already" in again.err
+    running = live.running
+    assert running["token"] is None
+    assert [model["name"] for model in running["models"]] == ["inception-v3", "digits"]
+    for place in ("gateway", "status_page", "aws_endpoint"):
+        assert urlsplit(running[place]).hostname == "127.0.0.1"
+    for model in running["models"]:
+        answer, headers = infer(live, model)
+        assert answer["model_name"] == model["name"]
+        assert answer["outputs"]
+        assert headers["x-mark-served-by"] in {"instance", "standby", "lambda"}
+
+
+def test_digits_are_recognised_by_a_triton_client(live: Rig) -> None:
+    digits = load_digits()
+    place = urlsplit(live.running["gateway"])
+    client = triton.InferenceServerClient(f"{place.hostname}:{place.port}")
+    try:
+        assert client.is_server_ready()
+        assert client.is_model_ready("digits")
+        told = client.get_model_metadata("digits")
+        images = digits.images[:20].astype(np.float32)
+        wanted = triton.InferInput(told["inputs"][0]["name"], list(images.shape), "FP32")
+        wanted.set_data_from_numpy(images)
+        found = client.infer("digits", [wanted])
+    finally:
+        client.close()
+    assert (found.as_numpy("label") == digits.target[:20]).mean() >= 0.95
+    assert found.as_numpy("probabilities").sum(axis=1) == pytest.approx(np.ones(20), abs=1e-5)
+
+
+def test_sagemaker_runtime_reaches_a_model(live: Rig) -> None:
+    model = live.running["models"][1]
+    client = boto3.client(
+        "sagemaker-runtime",
+        endpoint_url=live.running["gateway"],
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    try:
+        answer = client.invoke_endpoint(
+            EndpointName=model["name"], ContentType="application/json", Body=json.dumps(model["example"])
+        )
+        with answer["Body"] as stream:
+            assert json.loads(stream.read())["outputs"]
+    finally:
+        client.close()
+
+
+def test_a_load_is_answered_in_time_and_status_counts_it(live: Rig) -> None:
+    before = model_status(live, "inception-v3")
+    load = live.ask("load", "--rate", "20", "--duration", "4")
+    assert set(load) == {"sent", "answered", "in_flight", "attained", "latency_ms", "by", "errors"}
+    assert load["sent"] == load["answered"] == sum(load["by"].values())
+    assert 50 <= load["sent"] <= 120
+    assert load["errors"] == {"retried": 0}
+    assert load["attained"] >= 0.98
+    points = load["latency_ms"]
+    assert 0 < points["p50"] <= points["p95"] <= points["p98"] <= points["p99"] <= points["max"]
+    after = model_status(live, "inception-v3")
+    assert after["objective"]["answered"] - before["objective"]["answered"] == load["sent"]
+    assert sum(after["by"].values()) - sum(before["by"].values()) == load["sent"]
+    # rates are of whole windows of 5 s: the last one may still run
+    eventually(lambda: model_status(live, "inception-v3")["rates"]["max_rps"] > 5, within_s=12)
+
+
+def model_status(live: Rig, name: str) -> dict[str, Any]:
+    document = live.ask("status")
+    assert {"service", "now", "speed", "clock_stands", "controller", "store", "models"} <= set(document)
+    found: dict[str, Any] = next(model for model in document["models"] if model["name"] == name)
+    return found
+
+
+def test_status_has_the_fields_that_are_documented(live: Rig) -> None:
+    document = live.ask("status")
+    assert document["service"] == live.name
+    assert document["speed"] == 1.0
+    assert document["clock_stands"] is False
+    assert document["store"] == {"reachable": True}
+    assert document["controller"]["holder"] in {"controller-0", "controller-1"}
+    for model in document["models"]:
+        assert set(model["cost_usd"]) == COST_WORDS
+        costs = model["cost_usd"]
+        assert costs["total"] == pytest.approx(costs["serving"] + costs["overhead"])
+        assert costs["serving"] == pytest.approx(costs["instances"] + costs["standby"] + costs["lambda"])
+        rents = model["name"] == RENTS
+        assert (costs["instances"] > 0) == rents
+        assert model["usd_per_hour"] > 0
+        fleet = model["fleet"]
+        ready = [row for row in fleet["observed"] if (row["role"], row["state"]) == ("serving", "ready")]
+        assert len(ready) >= sum(fleet["planned"].values())
+        assert (sum(fleet["planned"].values()) > 0) == rents
+        for row in fleet["observed"]:
+            assert set(row) == {"id", "offering", "role", "state", "gone_in_s", "credits"}
+        assert {"policy", "market", "objective", "rates", "series", "latency_ms", "by", "lambda", "plan"} <= set(
+            model
+        )
+        assert model["decisions"]
+        series = model["series"]
+        assert len(series["mean_rps"]) == len(series["max_rps"]) == len(series["capacity_rps"]) < 60
+        assert model["assumed"]["until"] <= series["start_at"]  # what was assumed before is no load that came
+        assert set(model["objective"]) == {"latency_ms", "target", "answered", "late", "shed", "attained"}
+    table = live.mark("status", "--name", live.name)
+    assert table.status == 0
+    assert "inception-v3" in table.out
+    assert "USD/h" in table.out
+
+
+def test_explain_folds_the_journal_to_the_same_decisions(live: Rig) -> None:
+    for model in live.running["models"]:
+        told = live.ask("explain", "--model", model["name"])
+        assert told["reproduces"] is True
+        assert told["deviations"] == []
+        assert told["orders"].get("launch" if model["name"] == RENTS else "warm-lambda", 0) >= 1
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
+def test_the_status_page_in_a_browser(live: Rig, tmp_path: Path) -> None:
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    seen = subprocess.run(  # noqa: S603 - our own page in a known browser
+        [str(CHROMIUM), *flags, "--dump-dom", live.running["status_page"]],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    assert "inception-v3" in seen
+    assert "digits" in seen
+    tiles = re.search(r'<div id="m0-tiles">.*?</div>\s*<figure', seen, re.DOTALL)
+    assert tiles
+    assert re.search(r"\d+\.\d+", tiles[0])
+    assert "<svg" in seen
+
+
+def test_metrics_of_gateway_agent_and_page(live: Rig) -> None:
+    instance = next(row for row in live.instances("running") if row["tags"]["mark:role"] == "serving")
+    for url in (live.running["gateway"], f"http://{instance['address']}:8000", live.running["status_page"]):
+        status, body, headers = fetch(f"{url}/metrics")
+        assert status == 200
+        assert headers["content-type"].startswith("text/plain")
+        samples = [line for line in body.decode().splitlines() if line.startswith("mark_")]
+        assert samples, url
+        assert len(samples) < 500  # labels are bounded
+
+
+def test_down_leaves_nothing_and_up_works_again_at_once(live: Rig) -> None:
+    agents = {row["pid"] for row in live.instances("running")}
+    assert agents
+    assert agents < live.processes()
+    down = live.down()
+    assert down.status == 0
+    after = live.mark("status", "--name", live.name)
+    assert after.status == 2
+    assert after.err.count("\n") == 1
+    assert "no service everyday is up" in after.err
+    document = live.up(CONFIG.format(name=live.name))
+    assert set(document) == {"gateway", "status_page", "aws_endpoint", "token", "models"}
+    assert set(document["models"][0]) == {"name", "example"}
+    infer(live, document["models"][0])

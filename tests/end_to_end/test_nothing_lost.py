@@ -1,0 +1,202 @@
+"""Whatever breaks under load: each request gets one answer, in time, and the service heals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from mark.domain.fleet import Role
+from tests.end_to_end.rig import LIGHT, Rig, eventually, fetch, launched_by_token, rig
+
+SLOW = pytest.mark.slow
+"""Each drives a load for some ten seconds and more, beside a service that needs both cores."""
+
+MODEL = "inception-v3"
+RATE = 30
+KILL_S, SPOT_S, FAULT_S, SPEED = 8, 14, 16, 20
+"""Real seconds that a load lasts; spot notices and boots are quick where the clock is."""
+TWO_PLANS_S = 2 * 60 / SPEED + 1
+"""What replaces an instance is planned each minute of the service's clock, in whichever pool is trusted."""
+SENT_BEFORE = 60
+"""Requests before something breaks: two seconds of the load."""
+TAKEN_OVER_S = 4.5
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with rig(tmp_path_factory.mktemp("broken"), "broken") as made:
+        made.up(LIGHT.format(name=made.name))
+        yield made
+        made.down()
+
+
+@contextmanager
+def loaded(live: Rig, *, wall_s: float, speed: int = 1) -> Iterator[dict[str, Any]]:
+    """A load that begins well before the body; its document is there when the body is over."""
+    seconds = str(wall_s * speed)
+    document: dict[str, Any] = {}
+    load = live.start(
+        "load", "--rate", str(RATE), "--duration", seconds, "--speed", str(speed), "--name", live.name, "--json"
+    )
+    try:
+        sent = live.store.arrived(MODEL)
+        eventually(lambda: live.store.arrived(MODEL) >= sent + SENT_BEFORE)
+        yield document
+        assert load.poll() is None, "the load was over before what broke it was"
+        out, err = load.communicate(timeout=wall_s + 70)
+    finally:
+        load.kill()
+        load.communicate()
+    assert load.returncode == 0, err
+    document.update(json.loads(out))
+
+
+def assert_nothing_lost(load: dict[str, Any], *, wall_s: float) -> None:
+    assert load["sent"] > RATE * wall_s * 0.7
+    assert load["in_flight"] == 0
+    wrong = {name: count for name, count in load["errors"].items() if name != "retried"}
+    assert wrong == {}
+    assert sum(load["by"].values()) == load["sent"]
+    assert load["answered"] + load["by"]["shed"] == load["sent"]
+    assert load["attained"] >= 0.98, load
+
+
+def assert_one_fleet_for_a_token(live: Rig) -> None:
+    """What was launched is what the journal ordered, once."""
+    ordered = launched_by_token(live.ticks(MODEL))
+    there = Counter(row["tags"]["mark:token"] for row in live.instances())
+    for token, count in there.items():
+        assert count <= ordered[token], f"{token}: {count} instances, {ordered[token]} ordered"
+
+
+def observed(live: Rig) -> Counter[str]:
+    """Serving instances that are there or on their way, by offering; those with a notice are lost already."""
+    return Counter(
+        row["tags"]["mark:offering"]
+        for row in live.instances("pending", "running")
+        if row["tags"]["mark:role"] == Role.SERVING.value and row["gone_at"] is None
+    )
+
+
+def assert_heals(live: Rig) -> None:
+    """All processes are back, and AWS holds what is planned; no agent is there that AWS does not know."""
+
+    def is_whole() -> bool:
+        told = live.store.status(f"model:{MODEL}")
+        assert told is not None
+        planned = Counter(told["planned"])
+        members = {member.instance for member in live.store.membership(MODEL).members()}
+        known = {row["id"] for row in live.instances("running")}
+        return observed(live) >= planned and members <= known
+
+    eventually(is_whole, within_s=15)
+    assert_one_fleet_for_a_token(live)
+
+
+@pytest.mark.parametrize(
+    "victim", ["agent", *(pytest.param(name, marks=SLOW) for name in ("gateway", "controller", "store"))]
+)
+def test_a_killed_process_loses_nothing_and_is_started_again(live: Rig, victim: str) -> None:
+    with loaded(live, wall_s=KILL_S) as load:
+        agents = {row["id"]: row["pid"] for row in live.instances("running")}
+        roles = {number: name for name, number in live.running["processes"].items()}
+        killed = live.ask("chaos", "kill", victim)
+        assert killed["killed"] == victim
+        pid = killed["pid"]
+        if victim == "agent":
+            instance = next(name for name, number in agents.items() if number == pid)
+            eventually(lambda: pid_of(live, instance) not in {None, pid}, within_s=5)
+        else:
+            eventually(lambda: live.running["processes"][roles[pid]] != pid)
+    assert_nothing_lost(load, wall_s=KILL_S)
+    assert_heals(live)
+
+
+def pid_of(live: Rig, instance: str) -> int | None:
+    return next((row.get("pid") for row in live.instances("running") if row["id"] == instance), None)
+
+
+@SLOW
+def test_when_the_acting_controller_is_killed_the_other_goes_on(live: Rig) -> None:
+    assert set(live.running["processes"]) >= {"controller-0", "controller-1"}
+    acting = live.store.leases.held_by()
+    ticks = len(live.ticks(MODEL))
+    assert live.ask("chaos", "kill", "controller")["killed"] == "controller"
+    eventually(lambda: live.store.leases.held_by() not in {None, acting}, within_s=TAKEN_OVER_S)
+    eventually(lambda: len(live.ticks(MODEL)) > ticks, within_s=5)
+    told = live.ask("explain")
+    assert told["reproduces"] is True
+    assert told["deviations"] == []
+    assert_heals(live)
+
+
+@SLOW
+def test_an_emulated_aws_that_ends_comes_back_with_what_the_service_needs(live: Rig) -> None:
+    before = live.ask("status")["restarts"]["aws"]["count"]
+    with loaded(live, wall_s=2 * FAULT_S, speed=SPEED):
+        assert live.ask("chaos", "kill", "aws")["killed"] == "aws"
+        eventually(lambda: live.ask("status")["restarts"]["aws"]["count"] > before)
+        eventually(lambda: live.ask("status")["account"] is None)
+        eventually(lambda: sum(observed(live).values()))
+    eventually(lambda: observed(live) >= planned(live))
+    assert_heals(live)
+    told = live.ask("status")
+    assert told["restarts"]["aws"]["status"] == -signal.SIGKILL
+    assert told["down"] == []
+    url = f"{live.running['gateway']}/v2/models/{MODEL}/infer"
+    assert fetch(url, live.running["models"][0]["example"])[0] == 200
+
+
+@SLOW
+def test_a_stopped_gateway_is_replaced(live: Rig) -> None:
+    stopped = live.running["processes"]["gateway-0"]
+    os.kill(stopped, signal.SIGSTOP)
+    eventually(lambda: live.running["processes"]["gateway-0"] != stopped, within_s=60)
+    eventually(lambda: "silent" in live.ask("status")["restarts"]["gateway-0"]["why"])
+    assert "gateway-0" in live.mark("status", "--name", live.name).out
+
+
+@SLOW
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.8])
+def test_interrupted_spot_instances_lose_nothing(live: Rig, share: float) -> None:
+    with loaded(live, wall_s=SPOT_S, speed=SPEED) as load:
+        taken = live.ask("interrupt", "--share", str(share))["instances"]
+        assert taken
+        eventually(lambda: not {row["id"] for row in live.instances("running")} & set(taken), within_s=9)
+        eventually(lambda: observed(live) >= planned(live), within_s=5)
+    assert_nothing_lost(load, wall_s=SPOT_S)
+    assert_heals(live)
+
+
+def faults(live: Rig) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(fetch(f"{live.running['aws_endpoint']}/_mark/faults")[1])
+    return found
+
+
+def planned(live: Rig) -> Counter[str]:
+    told = live.store.status(f"model:{MODEL}")
+    assert told is not None
+    return Counter(told["planned"])
+
+
+@SLOW
+@pytest.mark.parametrize("fault", ["throttle", "refuse", "slow"])
+def test_aws_that_misbehaves_while_instances_are_taken_loses_nothing(live: Rig, fault: str) -> None:
+    with loaded(live, wall_s=FAULT_S, speed=SPEED) as load:
+        assert live.ask("chaos", fault, "--seconds", "3600")["fault"]["seconds"] == 3600
+        taken = live.ask("interrupt", "--share", "0.4")["instances"]
+        assert taken
+        eventually(lambda: faults(live)[0]["hits"], within_s=TWO_PLANS_S)
+        assert live.ask("chaos", "clear")["said"]
+        assert faults(live) == []
+        eventually(lambda: not {row["id"] for row in live.instances("running")} & set(taken), within_s=9)
+    assert_nothing_lost(load, wall_s=FAULT_S)
+    assert_heals(live)
+    assert live.ask("explain")["reproduces"] is True

@@ -1,0 +1,68 @@
+"""A service that observes, as its user meets it: it plans for load that others serve, and rents nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.rig import MARK, Rig, eventually, fetch, rig
+
+CONFIG = """
+service:
+  name: {name}
+  port: 0
+  status_port: 0
+  mode: observe
+  existing_usd_per_hour: 2.5
+  serve:
+    - model: inception-v3
+      market: spot
+      offerings: {{types: [c5.large, c5.xlarge]}}
+      policy_name: mark
+      forecaster: last-value
+      expected_rps: 40
+"""
+
+
+def feed(live: Rig, lines: str) -> None:
+    subprocess.run(  # noqa: S603 - our own command
+        [MARK, "feed", "--name", live.name],
+        cwd=live.home, env=live.environment, input=lines, text=True, check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_it_plans_for_what_it_is_fed_and_rents_nothing(tmp_path: Path) -> None:
+    with rig(tmp_path, "shadow") as live:
+        live.up(CONFIG.format(name=live.name))
+        first = live.ask("report", "--policy", "none")
+        assert first["observed"]
+        fed = 0
+
+        def a_minute_of_load_has_closed() -> bool:
+            nonlocal fed
+            feed(live, "GET /\n" * 200)
+            fed += 200
+            return any(tick.seen.demand is not None for tick in live.ticks("inception-v3"))
+
+        eventually(a_minute_of_load_has_closed, within_s=300.0)
+        eventually(lambda: live.store.arrived("inception-v3") == fed)
+
+        (model,) = live.ask("status")["models"]
+        assert {row["id"].partition("-")[0] for row in model["fleet"]["observed"]} == {"shadow"}
+        assert live.instances() == []  # nothing was ever rented
+        report = live.ask("report", "--policy", "none")
+        hours = (report["until"] - report["since"]) / 3600
+        assert report["existing_usd"] == pytest.approx(2.5 * hours)
+        assert report["cost_usd"]["instances"] > 0
+        assert report["cost_usd"]["lambda"] == 0
+        status, body, _ = _asked(live)
+        assert status == 503, body  # a mirrored request is counted and turned away at once
+        live.down()
+
+
+def _asked(live: Rig) -> tuple[int, bytes, dict[str, str]]:
+    (model,) = live.running["models"]
+    return fetch(f"{live.running['gateway']}/v2/models/inception-v3/infer", model["example"])

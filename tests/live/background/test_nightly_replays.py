@@ -1,0 +1,247 @@
+"""At night the acting controller replays the day that is over, in a process of its own; reports find it done."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mark.config.settings import Settings
+from mark.domain.clock import ClockAnchor
+from mark.domain.errors import RetryLater
+from mark.live.background import nightly_replays
+from mark.live.background.nightly_replays import NightlyReplays, Task
+from mark.live.local.run_dir import Running
+from mark.report.cost.read import read_cost_report
+from mark.report.cost.replays import replayed_days
+from mark.report.mail.message import render
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from mark.telemetry.status_document import NIGHTLY, FailedReplay, NightlyStatus
+from tests.live.served_day import BEGAN, DAY_S, MODEL, RPS, SERVICE, write_service
+
+POLICIES = ("sagemaker", "static-peak")
+DAY = datetime.fromtimestamp(BEGAN, UTC).date()
+LONG_S = 300.0
+
+
+def settings(*policies: str) -> Settings:
+    return Settings.model_validate(
+        {
+            "service": {
+                "name": SERVICE,
+                "serve": [
+                    {
+                        "model": MODEL,
+                        "offerings": {"types": ["c5.large"]},
+                        "forecaster": "last-value",
+                        "policy_name": "mark",
+                    }
+                ],
+                "report": {"policies": policies},
+            }
+        }
+    )
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path / "store") as server:
+        yield server
+
+
+@pytest.fixture
+def store(redis: EmbeddedRedis) -> ServiceStore:
+    return write_service(redis.url)
+
+
+def nights(redis: EmbeddedRedis, store: ServiceStore, *policies: str, **more: Any) -> NightlyReplays:
+    given = {"slot": threading.Lock(), "pause": lambda _took_s: 0.0, **more}
+    running = Running(name=SERVICE, pid=0, store=redis.url)
+    return NightlyReplays(settings(*policies), running, store=store, **given)
+
+
+def eventually(check: Callable[[], object]) -> None:
+    until = time.monotonic() + LONG_S
+    while not check():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def told(store: ServiceStore) -> NightlyStatus:
+    return NIGHTLY.read(store) or NightlyStatus()
+
+
+def failure(store: ServiceStore) -> FailedReplay:
+    failed = told(store).failed
+    assert failed is not None
+    return failed
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """The days that would have been replayed."""
+    found: list[Task] = []
+    monkeypatch.setattr(nightly_replays, "replay_apart", lambda task, _over: found.append(task))
+    return found
+
+
+def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
+    redis: EmbeddedRedis, store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nightly_replays, "LOOK_EACH_S", 0.05)
+    before_midnight = ClockAnchor(wall_at=time.time(), service_at=BEGAN + DAY_S - 900.0, speed=600.0)
+    store.put_clock(before_midnight)
+    over = threading.Event()
+    run = threading.Thread(target=nights(redis, store, *POLICIES).run, args=(over,), daemon=True)
+    run.start()
+    try:
+        assert replayed_days(store, MODEL) == ()
+        eventually(lambda: told(store).days)
+    finally:
+        over.set()
+        run.join(5.0)
+
+    (kept,) = replayed_days(store, MODEL)
+    assert (kept.day, set(kept.policies)) == (DAY, set(POLICIES))
+    assert kept.policies["sagemaker"].requests == round(DAY_S * RPS)
+    assert told(store) == NightlyStatus(days={DAY.isoformat(): POLICIES})
+
+    morning = ClockAnchor(wall_at=0.0, service_at=BEGAN + DAY_S + 1200.0, speed=0.0)
+    store.put_clock(morning)
+    report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)  # as the function makes it, the day cut
+    text = render(report).text
+    assert {one.policy for one in report.models[0].baselines} == set(POLICIES)
+    assert "sagemaker" in text.partition("What others would have cost".upper())[2]
+
+
+def test_the_latest_day_comes_first_and_each_is_done_once(
+    redis: EmbeddedRedis, store: ServiceStore, asked: list[Task]
+) -> None:
+    store.put_clock(ClockAnchor(wall_at=0.0, service_at=BEGAN + 2.5 * DAY_S, speed=0.0))
+    one, over = nights(redis, store, *POLICIES), threading.Event()
+    for _ in range(4):
+        one.look(over)
+    nights(redis, store, *POLICIES).look(over)  # whoever acts next goes on where it stopped
+    assert [(task.since, task.until) for task in asked] == [
+        (BEGAN + DAY_S, BEGAN + 2 * DAY_S),
+        (BEGAN, BEGAN + DAY_S),
+    ]
+
+    nights(redis, store, *POLICIES, "reactive").look(over)
+    assert asked[-1].policies == (*POLICIES, "reactive")
+
+
+def test_the_last_minutes_of_a_day_are_waited_for(
+    redis: EmbeddedRedis, store: ServiceStore, asked: list[Task]
+) -> None:
+    one, over = nights(redis, store, *POLICIES), threading.Event()
+    for after_s, done in ((200.0, 0), (400.0, 1)):
+        store.put_clock(ClockAnchor(wall_at=0.0, service_at=BEGAN + DAY_S + after_s, speed=0.0))
+        one.look(over)
+        assert len(asked) == done
+
+
+def test_it_waits_while_a_forecaster_is_trained_and_after_a_start(
+    redis: EmbeddedRedis, store: ServiceStore, asked: list[Task]
+) -> None:
+    slot, over = threading.Lock(), threading.Event()
+    one = nights(redis, store, *POLICIES, slot=slot)
+    with slot:
+        one.look(over)
+    assert asked == []
+    one.look(over)
+    assert len(asked) == 1
+    assert slot.acquire(blocking=False)
+
+    nights(redis, store, "reactive", pause=lambda _took_s: 600.0).look(over)
+    assert len(asked) == 1
+
+
+def test_a_failure_is_told_and_does_not_keep_other_days_waiting(
+    redis: EmbeddedRedis, store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_clock(ClockAnchor(wall_at=0.0, service_at=BEGAN + 2.5 * DAY_S, speed=0.0))
+    one, over = nights(redis, store, *POLICIES), threading.Event()
+    tried: list[float] = []
+    really = nightly_replays.replay_apart
+
+    def fail(task: Task, over: threading.Event) -> None:
+        tried.append(task.since)
+        if task.since > BEGAN:
+            really(replace(task, store_url="redis://127.0.0.1:1"), over)
+
+    monkeypatch.setattr(nightly_replays, "replay_apart", fail)
+    one.look(over)
+    failed = failure(store)
+    assert failed.day == datetime.fromtimestamp(BEGAN + DAY_S, UTC).date().isoformat()
+    assert "127.0.0.1:1" in failed.error
+    one.look(over)
+    assert tried == [BEGAN + DAY_S, BEGAN]
+    assert set(told(store).days) == {DAY.isoformat()}
+
+
+def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
+    redis: EmbeddedRedis, store: ServiceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hangs.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setattr(nightly_replays, "MODULE", "hangs")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    over = threading.Event()
+    threading.Timer(0.3, over.set).start()
+    nights(redis, store, *POLICIES).look(over)
+    assert told(store) == NightlyStatus()
+
+
+def test_a_child_that_lacks_memory_or_time_is_told_so(
+    redis: EmbeddedRedis, store: ServiceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dies.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    monkeypatch.setattr(nightly_replays, "MODULE", "dies")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    nights(redis, store, *POLICIES).look(threading.Event())
+    assert "memory" in failure(store).error
+
+
+def test_without_policies_nothing_is_looked_at_and_the_term_goes_on(redis: EmbeddedRedis) -> None:
+    class Untouched:
+        def __getattr__(self, name: str) -> None:
+            raise AssertionError(name)
+
+    over = threading.Event()
+    run = threading.Thread(target=nights(redis, Untouched()).run, args=(over,), daemon=True)  # type: ignore[arg-type]
+    run.start()
+    run.join(0.1)
+    assert run.is_alive()
+    over.set()
+    run.join(5.0)
+    assert not run.is_alive()
+
+
+def test_a_store_that_is_away_ends_nothing(redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    class Away:
+        def clock(self) -> ClockAnchor:
+            looks.append(1)
+            raise RetryLater("away")
+
+    monkeypatch.setattr(nightly_replays, "LOOK_EACH_S", 0.01)
+    over = threading.Event()
+    run = threading.Thread(target=nights(redis, Away(), *POLICIES).run, args=(over,), daemon=True)  # type: ignore[arg-type]
+    run.start()
+    eventually(lambda: len(looks) > 2)
+    over.set()
+    run.join(5.0)
+    assert not run.is_alive()
+
+
+def test_policies_of_the_settings_are_known_ones() -> None:
+    with pytest.raises(ValueError, match="no policy best; known: hedged"):
+        settings("best")

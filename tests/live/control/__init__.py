@@ -1,0 +1,1 @@
+"""The acting controller's parts."""

@@ -1,0 +1,1 @@
+"""A service on this machine: processes, folder, ports, clock."""

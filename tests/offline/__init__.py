@@ -1,0 +1,1 @@
+"""What needs no service: replays, sweeps, forecasts over a trace, plans."""

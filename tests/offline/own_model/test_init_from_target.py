@@ -1,0 +1,133 @@
+"""`mark init --target` writes a folder whose printed commands work as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from mark.catalog.load import load_models
+from mark.config.settings import load_settings
+from mark.live.models import make_live_models
+from mark.plugins import files
+from tests.offline.own_model.test_profile_here import MODEL
+from tests.offline.own_model.test_user_code import package
+
+INIT = ("init", "--target", "own/doubler.py:Doubler", "--seconds", "0.2")
+
+
+@pytest.fixture(autouse=True)
+def model(mark):
+    Path("own").mkdir()
+    Path("own/doubler.py").write_text(MODEL)
+    yield
+    files.leave()
+
+
+def served(path: str):
+    (model,) = make_live_models(load_settings(Path(path), {}))
+    return model.served
+
+
+def test_the_folder_can_be_served_as_it_is(mark):
+    answer = mark(*INIT, "--slo-ms", "200", "--slo-target", "0.995", "--memory-gib", "0.5", "--rps", "3")
+    assert answer.status == 0, answer.err
+    spec = load_models(Path("own/model.json"))["doubler"]
+
+    assert (spec.slo.latency_s, spec.slo.target, spec.memory_gib) == (0.2, 0.995, 0.5)
+    found = served("own/mark.yaml")
+    assert {item.instance_type.name for item in found.offerings} == {"c5.large"}
+    assert [tensor.name for tensor in found.outputs] == ["y"]
+    assert "a stand-in" in answer.out
+    assert "#" in Path("own/mark.yaml").read_text()
+
+
+def test_the_printed_commands_work(mark):
+    said = mark(*INIT).out
+    commands = [shlex.split(line.partition("#")[0]) for line in re.findall(r"^  (mark .*)$", said, re.MULTILINE)]
+    assert [command[1] for command in commands] == ["predict", "profile", "up", "down"]
+
+    predict, profile, *_ = commands
+    assert mark(*predict[1:]).status == 0
+    assert mark(*profile[1:], "--seconds", "0.2").status == 0
+    assert served(commands[2][3]).name == "doubler"
+    run = ("simulate", "--config", "own/mark.yaml", "--trace", "load.csv.gz", "--start-s", "600")
+    assert json.loads(mark(*run, "--policy", "static-peak", "--json").out)["runs"][0]["model"] == "doubler"
+
+
+def test_another_folder_may_hold_the_files(mark):
+    assert mark(*INIT, "--out", "elsewhere", "--model", "twice").status == 0
+
+    assert served("elsewhere/mark.yaml").name == "twice"
+    assert mark("predict", "--config", "elsewhere/mark.yaml").status == 0
+
+
+def test_a_folder_that_imports_count_from_is_written_with_what_it_is(mark):
+    assert mark(*INIT).status == 0
+    lines = Path("own/mark.yaml").read_text().splitlines()
+    comment, folder = lines[lines.index('        folder: ".."') - 1 :][:2]
+
+    assert "# Imports are looked for here, too: where `mark init` ran" in comment
+    assert folder.endswith('".."')
+    assert mark("init", "--target", "own/doubler.py:Doubler", "--seconds", "0", "--out", ".").status == 0
+    assert "folder:" not in Path("mark.yaml").read_text()
+
+
+def test_a_model_in_a_package_is_named_by_its_module(mark, tmp_path):
+    package(tmp_path, "models")
+    for name in ("model.json", "profile.json"):
+        (tmp_path / "models" / name).unlink()
+    answer = mark("init", "--target", "models.hand:Hand", "--seconds", "0.2")
+    assert answer.status == 0, answer.err
+
+    assert served("models/mark.yaml").name == "hand"
+    assert mark("predict", "--config", "models/mark.yaml").status == 0
+
+
+def test_nothing_that_is_there_is_overwritten_unasked(mark):
+    assert mark(*INIT).status == 0
+    text = Path("own/model.json").read_text()
+    refused = mark(*INIT)
+
+    assert refused.status == 2
+    assert "own/mark.yaml, own/model.json, own/profile.json is there already" in refused.err
+    assert Path("own/model.json").read_text() == text
+    assert mark(*INIT, "--force", "--slo-ms", "77").status == 0
+    assert load_models(Path("own/model.json"))["doubler"].slo.latency_s == 0.077
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("class Doubler: ...\n", "it lacks inputs, outputs, a method predict(inputs)"),
+        (MODEL.replace('{"y"', '{"z"'), "output 'y' is declared and not returned"),
+        (MODEL.replace('return {"y"', 'raise ValueError("no"); return {"y"'), "the model does not take zeros"),
+    ],
+)
+def test_a_model_that_does_not_work_writes_nothing(mark, code, said):
+    Path("own/doubler.py").write_text(code)
+    answer = mark(*INIT)
+
+    assert answer.status == 2
+    assert said in answer.err
+    assert sorted(path.name for path in Path("own").glob("*.*")) == ["doubler.py"]
+
+
+def test_without_measuring_the_next_step_is_to_measure(mark):
+    answer = mark(*INIT[:3], "--seconds", "0")
+
+    assert answer.status == 0
+    assert "it has no profile yet" in answer.out
+    assert not Path("own/profile.json").exists()
+
+
+def test_a_wrong_flag_is_refused_in_the_words_of_the_file(mark):
+    answer = mark(*INIT, "--slo-target", "-1")
+
+    assert answer.status == 2
+    assert answer.err.count("\n") == 1
+    assert "own/mark.yaml" not in answer.err
+    assert not Path("own/mark.yaml").exists()

@@ -1,0 +1,1 @@
+"""Rollouts and the checks before them."""

@@ -1,0 +1,150 @@
+"""The emulated backend keeps the profile's time and the burstable type's credits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mark.catalog.load import load_models
+from mark.controller.service import BackendSpec, ServedModel
+from mark.dispatch.policy import DispatchPolicy
+from mark.domain.tensor import TensorSpec
+from mark.ports import InferRequest
+from mark.serving.backends.emulated import EmulatedBackend
+from mark.serving.backends.factory import make_backend
+from tests.serving.backends.asks import (
+    INPUTS,
+    OUTPUTS,
+    ask,
+    error,
+    inception,
+    invocation,
+    of_batches,
+    outputs,
+    run,
+    wrong,
+)
+from tests.virtual_time import run_virtually
+
+
+def emulated(offering, *, now=lambda: 0.0, speed=lambda: 1.0, **more):
+    return EmulatedBackend(offering, name="m", inputs=INPUTS, outputs=OUTPUTS, now=now, speed=speed, **more)
+
+
+def test_it_answers_zeros_of_the_right_shape():
+    offering = of_batches(inception(), {4: 0.001})
+    (replies,) = run(
+        emulated(offering), [ask([1, 2]), ask([1, 2], [3, 4], binary=True), invocation([5, 6]), wrong()]
+    )
+
+    assert outputs(replies[0]) == [[0]]
+    assert outputs(replies[1]) == [[0], [0]]
+    assert b"predictions" in replies[2].body
+    assert replies[3].status == 400
+    assert "JSON" in error(replies[3])
+    assert EmulatedBackend.platform == "emulated"
+
+
+def test_batches_in_a_row_take_the_profile_s_time():
+    offering = of_batches(inception(), {1: 0.02, 2: 0.03})
+
+    async def scenario():
+        backend, loop = emulated(offering), asyncio.get_running_loop()
+        await backend.start()
+        for _ in range(10):
+            await backend.infer([ask([1, 2])])
+        alone_s = loop.time()
+        for _ in range(5):
+            await backend.infer([ask([1, 2]), ask([1, 2])])
+        return alone_s, loop.time()
+
+    assert run_virtually(scenario()) == (pytest.approx(0.2), pytest.approx(0.35))
+
+
+def test_what_cannot_be_read_takes_no_time():
+    offering = of_batches(inception(), {1: 5.0})
+
+    async def scenario():
+        backend = emulated(offering)
+        await backend.start()
+        await backend.infer([wrong()])
+        return asyncio.get_running_loop().time()
+
+    assert run_virtually(scenario()) == 0.0
+
+
+def test_a_burstable_type_slows_when_its_credits_end():
+    offering = of_batches(inception("t2.medium"), {1: 0.02})
+    clock = [0.0]
+    backend = emulated(offering, now=lambda: clock[0], credits_left=0.0)
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        await backend.start()
+        await backend.infer([ask([1, 2])])
+        slow_s, slow_pace = loop.time(), backend.pace
+        clock[0] += 3600.0
+        earned = backend.credits
+        await backend.infer([ask([1, 2])])
+        return slow_s, slow_pace, earned, loop.time() - slow_s, backend.pace
+
+    slow_s, slow_pace, earned, fast_s, fast_pace = run_virtually(scenario())
+    assert slow_s == pytest.approx(0.1)
+    assert slow_pace == pytest.approx(5.0)
+    assert earned == pytest.approx(24.0, abs=0.01)
+    assert fast_s == pytest.approx(0.02)
+    assert fast_pace == 1.0
+
+
+def test_a_launch_brings_its_credits_and_other_types_have_none():
+    burstable, plain = emulated(inception("t2.medium")), emulated(inception())
+    run(burstable)
+    run(plain)
+    assert burstable.credits == 60.0
+    assert (plain.credits, plain.pace, plain.surplus_credits) == (None, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["emulated", "python", "oip", "tf-serving", "invocations"])
+def test_the_factory_makes_what_the_service_names(kind):
+    model = load_models()["inception-v3"]
+    spec = BackendSpec(kind=kind, target="http://127.0.0.1:9" if kind not in {"emulated", "python"} else "a:B")
+    offering = inception()
+    served = ServedModel(
+        model=model, slo=model.slo, dispatch=DispatchPolicy(), offerings=(offering,), backend=spec, inputs=INPUTS
+    )
+    backend = make_backend(spec, served, offering, load=lambda _name, _folder: object, now=lambda: 0.0)
+    assert backend.platform == kind
+    asyncio.run(backend.close())
+
+
+def test_the_loop_goes_on_while_a_large_body_is_read():
+    async def scenario():
+        rows = b"1,2\n" * 1_000_000 + b"1,x\n"
+        large = InferRequest(path="/invocations", content_type="text/csv", body=rows)
+        answering = asyncio.ensure_future(emulated(inception()).infer([large]))
+        turns = 0
+        while not answering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return answering.result(), turns
+
+    (reply,), turns = asyncio.run(scenario())
+
+    assert "no table of numbers" in error(reply)  # known after the last row; then nothing is waited for
+    assert turns > 10
+
+
+def test_more_rows_than_it_can_answer_are_refused():
+    wide = EmulatedBackend(
+        inception(),
+        name="m",
+        inputs=INPUTS,
+        outputs=(TensorSpec(name="y", datatype="FP32", shape=(-1, 1_000_000)),),
+        now=lambda: 0.0,
+        speed=lambda: 1.0,
+    )
+    (replies,) = run(wide, [ask(*[[1, 2]] * 100)])
+
+    assert replies[0].status == 413
+    assert "send fewer" in error(replies[0])
