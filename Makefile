@@ -32,24 +32,24 @@ test-all: setup
 	$(BIN)/pytest -n 2 --ignore tests/end_to_end
 
 bench: setup
-	$(BIN)/python -m scripts.bench
-	$(BIN)/python -m scripts.bench_serving
+	$(BIN)/python -m scripts.bench.engine
+	$(BIN)/python -m scripts.bench.serving
 
 # The figures on real traces; MARK_DATA names the folder that holds them.
 acceptance: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance
+	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance.run
 
 # Every forecaster on windows that no choice was made on.
 forecast-figures: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.forecast_figures
+	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.acceptance.forecasts
 
 # An hour of traffic at 20x, live and replayed, five seeds: a quarter of an hour.
 fidelity: setup
-	$(BIN)/python -m scripts.fidelity
+	$(BIN)/python -m scripts.acceptance.fidelity
 
 # From mark init to the first report, failures, and CDK's command line, on ministack: a quarter of an hour; needs node and npm.
 rehearse-rollout: setup
-	$(BIN)/python -m scripts.rehearse_rollout
+	$(BIN)/python -m scripts.rehearsal.run
 
 golden: setup
 	$(BIN)/python -m scripts.golden

@@ -14,10 +14,11 @@ import pytest
 
 from mark.aws.functions.management import RUNTIME
 from mark.domain.errors import Misconfigured
-from scripts import build_lambda, lambda_libraries
-from scripts.build_lambda import Bundle, build, main
-from scripts.lambda_code import code_of
-from scripts.lambda_libraries import Target, files_of, fits, needed, target_of
+from scripts.handlers import build as build_lambda
+from scripts.handlers import libraries
+from scripts.handlers.build import Bundle, build, main
+from scripts.handlers.code import code_of
+from scripts.handlers.libraries import Target, files_of, fits, needed, target_of
 
 HERE = Target(python=(sys.version_info.major, sys.version_info.minor), glibc=(2, 40))
 """Some Linux with this Python: what is installed can be taken as it is, so that nothing is fetched."""
@@ -153,6 +154,6 @@ def test_what_is_too_large_says_what_else_there_is(monkeypatch: pytest.MonkeyPat
 def test_versions_that_no_wheel_has_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked of a registry here."""
     failed = subprocess.CompletedProcess([], 1, "", "a warning\nERROR: No matching distribution found\n")
-    monkeypatch.setattr(lambda_libraries.subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(libraries.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(Misconfigured, match=r"numpy==.*No matching distribution"):
         files_of([distribution("numpy")], Target(python=(3, 9), glibc=(2, 17)))

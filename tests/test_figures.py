@@ -15,9 +15,10 @@ from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.backtest import run_backtest
 from mark.simulator.traces.generators import mmpp
 from mark.simulator.traces.trace import Trace
-from scripts import ablation, acceptance, acceptance_elsewhere, acceptance_loads, figures, forecast_figures
-from scripts.acceptance_loads import Foretold, Load, Remembering
-from scripts.figures import Check, Figures, Gap, part_text, write_parts
+from scripts.acceptance import ablation, elsewhere, figures_page, forecasts, run
+from scripts.acceptance import loads as acceptance_loads
+from scripts.acceptance.figures_page import Check, Figures, Gap, part_text, write_parts
+from scripts.acceptance.loads import Foretold, Load, Remembering
 
 KEPT = Check("ratio", "1.73", ">= 1.45", True)
 MISSED = Check("shed", "2.000%", "<= 0.1%", False)
@@ -72,9 +73,9 @@ def test_a_command_leaves_the_parts_of_others_as_they_are(tmp_path: Path) -> Non
 
 
 def test_the_page_that_ships_is_made_of_known_parts() -> None:
-    text = figures.PAGE.read_text()
-    assert text.startswith(figures.HEAD)
-    told = [part for part in figures.PARTS if f"<!-- {part} -->" in text]
+    text = figures_page.PAGE.read_text()
+    assert text.startswith(figures_page.HEAD)
+    told = [part for part in figures_page.PARTS if f"<!-- {part} -->" in text]
     assert told
     assert text.count("\n<!-- end of ") == len(told)
 
@@ -85,14 +86,14 @@ def test_a_miss_is_an_exit_code(
 ) -> None:
     monkeypatch.setenv("MARK_DATA", str(tmp_path))
     written: list[dict[str, str]] = []
-    tasks = [acceptance.Task("days", check.what, partial(Figures, checks=[check])) for check in found]
-    monkeypatch.setattr(acceptance, "tasks", lambda: iter(tasks))
-    monkeypatch.setattr(acceptance, "write_parts", written.append)
+    tasks = [run.Task("days", check.what, partial(Figures, checks=[check])) for check in found]
+    monkeypatch.setattr(run, "tasks", lambda: iter(tasks))
+    monkeypatch.setattr(run, "write_parts", written.append)
     if code is None:
-        acceptance.main(["--jobs", "1"])
+        run.main(["--jobs", "1"])
     else:
         with pytest.raises(SystemExit, match=code):
-            acceptance.main(["--jobs", "1"])
+            run.main(["--jobs", "1"])
     assert [list(parts) for parts in written] == [["days"]]
 
 
@@ -103,18 +104,18 @@ def forbidden() -> Figures:
 def test_only_known_parts_are_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(acceptance, "tasks", lambda: iter([acceptance.Task("risk", "never", forbidden)]))
-    monkeypatch.setattr(acceptance, "write_parts", lambda parts: None)
+    monkeypatch.setattr(run, "tasks", lambda: iter([run.Task("risk", "never", forbidden)]))
+    monkeypatch.setattr(run, "write_parts", lambda parts: None)
     monkeypatch.setenv("MARK_DATA", "somewhere")
-    acceptance.main(["days"])
+    run.main(["days"])
     with pytest.raises(SystemExit):
-        acceptance.main(["daze"])
+        run.main(["daze"])
     assert "no part daze" in capsys.readouterr().err
 
 
 def test_every_part_of_the_page_is_measured_by_a_command() -> None:
-    assert {task.part for task in acceptance.tasks()} == set(acceptance.texts())
-    assert {*acceptance.texts(), "forecasts"} == set(figures.PARTS)
+    assert {task.part for task in run.tasks()} == set(run.texts())
+    assert {*run.texts(), "forecasts"} == set(figures_page.PARTS)
 
 
 def test_loads_elsewhere_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,15 +127,13 @@ def test_loads_elsewhere_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_model_is_compared_in_both_markets(quiet_hour: Load, simple: None) -> None:
-    found = acceptance_elsewhere.compare("lstm-ptb", quiet_hour, Foretold())
+    found = elsewhere.compare("lstm-ptb", quiet_hour, Foretold())
     assert [row[2] for row in found.rows] == [market.value for market in Market]
     assert sum("hedged / mark" in check.what for check in found.checks) == 2
     for row, check in zip(found.rows, (c for c in found.checks if "hedged / mark" in c.what), strict=True):
         assert float(row[4]) == float(check.value)
-        assert check.kept == (
-            found.numbers[f"a quiet hour, lstm-ptb, {row[2]} / mark"] <= acceptance_elsewhere.MOST
-        )
-    assert "Geometric means over 2 cases" in acceptance_elsewhere.summary(found)
+        assert check.kept == (found.numbers[f"a quiet hour, lstm-ptb, {row[2]} / mark"] <= elsewhere.MOST)
+    assert "Geometric means over 2 cases" in elsewhere.summary(found)
 
 
 def test_each_change_of_hedged_changes_something(quiet_hour: Load, simple: None) -> None:
@@ -204,18 +203,18 @@ def flat(setup: ForecasterSetup) -> Forecaster:
 def test_forecasts_are_judged_by_what_they_score(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = 50.0 + 10.0 * np.sin(np.arange(1_000) / 20.0)
     trace = Trace(name="waves", start_at=0.0, bin_s=60.0, rates_rps=rates, whole_counts=False)
-    monkeypatch.setattr(forecast_figures, "trace_of", lambda _: trace)
-    window = forecast_figures.Window(
+    monkeypatch.setattr(forecasts, "trace_of", lambda _: trace)
+    window = forecasts.Window(
         label="waves", file="waves", start_min=0, train_min=600, test_min=100, names=("last-value", "moving-mean")
     )
-    found = forecast_figures.measure(window)
+    found = forecasts.measure(window)
     assert [row[:3] for row in found.rows] == [
         ("waves", target, name) for target in ("mean", "max") for name in window.names
     ]
     assert found.checks == []
     spans = {"mean": window.span("mean")}
     asked = {
-        name: forecast_figures.Asked(
+        name: forecasts.Asked(
             name=name,
             train_s=1.0,
             update_ms=3.0,
@@ -227,7 +226,7 @@ def test_forecasts_are_judged_by_what_they_score(monkeypatch: pytest.MonkeyPatch
             ("mixture", Told()),
         )
     }
-    judged = forecast_figures.judge(window, "mean", asked)
+    judged = forecasts.judge(window, "mean", asked)
     (check,) = judged.checks
     assert "mixture / best single (last-value)" in check.what
     assert not check.kept
@@ -238,8 +237,8 @@ def _setup() -> ForecasterSetup:
 
 
 def test_windows_learn_before_they_forecast() -> None:
-    labels = [window.label for window in forecast_figures.windows()]
+    labels = [window.label for window in forecasts.windows()]
     assert len(set(labels)) == len(labels) == 13
-    for window in forecast_figures.windows():
+    for window in forecasts.windows():
         assert window.train_min >= 60
         assert window.is_first_hours == ("after" in window.label)

@@ -16,7 +16,7 @@ from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
 
 HANDLERS = ("interruption", "warm")
-BUILDER = "scripts.build_lambda"
+BUILDER = "scripts.handlers.build"
 DOCKERFILE = "infra/image/infer.Dockerfile"
 CLONE = Path(mark.__file__).parents[1]
 """Where MArk's sources are, if it runs from them: bundles are built there."""

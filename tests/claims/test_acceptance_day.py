@@ -7,8 +7,8 @@ import os
 import pytest
 
 from mark.domain.offering import Market
-from scripts.acceptance_days import JUDGED_DAY, all_policies
-from scripts.acceptance_loads import Foretold, twitter_day
+from scripts.acceptance.days import JUDGED_DAY, all_policies
+from scripts.acceptance.loads import Foretold, twitter_day
 
 
 @pytest.mark.slow

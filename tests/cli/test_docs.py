@@ -34,7 +34,7 @@ LIVE = {
     )
 }
 ROLLOUT = {"mark synth", "mark diff", "mark deploy", "mark destroy"}
-"""They need an account; scripts/rehearse_rollout.py runs them."""
+"""They need an account; scripts/rehearsal/run.py runs them."""
 NEED_A_SERVICE = {"mark demo --out demo"}
 MAKERS = ("mark trace generate", "mark simulate")
 """Their examples write what the others' examples read, so they run first."""

@@ -15,7 +15,7 @@ from mark.live.models import make_live_models
 from mark.rollout.bundles import find_bundles
 from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds
 from mark.rollout.synth import synthesise
-from scripts.build_lambda import packed
+from scripts.handlers.build import packed
 from tests.infra.conftest import settings
 
 

@@ -14,7 +14,7 @@ from infra.stacks.network import ENDPOINTS, MAILING
 from mark.config.service import ServedSettings
 from mark.rollout.synth import Synthesis, synthesise
 from scripts.own_venvs import tool
-from scripts.rehearse_rollout import PARTS, rehearse
+from scripts.rehearsal.run import PARTS, rehearse
 from tests.infra.conftest import REGION, of_type, plain, settings
 
 CHECKOV = ("--framework", "cloudformation", "--skip-download", "-o", "json")

@@ -15,7 +15,7 @@ from mark.domain.plan import Bridge, Plan, PlanRequest
 from mark.planner.bridge import excursions_s, patience_s, pool_size, unplanned
 from mark.planner.hedged import lay_fleet, plan_hedged, terms_of
 from mark.planner.rates import RateTable, expect_rates
-from scripts.hedged_gap import gap_of, small_terms
+from scripts.acceptance.hedged_gap import gap_of, small_terms
 from tests.planner.builders import SLO, offering
 
 LEVELS = (0.1, 0.5, 0.9)

@@ -6,7 +6,7 @@ import pytest
 from mark.domain.errors import PlanInfeasible
 from mark.planner.milp import MilpPolicy, cheapest_schedule
 from mark.planner.solver import CbcSolver, HighsSolver, MilpSolver, SearchLimits
-from scripts.bench_planners import Enumeration, small_requests
+from scripts.bench.planners import Enumeration, small_requests
 
 SOLVERS = (HighsSolver(), CbcSolver())
 each_solver = pytest.mark.parametrize("solver", SOLVERS, ids=["highs", "cbc"])

@@ -21,7 +21,7 @@ from mark.protocols.oip import compose_infer, parse_infer_reply
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.oip_server import OipBackend
 from models.digits import Digits
-from scripts.bench_peers import MLSERVER, NoPeers, peers_python, start_peer
+from scripts.bench.peers import MLSERVER, NoPeers, peers_python, start_peer
 from tests.serving.harness import live, run, served
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mark.domain.errors import Misconfigured
 
-HOUSE = Path(__file__).parents[1]
+HOUSE = Path(__file__).parents[2]
 OURS = ("lambda_handlers", "mark", "models", "predictors")
 DATA = {
     "mark.catalog.load": ("mark/catalog/data",),

@@ -236,7 +236,7 @@ def bench_day() -> None:
 def bench_week() -> None:
     """Seven days in a process of their own: the largest memory it ever held."""
     if INSIDE not in sys.argv:
-        command = [sys.executable, "-m", "scripts.bench", "week", INSIDE]
+        command = [sys.executable, "-m", "scripts.bench.engine", "week", INSIDE]
         subprocess.run(command, check=True)  # noqa: S603 - our own interpreter and module
         return
     with TemporaryDirectory() as folder:

@@ -9,8 +9,8 @@ from mark.domain.offering import Market
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.studies.setups import SETUPS
-from scripts.acceptance_loads import ELSEWHERE, Foretold, Load, experiment_of, spec_of
-from scripts.figures import Check, Figures, part_text
+from scripts.acceptance.figures_page import Check, Figures, part_text
+from scripts.acceptance.loads import ELSEWHERE, Foretold, Load, experiment_of, spec_of
 
 MOST = 1.02
 """Of the other's cost."""

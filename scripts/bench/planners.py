@@ -1,4 +1,4 @@
-"""The planners side by side: `python -m scripts.bench_planners`.
+"""The planners side by side: `python -m scripts.bench.planners`.
 
 Against the optimum: 200 small instances whose cheapest schedule is found by enumerating all fleets in all units. A
 planner's gap is what its first fleet costs, with the best continuation after it, over that optimum. A first fleet
@@ -28,7 +28,7 @@ from mark.domain.offering import Offering
 from mark.domain.plan import Plan, PlanRequest
 from mark.planner.milp import cheapest_schedule
 from mark.planner.queueing import usable_rps
-from scripts.bench import a_request, an_offering, say
+from scripts.bench.engine import a_request, an_offering, say
 
 COMPARED = ("greedy", "milp", "hedged")
 INSTANCES = 200

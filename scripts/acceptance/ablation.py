@@ -17,9 +17,9 @@ from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
 from mark.simulator.results import RunResult
-from scripts.acceptance_days import JUDGED_DAY
-from scripts.acceptance_loads import Foretold, spec_of, twitter_day, waking
-from scripts.figures import Figures, part_text, shed_share
+from scripts.acceptance.days import JUDGED_DAY
+from scripts.acceptance.figures_page import Figures, part_text, shed_share
+from scripts.acceptance.loads import Foretold, spec_of, twitter_day, waking
 
 DEVELOPMENT_DAY = 3
 DAYS = (DEVELOPMENT_DAY, JUDGED_DAY)

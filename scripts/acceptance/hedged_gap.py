@@ -1,4 +1,4 @@
-"""How far the hedged planner is from the best fleet under its own cost model: `python -m scripts.hedged_gap`.
+"""How far the hedged planner is from the best fleet under its own cost model: `python -m scripts.acceptance.hedged_gap`.
 
 200 small random instances whose best fleet is found by trying every order of instances. The gap is what the
 planner's fleet costs, with all that it leaves to Lambda, over what the best one does.
@@ -14,7 +14,7 @@ import numpy as np
 
 from mark.planner.hedged import Terms, lay_fleet, worth_of
 from mark.planner.rates import LEVELS
-from scripts.bench import say
+from scripts.bench.engine import say
 
 INSTANCES = 200
 UNITS = 30

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from models.digits import Digits
-from scripts.bench_peers import MAX_BATCH, MAX_WAIT_S
+from scripts.bench.peers import MAX_BATCH, MAX_WAIT_S
 
 
 class DigitsApi(litserve.LitAPI):

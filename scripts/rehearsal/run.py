@@ -1,4 +1,4 @@
-"""A rollout from nothing to nothing on ministack: `python -m scripts.rehearse_rollout [PART ...]`, some minutes.
+"""A rollout from nothing to nothing on ministack: `python -m scripts.rehearsal.run [PART ...]`, some minutes.
 
 `newcomer`: from `mark init` to the first report by mail. `deploy`: what `mark deploy` does when something fails.
 `cdk`: CDK's command line and the AWS CLI instead of it. Each step says what it found; the first that is not as it
@@ -15,36 +15,36 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from scripts import ministack, rehearsal_cdk, rehearsal_deploy, rehearsal_newcomer
-from scripts.rehearsal import Failed, Place
-from scripts.rehearsal_settings import SERVICE, lay_bundles, settings
+from scripts.rehearsal import cdk, deploy, ministack, newcomer
+from scripts.rehearsal.folder import Failed, Place
+from scripts.rehearsal.settings import SERVICE, lay_bundles, settings
 
 Step = Callable[[Place], str]
 PARTS: Mapping[str, tuple[Step, ...]] = {
     "newcomer": (
-        rehearsal_newcomer.begins_with_a_file,
-        rehearsal_newcomer.builds_what_the_deploy_asks_for,
-        rehearsal_newcomer.asks_the_doctor,
-        rehearsal_newcomer.deploys,
-        rehearsal_newcomer.hears_of_an_interruption,
-        rehearsal_newcomer.keeps_what_nobody_can_read,
-        rehearsal_newcomer.gets_its_first_report,
-        rehearsal_newcomer.removes_it_all,
+        newcomer.begins_with_a_file,
+        newcomer.builds_what_the_deploy_asks_for,
+        newcomer.asks_the_doctor,
+        newcomer.deploys,
+        newcomer.hears_of_an_interruption,
+        newcomer.keeps_what_nobody_can_read,
+        newcomer.gets_its_first_report,
+        newcomer.removes_it_all,
     ),
     "deploy": (
-        rehearsal_deploy.deploys_and_differs_in_nothing,
-        rehearsal_deploy.updates_one_setting,
-        rehearsal_deploy.takes_back_what_fails,
-        rehearsal_deploy.goes_on_after_a_kill,
-        rehearsal_deploy.refuses_two_at_once,
-        rehearsal_deploy.destroys_all_but_the_archive,
+        deploy.deploys_and_differs_in_nothing,
+        deploy.updates_one_setting,
+        deploy.takes_back_what_fails,
+        deploy.goes_on_after_a_kill,
+        deploy.refuses_two_at_once,
+        deploy.destroys_all_but_the_archive,
     ),
     "cdk": (
-        rehearsal_cdk.deploys_with_cdk,
-        rehearsal_cdk.updates_one_setting_with_cdk,
-        rehearsal_cdk.takes_back_what_fails_with_cdk,
-        rehearsal_cdk.destroys_with_cdk,
-        rehearsal_cdk.deploys_with_the_aws_cli,
+        cdk.deploys_with_cdk,
+        cdk.updates_one_setting_with_cdk,
+        cdk.takes_back_what_fails_with_cdk,
+        cdk.destroys_with_cdk,
+        cdk.deploys_with_the_aws_cli,
     ),
 }
 
@@ -70,7 +70,7 @@ def _place(part: str, folder: Path, aws: Mapping[str, str]) -> Place:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line; SystemExit where a step failed."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.rehearse_rollout", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripts.rehearsal.run", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all when left out")
     asked = parser.parse_args(arguments)
     for part in asked.parts:

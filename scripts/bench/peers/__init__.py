@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 REQUIREMENTS = ("torch", "mlserver==1.7.1", "litserve==0.2.19")
 INSTALL_WITHIN_S = 300.0
 DONE = "installed"
@@ -55,7 +55,7 @@ def start_peer(
     """A peer that serves the digits network on `port` of the loopback. prefix: `taskset` and the like."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} | popen
     return subprocess.Popen(  # noqa: S603
-        [*prefix, str(python), "-m", f"scripts.bench_peers.{peer}_digits", str(port)],
+        [*prefix, str(python), "-m", f"scripts.bench.peers.{peer}_digits", str(port)],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         start_new_session=True,

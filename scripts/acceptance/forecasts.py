@@ -25,8 +25,8 @@ from mark.ports import Forecaster
 from mark.simulator.backtest import KEPT_LEVELS, TARGETS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span
 from mark.simulator.workload import Workload
-from scripts.acceptance_loads import SEED, TWITTER, TWITTER_TWO_WEEKS, WORLD_CUP, Remembering, trace_of
-from scripts.figures import Check, Figures, Row, commit, part_text, write_parts
+from scripts.acceptance.figures_page import Check, Figures, Row, commit, part_text, write_parts
+from scripts.acceptance.loads import SEED, TWITTER, TWITTER_TWO_WEEKS, WORLD_CUP, Remembering, trace_of
 
 DAY_MIN = 1440
 SIMPLE = ("last-value", "moving-mean")
@@ -145,7 +145,7 @@ def windows() -> list[Window]:
 def main(given: Sequence[str] | None = None) -> None:
     """All windows, one after the other: times are of one process on one core."""
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.forecast_figures", description=__doc__.splitlines()[0]
+        prog="python -m scripts.acceptance.forecasts", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--predictor", default="", metavar="A,B", help="only these, without writing the page")
     asked = parser.parse_args(given)

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from mark.store.embedded import EmbeddedRedis
-from scripts.ministack import free_port
-from scripts.rehearsal import Failed, Place, check
+from scripts.rehearsal.folder import Failed, Place, check
+from scripts.rehearsal.ministack import free_port
 
 SENDER = "mark@example.com"
 BUNDLES_S, EVENT_S, DEAD_S, MAIL_S = 30.0, 60.0, 90.0, 150.0

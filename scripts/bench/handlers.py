@@ -1,6 +1,6 @@
 """How long a cold start imports: each handler in fresh processes, the best of them, beside a bare interpreter.
 
-    python -m scripts.bench_handlers [--runs 7]
+    python -m scripts.bench.handlers [--runs 7]
 
 Milliseconds of CPU within the import: what else runs on the machine is not what is measured.
 """
@@ -11,7 +11,7 @@ import argparse
 import subprocess
 import sys
 
-from scripts.build_lambda import NAMES
+from scripts.handlers.build import NAMES
 
 MEASURE = "import sys, time; began = time.process_time(); {}; print(1000 * (time.process_time() - began))"
 LATER = {"report": "lambda_handlers.mailing, mark.report.mail.plots"}
@@ -28,7 +28,7 @@ def cold_ms(modules: str, runs: int) -> float:
 
 def main() -> None:
     """Print a line a handler."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench_handlers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripts.bench.handlers", description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
     runs = parser.parse_args().runs
     for name in NAMES:

@@ -1,6 +1,6 @@
-"""The processes that `scripts.bench_serving` measures: gateways, an agent that answers at once, and both in one.
+"""The processes that `scripts.bench.serving` measures: gateways, an agent that answers at once, and both in one.
 
-Each prints the port it listens on. Run as `python -m scripts.bench_servers ROLE ...`.
+Each prints the port it listens on. Run as `python -m scripts.bench.servers ROLE ...`.
 """
 
 from __future__ import annotations

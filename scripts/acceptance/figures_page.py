@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mark.simulator.results import RunResult
 
-PAGE = Path(__file__).parent.parent / "docs" / "figures.md"
+PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
 PARTS = ("judged", "elsewhere", "risk", "days", "ablation", "forecasts")
 """All parts of the page, in its order."""
 HEAD = """# Figures on real traces

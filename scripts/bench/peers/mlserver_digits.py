@@ -11,7 +11,7 @@ from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceRequest, InferenceResponse, MetadataTensor
 
 from models.digits import Digits
-from scripts.bench_peers import MAX_BATCH, MAX_WAIT_S
+from scripts.bench.peers import MAX_BATCH, MAX_WAIT_S
 
 
 class DigitsRuntime(MLModel):

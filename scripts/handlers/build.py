@@ -1,6 +1,6 @@
 """Bundles of the Lambda handlers: one zip each, with the code and the libraries that it needs and no more.
 
-    python -m scripts.build_lambda [NAME ...] [--to dist/lambda] [--model MODULE]
+    python -m scripts.handlers.build [NAME ...] [--to dist/lambda] [--model MODULE]
 
 The same sources and libraries give the same bytes. A model of one's own goes into `infer` with --model; one that
 needs more than Lambda takes goes into an image instead.
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from mark.aws.functions.management import LONG_AGO, RUNTIME
 from mark.domain.errors import Misconfigured, unknown
-from scripts.lambda_code import code_of
-from scripts.lambda_libraries import HERE, RUNTIMES, Target, files_of, needed, size_of, target_of, versions
+from scripts.handlers.code import code_of
+from scripts.handlers.libraries import HERE, RUNTIMES, Target, files_of, needed, size_of, target_of, versions
 
 NAMES = ("infer", "interruption", "report", "warm")
 MOST_ZIPPED, MOST_UNZIPPED = 50 * 1024 * 1024, 250 * 1024 * 1024
@@ -89,7 +89,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build what was asked for; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.build_lambda", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripts.handlers.build", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all when left out")
     parser.add_argument("--to", type=Path, default=Path("dist/lambda"), metavar="FOLDER")
     parser.add_argument("--model", action="append", default=[], metavar="MODULE", help="goes into infer")

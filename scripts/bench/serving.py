@@ -33,19 +33,9 @@ import numpy as np
 import uvloop
 
 from mark.protocols.oip import compose_infer
-from scripts.bench import cache_dir, say
-from scripts.bench_load import (
-    LOAD_CORE,
-    SERVER_CORE,
-    Ask,
-    Measured,
-    Server,
-    drive,
-    on_core,
-    paced,
-    rss_mib,
-)
-from scripts.bench_peers import LITSERVE, MLSERVER, NoPeers, peers_python, start_peer
+from scripts.bench.engine import cache_dir, say
+from scripts.bench.load import LOAD_CORE, SERVER_CORE, Ask, Measured, Server, drive, on_core, paced, rss_mib
+from scripts.bench.peers import LITSERVE, MLSERVER, NoPeers, peers_python, start_peer
 
 TOKEN = "bench-token"  # noqa: S105
 DATA = [0.12345] * 250
@@ -101,8 +91,8 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]
 
 @contextmanager
 def ours(*role: str, core: int = SERVER_CORE) -> Iterator[Server]:
-    """A process of `scripts.bench_servers`."""
-    command = [*on_core(core), sys.executable, "-m", "scripts.bench_servers", *role]
+    """A process of `scripts.bench.servers`."""
+    command = [*on_core(core), sys.executable, "-m", "scripts.bench.servers", *role]
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)) as process:  # noqa: S603
         assert process.stdout is not None
         yield Server(port=int(process.stdout.readline()), pid=process.pid)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.own_venvs import node_tool, tool
-from scripts.rehearsal import Place, check
-from scripts.rehearsal_settings import ALIAS, FUNCTION, SERVICE
+from scripts.rehearsal.folder import Place, check
+from scripts.rehearsal.settings import ALIAS, FUNCTION, SERVICE
 
 STACKS = "stacks"
 ARCHIVE = f"mark-{SERVICE}-archive"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from scripts.rehearsal import LIMIT_S, Place, check, read_until
-from scripts.rehearsal_settings import ALIAS, FUNCTION, SERVICE
+from scripts.rehearsal.folder import LIMIT_S, Place, check, read_until
+from scripts.rehearsal.settings import ALIAS, FUNCTION, SERVICE
 
 
 def deploys_and_differs_in_nothing(there: Place) -> str:

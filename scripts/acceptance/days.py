@@ -16,7 +16,8 @@ from mark.planner.greedy import single_type_gap
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.results import RunResult
-from scripts.acceptance_loads import (
+from scripts.acceptance.figures_page import Check, Figures, Gap, Line, shed_share
+from scripts.acceptance.loads import (
     HOUR_S,
     Foretold,
     Load,
@@ -26,7 +27,6 @@ from scripts.acceptance_loads import (
     waking,
     world_cup_day,
 )
-from scripts.figures import Check, Figures, Gap, Line, shed_share
 
 JUDGED_DAY = 5
 OTHER_DAYS = (1, 2, 3, 4, 6)

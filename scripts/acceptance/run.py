@@ -17,18 +17,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from typing import NamedTuple
 
-from scripts import ablation, acceptance_elsewhere
-from scripts.acceptance_days import (
-    DAYS_NOTE,
-    JUDGED_NOTE,
-    OTHER_DAYS,
-    RISK_NOTE,
-    judged_day,
-    one_day,
-    taken_back,
-)
-from scripts.acceptance_loads import ELSEWHERE, SLICE_ENDS, data_folder
-from scripts.figures import Figures, commit, part_text, write_parts
+from scripts.acceptance import ablation, elsewhere
+from scripts.acceptance.days import DAYS_NOTE, JUDGED_NOTE, OTHER_DAYS, RISK_NOTE, judged_day, one_day, taken_back
+from scripts.acceptance.figures_page import Figures, commit, part_text, write_parts
+from scripts.acceptance.loads import ELSEWHERE, SLICE_ENDS, data_folder
 
 
 class Task(NamedTuple):
@@ -44,7 +36,7 @@ def tasks() -> Iterator[Task]:
     for day in ablation.DAYS:
         yield Task("ablation", f"ablation, Twitter day {day}", partial(ablation.on_day, day))
     for name in reversed(ELSEWHERE):
-        yield Task("elsewhere", f"all models on {name}", partial(acceptance_elsewhere.on_load, name))
+        yield Task("elsewhere", f"all models on {name}", partial(elsewhere.on_load, name))
     yield Task("judged", "the judged day", judged_day)
     yield Task("risk", "interruptions", taken_back)
     for day in OTHER_DAYS:
@@ -57,7 +49,7 @@ def texts() -> dict[str, Callable[[Figures], str]]:
     """How each part is written."""
     return {
         "judged": partial(part_text, "The judged day", JUDGED_NOTE),
-        "elsewhere": acceptance_elsewhere.summary,
+        "elsewhere": elsewhere.summary,
         "risk": partial(part_text, "Instances are taken back", RISK_NOTE),
         "days": partial(part_text, "Other days", DAYS_NOTE),
         "ablation": ablation.summary,
@@ -109,7 +101,7 @@ def _run(chosen: Sequence[Task], jobs: int) -> Iterator[tuple[int, Figures]]:
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.acceptance", description="The figures on real traces."
+        prog="python -m scripts.acceptance.run", description="The figures on real traces."
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of the page: {', '.join(texts())}; else all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")

@@ -1,0 +1,1 @@
+"""Figures on real traces: `make acceptance`, `make forecast-figures`, `make fidelity`."""

@@ -1,0 +1,1 @@
+"""The Lambda handlers' bundles."""

@@ -1,0 +1,1 @@
+"""A rollout rehearsed from nothing to nothing: `make rehearse-rollout`."""
