@@ -1,3 +1,5 @@
+"""The command line under test."""
+
 from __future__ import annotations
 
 import tempfile

@@ -13,6 +13,8 @@ from tests.same_ids import pytest_pycollect_makeitem
 
 __all__ = ["kernel", "pytest_pycollect_makeitem"]
 
+pytest_plugins = ["tests.command_line"]
+
 settings.register_profile("any machine", deadline=None)  # one that is busy is no failure
 settings.load_profile("any machine")
 
