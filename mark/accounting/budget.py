@@ -7,26 +7,18 @@ journal says when and folding it gives the same orders. It ends by itself when t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from mark.accounting.daily_costs import ModelLedger, model_bill, shared_bill
-from mark.controller.policy import ControllerPolicy
+from mark.controller.spending_limit import SpendingLimit
 
 
 class Reached(StrEnum):
     """What to do when a budget is reached."""
 
     WARN = "warn"
-    FLOOR = "floor"
-    PAUSE = "pause"
-
-
-class Restraint(StrEnum):
-    """What is held back: nothing; all but one instance a model, and Lambda; everything."""
-
-    NONE = "none"
     FLOOR = "floor"
     PAUSE = "pause"
 
@@ -44,14 +36,14 @@ class Budget:
 class Verdict:
     """What is held back, and why: one line for each budget that is reached."""
 
-    restraint: Restraint
+    restraint: SpendingLimit
     reasons: tuple[str, ...]
 
 
 _HELD_BACK = {
-    Reached.WARN: Restraint.NONE,
-    Reached.FLOOR: Restraint.FLOOR,
-    Reached.PAUSE: Restraint.PAUSE,
+    Reached.WARN: SpendingLimit.NONE,
+    Reached.FLOOR: SpendingLimit.FLOOR,
+    Reached.PAUSE: SpendingLimit.PAUSE,
 }
 
 
@@ -63,7 +55,7 @@ def judge(budget: Budget, *, day_usd: float, month_usd: float) -> Verdict:
         for period, limit, spent in pairs
         if limit is not None and spent >= limit
     )
-    return Verdict(restraint=_HELD_BACK[budget.when_reached] if reasons else Restraint.NONE, reasons=reasons)
+    return Verdict(restraint=_HELD_BACK[budget.when_reached] if reasons else SpendingLimit.NONE, reasons=reasons)
 
 
 def day_start(now: float) -> float:
@@ -80,29 +72,6 @@ def spent_usd(ledgers: Sequence[ModelLedger], since: float, until: float) -> flo
     """What a service spent in `[since, until)`, overhead included, as its bill has it."""
     since = max(since, min((ledger.began_at for ledger in ledgers), default=until))
     return max(0.0, _usd_by(ledgers, until) - _usd_by(ledgers, since))
-
-
-def unrestrained() -> Restraint:
-    """What a controller is told that nobody holds back, a replay's for one."""
-    return Restraint.NONE
-
-
-def restrained(policy: ControllerPolicy, restraint: Restraint) -> ControllerPolicy:
-    """The policy while something is held back: it rents one instance, or none, at once and nothing beside them."""
-    if restraint is Restraint.NONE:
-        return policy
-    return replace(
-        policy,
-        planner="static" if restraint is Restraint.FLOOR else "nothing",
-        static_count=1,
-        overflow=None,
-        standby=None,
-        monitor=None,
-        warm_lambda=False,
-        cooldown_s=0.0,
-        keep_observed=False,
-        keep_planned=False,
-    )
 
 
 def _usd_by(ledgers: Sequence[ModelLedger], at: float) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from mark.accounting.budget import restrained
 from mark.controller.journal import Header, Tick
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
+from mark.controller.spending_limit import apply_spending_limit
 from mark.controller.state import Observation, State
 from mark.controller.step import step
 from mark.domain.demand import Demand
@@ -48,6 +48,6 @@ def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, histo
     bare = replace(seen, forecast=None, plan=None)
     request = plan_request(state, bare, policy, history=history, forecast=seen.forecast)
     try:
-        return plan_fleet(request, restrained(policy, seen.restraint))
+        return plan_fleet(request, apply_spending_limit(policy, seen.restraint))
     except PlanInfeasible:
         return None

@@ -12,12 +12,12 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Protocol
 
-from mark.accounting.budget import Restraint, restrained, unrestrained
 from mark.controller.journal import Checkpoint
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered, still_open
 from mark.controller.service_time_ratios import Paces
+from mark.controller.spending_limit import SpendingLimit, apply_spending_limit, no_spending_limit
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.controller.surges import is_surging
@@ -63,7 +63,7 @@ class Controller:
         history: Demand,
         recovered: Recovered | None = None,
         measure: Callable[[], Paces] | None = None,
-        restrain: Callable[[], Restraint] = unrestrained,
+        restrain: Callable[[], SpendingLimit] = no_spending_limit,
     ) -> None:
         self.policy = policy
         self.state = recovered.state if recovered else State()
@@ -74,7 +74,7 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._measure = measure
-        self._restrain, self._restraint = restrain, Restraint.NONE
+        self._restrain, self._restraint = restrain, SpendingLimit.NONE
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._lambda_warm = 0
@@ -130,7 +130,7 @@ class Controller:
 
     def is_surging(self) -> bool:
         """Whether standbys are needed before the next plan; a driver asks each `watch_s`."""
-        if self._restraint is not Restraint.NONE:
+        if self._restraint is not SpendingLimit.NONE:
             return False
         return is_surging(self.state, self._fleet, self._data_plane.recent_rps(), self.policy)
 
@@ -185,7 +185,7 @@ class Controller:
         seen = replace(seen, facts=(*seen.facts, *failed))
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         try:
-            plan = plan_fleet(request, restrained(self.policy, seen.restraint))
+            plan = plan_fleet(request, apply_spending_limit(self.policy, seen.restraint))
             return replace(seen, forecast=forecast, plan=plan)
         except PlanInfeasible as error:
             fact = PlanFailed(error=str(error), at=seen.now)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from mark.accounting.budget import Restraint
 from mark.controller.capacity import carried_rps
 from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
+from mark.controller.spending_limit import SpendingLimit
 from mark.controller.state import Observation, State, Tokens, awake_of
 from mark.controller.surges import bridge_surges
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
@@ -41,7 +41,7 @@ def keep_standbys(
 def rest_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
     """While something is held back: put standbys to sleep at a floor, end them in a pause."""
     pool = [i for i in seen.fleet if i.role is Role.STANDBY]
-    if seen.restraint is Restraint.PAUSE:
+    if seen.restraint is SpendingLimit.PAUSE:
         all_of_them = tuple(i.id for i in pool)
         reason = "the service is paused: standbys end"
         return [Terminate(token=tokens.take(), reason=reason, instances=all_of_them)] if pool else []

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mark.accounting.budget import Restraint
 from mark.controller.breaker import Pool
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Fact, Order, SloWindow
@@ -99,7 +99,7 @@ class Observation:
     lambda_warm: int = 0
     recent_rps: tuple[float, ...] = ()
     paces: tuple[tuple[str, float], ...] | None = None
-    restraint: Restraint = Restraint.NONE
+    restraint: SpendingLimit = SpendingLimit.NONE
 
 
 class NoteKind(StrEnum):

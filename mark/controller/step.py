@@ -12,13 +12,13 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from mark.accounting.budget import Restraint, restrained
 from mark.controller.breaker import Pool, note_interruptions
 from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import told_paces, with_paces
 from mark.controller.slo import watch
+from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
 from mark.controller.standby import keep_standbys, rest_standbys, short_rps
 from mark.controller.state import (
     Counts,
@@ -51,7 +51,7 @@ NO_PLAN = Note(kind=NoteKind.NO_PLAN, text="no plan yet")
 
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
-    policy = restrained(policy, seen.restraint)
+    policy = apply_spending_limit(policy, seen.restraint)
     state = learn(state, seen, policy)
     policy = with_paces(policy, state.paces)
     tokens = Tokens(state.tick)
@@ -62,7 +62,7 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
     launches, notes = _launches(state, seen, launchable, tokens, ordered=watched)
     drains, kept = _drains(state, seen, policy, tokens)
-    if seen.restraint is Restraint.NONE:
+    if seen.restraint is SpendingLimit.NONE:
         state, standbys = keep_standbys(state, seen, policy, launchable, tokens)
     else:
         standbys = rest_standbys(seen, tokens)
@@ -138,7 +138,7 @@ def _guarded(seen: Observation) -> tuple[Note, ...]:
 
 def _extras(state: State, seen: Observation) -> tuple[Extra, ...]:
     """What the monitor launched and still stands up for; nothing while something is held back."""
-    if seen.restraint is not Restraint.NONE:
+    if seen.restraint is not SpendingLimit.NONE:
         return ()
     return tuple(extra for extra in state.extras if extra.until > seen.now)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from mark.accounting.budget import Restraint
 from mark.controller.service import ServiceSpec
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, Warmed
@@ -54,7 +54,7 @@ class GatewayStore:
     async def overflow_closed(self) -> bool:
         """Whether what a budget or a pause holds back is anything."""
         told = await self._link.call("GET", self._keys.of("status", "budget"))
-        return told is not None and json.loads(told)["held_back"] != Restraint.NONE.value
+        return told is not None and json.loads(told)["held_back"] != SpendingLimit.NONE.value
 
     async def report(self, report: GatewayReport) -> None:
         """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""

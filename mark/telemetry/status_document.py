@@ -20,7 +20,8 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mark.accounting.budget import Reached, Restraint
+from mark.accounting.budget import Reached
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 
@@ -267,7 +268,7 @@ class BudgetStatus:
     #: What follows when a budget is reached, as set.
     when_reached: Reached = Reached.WARN
     #: What is held back now.
-    held_back: Restraint = Restraint.NONE
+    held_back: SpendingLimit = SpendingLimit.NONE
     #: Why: a line for each budget that is reached, and `paused by hand`.
     reasons: tuple[str, ...] = ()
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting.budget import Budget, Reached, Restraint, day_start, judge, month_start, restrained, spent_usd
+from mark.accounting.budget import Budget, Reached, day_start, judge, month_start, spent_usd
 from mark.controller.plan_request import plan_fleet, plan_request
+from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
 from mark.controller.state import Extra, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role
@@ -33,8 +34,8 @@ from tests.controller.builders import (
 USD = st.floats(0, 1e6)
 LIMITS = st.one_of(st.none(), st.floats(0.01, 1e6))
 BUDGETS = st.builds(Budget, daily_usd=LIMITS, monthly_usd=LIMITS, when_reached=st.sampled_from(Reached))
-ORDER = (Restraint.NONE, Restraint.FLOOR, Restraint.PAUSE)
-FLOOR, PAUSE = Restraint.FLOOR, Restraint.PAUSE
+ORDER = (SpendingLimit.NONE, SpendingLimit.FLOOR, SpendingLimit.PAUSE)
+FLOOR, PAUSE = SpendingLimit.FLOOR, SpendingLimit.PAUSE
 
 
 def monitored(extra: int) -> State:
@@ -50,7 +51,8 @@ def test_something_is_held_back_only_where_a_budget_is_reached(budget: Budget, d
         for limit, spent in ((budget.daily_usd, day), (budget.monthly_usd, month))
     ]
     assert len(verdict.reasons) == sum(reached)
-    assert (verdict.restraint is not Restraint.NONE) == (any(reached) and budget.when_reached is not Reached.WARN)
+    limited = any(reached) and budget.when_reached is not Reached.WARN
+    assert (verdict.restraint is not SpendingLimit.NONE) == limited
 
 
 @given(budget=BUDGETS, day=USD, month=USD, more=USD)
@@ -105,11 +107,11 @@ def test_when_nothing_is_held_back_any_more_the_fleet_comes_back() -> None:
 
 
 @pytest.mark.parametrize(("restraint", "count"), [(FLOOR, 1), (PAUSE, 0)])
-def test_what_is_planned_while_something_is_held_back(restraint: Restraint, count: int) -> None:
+def test_what_is_planned_while_something_is_held_back(restraint: SpendingLimit, count: int) -> None:
     history = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(1.0,))
     watched = replace(seen(0.0), restraint=restraint)
     request = plan_request(State(), watched, WATCHED, history=history, forecast=forecast(500.0))
-    made = plan_fleet(request, restrained(WATCHED, restraint))
+    made = plan_fleet(request, apply_spending_limit(WATCHED, restraint))
     assert sum(item.count for item in made.counts) == count
-    assert restrained(WATCHED, restraint).monitor is None
-    assert restrained(POLICY, Restraint.NONE) is POLICY
+    assert apply_spending_limit(WATCHED, restraint).monitor is None
+    assert apply_spending_limit(POLICY, SpendingLimit.NONE) is POLICY

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting.budget import Restraint
 from mark.controller.plan_request import plan_request
 from mark.controller.policy import StandbyPolicy
+from mark.controller.spending_limit import SpendingLimit
 from mark.controller.state import NoteKind, Observation, State
 from mark.controller.step import step
 from mark.dispatch.overflow import environments_for
@@ -333,7 +333,7 @@ def test_each_input_moves_a_decision() -> None:
         "lambda_warm": orders(lambda_warm=1000) != orders(),
         "recent_rps": orders(recent_rps=(500.0,) * 12) != orders(),
         "paces": orders(paces=((LARGE.name, 2.0),)) != orders(),
-        "restraint": orders(restraint=Restraint.PAUSE) != orders(),
+        "restraint": orders(restraint=SpendingLimit.PAUSE) != orders(),
     }
     assert moved == {field.name: True for field in fields(Observation)}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mark.accounting.budget import Restraint
+from mark.controller.spending_limit import SpendingLimit
 from mark.report.live.table import status_table
 from mark.telemetry.status_document import (
     AssumedLoad,
@@ -81,12 +81,12 @@ def test_a_store_that_is_away_is_said_first() -> None:
 @pytest.mark.parametrize(
     ("held_back", "said"),
     [
-        (Restraint.NONE, ""),
-        (Restraint.FLOOR, "One instance a model stays"),
-        (Restraint.PAUSE, "Nothing is rented"),
+        (SpendingLimit.NONE, ""),
+        (SpendingLimit.FLOOR, "One instance a model stays"),
+        (SpendingLimit.PAUSE, "Nothing is rented"),
     ],
 )
-def test_a_budget_that_is_reached_is_said_first(held_back: Restraint, said: str) -> None:
+def test_a_budget_that_is_reached_is_said_first(held_back: SpendingLimit, said: str) -> None:
     told = BudgetStatus(
         day_usd=51.25,
         month_usd=310.0,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting.budget import Restraint
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.documents import json_text
 from mark.domain.fleet import InstanceState, Role
 from mark.telemetry.status_document import (
@@ -160,4 +160,4 @@ def test_what_is_written_holds_plain_values_alone() -> None:
     assert (written["lambda_warm"], written["planned"]) == (3, {"c5.large": 3})
     assert (written["series"]["max_rps"], written["series"]["capacity_rps"]) == ([1.5, 2.5], [None, 0.5])
     assert json.loads(json.dumps(written)) == written
-    assert BUDGET.dump(BudgetStatus(held_back=Restraint.FLOOR))["held_back"] == "floor"
+    assert BUDGET.dump(BudgetStatus(held_back=SpendingLimit.FLOOR))["held_back"] == "floor"

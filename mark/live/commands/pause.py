@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import typer
 
-from mark.accounting.budget import Restraint
 from mark.config.service import ServiceSettings
 from mark.config.settings import Settings
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import Misconfigured
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import RunFolder
@@ -91,7 +91,7 @@ def _is_heard(store: ServiceStore, *, on: bool) -> bool:
     if told is None:
         return False
     by_hand = "paused by hand" in told.reasons
-    return by_hand and told.held_back is Restraint.PAUSE if on else not by_hand
+    return by_hand and told.held_back is SpendingLimit.PAUSE if on else not by_hand
 
 
 def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

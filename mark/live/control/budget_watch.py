@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mark.accounting.budget import Budget, Restraint, Verdict, day_start, judge, month_start, spent_usd
+from mark.accounting.budget import Budget, Verdict, day_start, judge, month_start, spent_usd
 from mark.accounting.daily_costs import ModelLedger
 from mark.accounting.hourly_totals import TallyMark, book_marks, book_name, first_mark
 from mark.accounting.ledger import FleetUsage, unpriced, unpriced_words
 from mark.accounting.usage import UsageBook
 from mark.config.budget import BudgetSettings
 from mark.controller.service import ServedModel
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.costs import Transition
 from mark.domain.errors import RetryLater
 from mark.live.clock import ServiceClock
@@ -45,13 +46,13 @@ class RestraintWatch:
             daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
-        self._verdict = Verdict(restraint=Restraint.NONE, reasons=())
+        self._verdict = Verdict(restraint=SpendingLimit.NONE, reasons=())
         self._day_usd = self._month_usd = 0.0
         self._looks = 0
         self._unpriced: dict[str, tuple[str, ...]] = {}
         self._books = {model.name: UsageBook() for model in served}
 
-    def restraint(self) -> Restraint:
+    def restraint(self) -> SpendingLimit:
         """What is held back."""
         return self._verdict.restraint
 
@@ -71,7 +72,7 @@ class RestraintWatch:
         verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month_usd)
         paused = PAUSE.read(self._store)
         if paused is not None and paused.on:
-            verdict = Verdict(restraint=Restraint.PAUSE, reasons=("paused by hand", *verdict.reasons))
+            verdict = Verdict(restraint=SpendingLimit.PAUSE, reasons=("paused by hand", *verdict.reasons))
         before, self._verdict = self._verdict, verdict
         BUDGET.write(self._store, self._document())
         if verdict.reasons != before.reasons:

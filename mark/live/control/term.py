@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mark.accounting.budget import Restraint
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup
@@ -24,6 +23,7 @@ from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import measured_paces
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import Troubles
@@ -59,7 +59,7 @@ class _Shared:
     inbox: EventInbox
     guard: Guard
     launches: Mapping[str, Any]
-    restrain: Callable[[], Restraint]
+    restrain: Callable[[], SpendingLimit]
 
 
 class Term:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mark.accounting.budget import Restraint
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
@@ -152,7 +152,7 @@ def look_at_start(
 def is_held_back(store: ServiceStore) -> bool:
     """Whether a budget or a pause holds instances back. RetryLater where the store is away."""
     told = BUDGET.read(store)
-    return told is not None and told.held_back is not Restraint.NONE
+    return told is not None and told.held_back is not SpendingLimit.NONE
 
 
 def told_since(store: ServiceStore, model: str, since: float) -> PublishedModel | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from mark.accounting.budget import Restraint
+from mark.controller.spending_limit import SpendingLimit
 from mark.report.formatting import MISSING, duration_words, percent, ratio, usd
 from mark.telemetry.status_document import (
     AlertsStatus,
@@ -39,9 +39,9 @@ COMPONENTS = (
 """Keys of `cost_usd` and the words of the replay's report for them; serving and total are sums."""
 SUMS = frozenset({"serving", "total"})
 HELD_BACK = {
-    Restraint.NONE: "",
-    Restraint.FLOOR: " One instance a model stays, and Lambda is not called.",
-    Restraint.PAUSE: " Nothing is rented.",
+    SpendingLimit.NONE: "",
+    SpendingLimit.FLOOR: " One instance a model stays, and Lambda is not called.",
+    SpendingLimit.PAUSE: " Nothing is rented.",
 }
 TRAINED_WHY = {"first": "first", "schedule": "on schedule", "drift": "drift"}
 
@@ -372,7 +372,8 @@ def _budget_banner(status: ServiceStatus) -> Banner | None:
         return None
     why = "; ".join(told.reasons)
     return Banner(
-        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[told.held_back]}", bad=told.held_back is not Restraint.NONE
+        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[told.held_back]}",
+        bad=told.held_back is not SpendingLimit.NONE,
     )
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from mark.accounting.budget import Restraint
 from mark.accounting.hourly_totals import book_document, book_name, first_mark
 from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
 from mark.controller.service import ServedModel, ServiceSpec
+from mark.controller.spending_limit import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role
@@ -91,7 +91,7 @@ def test_two_hours_cost_what_the_bill_says(store: ServiceStore, served: ServedMo
     told = BUDGET.read(store)
     assert told is not None
     assert told.day_usd == told.month_usd > 2 * served.offering("c5.large:spot").usd_per_hour
-    assert (told.held_back, told.reasons) == (Restraint.NONE, ())
+    assert (told.held_back, told.reasons) == (SpendingLimit.NONE, ())
 
 
 def test_a_type_that_was_taken_away_stops_no_reckoning(
@@ -127,7 +127,7 @@ def test_a_reached_budget_is_told_to_gateways_and_ends_with_the_day(
     assert not closed(redis, store, request.node.name)
     made = watch(store, served, woken, daily_usd=0.01, when_reached="floor")
     made.look()
-    assert made.restraint() is Restraint.FLOOR
+    assert made.restraint() is SpendingLimit.FLOOR
     assert closed(redis, store, request.node.name)
     made.look()
     assert woken == [1]
@@ -135,7 +135,7 @@ def test_a_reached_budget_is_told_to_gateways_and_ends_with_the_day(
     at(store, NOON + DAY_S / 2)  # midnight
     again = watch(store, served, woken, daily_usd=0.01, when_reached="floor")
     again.look()
-    assert again.restraint() is Restraint.NONE
+    assert again.restraint() is SpendingLimit.NONE
     assert not closed(redis, store, request.node.name)
     told = BUDGET.read(store)
     assert told is not None
@@ -147,17 +147,17 @@ def test_warning_holds_nothing_back(store: ServiceStore, served: ServedModel) ->
     made.look()
     told = BUDGET.read(store)
     assert told is not None
-    assert (told.held_back, len(told.reasons)) == (Restraint.NONE, 1)
+    assert (told.held_back, len(told.reasons)) == (SpendingLimit.NONE, 1)
 
 
 def test_a_pause_by_hand_comes_before_the_budget_and_goes(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [], daily_usd=0.01, when_reached="floor")
     PAUSE.write(store, PauseRequest(on=True, at=NOON))
     made.look()
-    assert made.restraint() is Restraint.PAUSE
+    assert made.restraint() is SpendingLimit.PAUSE
     PAUSE.write(store, PauseRequest(on=False, at=NOON))
     made.look()
-    assert made.restraint() is Restraint.FLOOR
+    assert made.restraint() is SpendingLimit.FLOOR
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def paused(tmp_path: Path, *flags: str) -> int:
 
 def last_word(store: ServiceStore, *, on: bool) -> None:
     """What a controller that heard of a pause, or of its end, says of it."""
-    held_back = Restraint.PAUSE if on else Restraint.NONE
+    held_back = SpendingLimit.PAUSE if on else SpendingLimit.NONE
     BUDGET.write(store, BudgetStatus(held_back=held_back, reasons=("paused by hand",) if on else ()))
 
 

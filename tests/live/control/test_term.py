@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mark.accounting.budget import Restraint
 from mark.config.settings import Settings
+from mark.controller.spending_limit import SpendingLimit
 from mark.live.control.term import Term
 from mark.store.lease import LeaseLost
 
@@ -48,8 +48,8 @@ class Acts:
             "mark.live.control.term.EventInbox",
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
         )
-        unrestrained = SimpleNamespace(look=lambda: None, run=lambda _: None, restraint=lambda: Restraint.NONE)
-        monkeypatch.setattr("mark.live.control.term.RestraintWatch", lambda *_, **__: unrestrained)
+        unlimited = SimpleNamespace(look=lambda: None, run=lambda _: None, restraint=lambda: SpendingLimit.NONE)
+        monkeypatch.setattr("mark.live.control.term.RestraintWatch", lambda *_, **__: unlimited)
         monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
