@@ -1,4 +1,4 @@
-"""IAM roles. What a role of the service may do comes from the calls that it makes: `mark.aws.permissions.policies`."""
+"""IAM roles. What a role may do comes from the calls that it makes: `mark.aws.permissions.policies`."""
 
 from __future__ import annotations
 

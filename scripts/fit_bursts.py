@@ -2,9 +2,9 @@
 
 Every trace that has bins of a second is cut into bins of five minutes. Of the counts of a bin over their mean, the
 products of seconds that lie LAGS_S apart are averaged: Poisson noise adds nothing to them. The model of
-`mark/simulator/traces/bursts.py` is drawn in bins of the same length for each pair of parameters, and the pair whose
-averages are nearest is printed, with the peak of 5 s over the mean of the bin in the trace and in the models.
-Correlation times longer than a bin cannot be told from it.
+`mark/simulator/traces/bursts.py` is drawn in bins of the same length for each pair of parameters, and the pair
+whose averages are nearest is printed, with the peak of 5 s over the mean of the bin in the trace and in the
+models. Correlation times longer than a bin cannot be told from it.
 """
 
 from __future__ import annotations

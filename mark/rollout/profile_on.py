@@ -1,8 +1,8 @@
 """`mark profile --on`: rents one instance of each type, measures the service's own model on it over HTTP, ends it.
 
-The agent on the instance is the service's own, by itself (`live/processes/lone.py`). Each measured type is written to
-the profile file at once: what ends the command later takes nothing back. Money is looked at before each type, and
-after each round of batches while one is measured.
+The agent on the instance is the service's own, by itself (`live/processes/lone.py`). Each measured type is written
+to the profile file at once: what ends the command later takes nothing back. Money is looked at before each type,
+and after each round of batches while one is measured.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ SERVICE, OWNER, MODEL, OFFERING, ROLE, TOKEN, RUN = (
     "mark:run",
 )
 PROFILE_OF, EXPIRES = "mark:profile-of", "mark:expires"
-"""Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch seconds)."""
+"""Tags of an instance of no fleet (`rent_instance.py`): the model that it serves, and when it ends (epoch s)."""
 TAGGED = ("fleet", "instance", "volume")
 """What a launch makes and tags: its permission hangs on the tags (`aws/permissions/policies.py`)."""
 LIVE = ["pending", "running", "stopping", "stopped"]

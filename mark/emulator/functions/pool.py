@@ -1,7 +1,7 @@
 """Lambda's environments: warm ones are used again, the last used first; new ones start cold, and are throttled.
 
-The same rules as the simulator's pool (`mark.simulator.engine.kernel_lambda`): account and reserved concurrency, so many
-new environments in a while, idle lives drawn whenever an environment becomes idle.
+The same rules as the simulator's pool (`mark.simulator.engine.kernel_lambda`): account and reserved concurrency,
+so many new environments in a while, idle lives drawn whenever an environment becomes idle.
 """
 
 from __future__ import annotations
