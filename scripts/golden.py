@@ -13,8 +13,9 @@ from mark.catalog.load import model
 from mark.config.settings import cache_dir
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
+from mark.policies.assemble import Overrides
 from mark.simulator.engine.compiled import Kernel, compiled_kernel
-from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
+from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.traces.generators import diurnal_floods
 from mark.simulator.workload import Workload

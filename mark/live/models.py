@@ -10,25 +10,29 @@ from urllib.parse import urlsplit
 
 from mark.catalog.load import PriceSnapshot, known_models, load_models, shipped_sets
 from mark.catalog.shipped_models import MODEL_FILE, PROFILE_FILE, folder_of
+from mark.config.policies import chosen_overrides, chosen_policies, usable_cache
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
+from mark.controller.runner import KEEP_HISTORY
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
-from mark.domain.demand import Demand
+from mark.domain.demand import UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
 from mark.domain.tensor import TensorSpec
-from mark.offline.experiments import chosen_overrides, chosen_workload, make_experiment
 from mark.offline.own_model.targets import existing_source
+from mark.offline.workloads import chosen_workload
 from mark.plugins.load import load_model, make_model
+from mark.policies.assemble import Assembly
 from mark.policies.bundles import PolicyBundle
 from mark.ports import ForecasterSetup, PythonModel
 from mark.protocols.model_contract import class_mistakes
-from mark.simulator.traces.generators import constant
-from mark.simulator.workload import Workload
+from mark.simulator.rng import stream
 
 EXPECTED_RPS = 10.0
 """Load to start with where nothing says what came before."""
 HOUR_S = 3600.0
+EXPECTED_UNITS = 60
+"""An hour of it is what a forecaster learns from until real load comes."""
 ON_LAMBDA = ("emulated", "python")
 """Backends that the Lambda handler runs; a server of its own has nothing to overflow to."""
 EMULATED_INPUTS = (TensorSpec(name="input", datatype="FP32", shape=(-1, 4)),)
@@ -166,8 +170,9 @@ def _check_described(settings: Settings, asked: ServedSettings) -> None:
 def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
     _check_described(settings, asked)
     policy = settings.policies[0]
-    experiment = make_experiment(settings, workload=_workload(settings, asked))
-    bundle = experiment.bundle(policy, chosen_overrides(settings))
+    assembly = Assembly(chosen_policies(settings))
+    history = _history(settings, asked)
+    bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
     inputs, outputs = _tensors(asked.backend)
     controller, overflow = bundle.controller, bundle.controller.overflow
     if settings.service.mode is Mode.OBSERVE:  # nobody is answered: nothing overflows, and nothing is seen to miss
@@ -181,32 +186,39 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
     if controller.standby is not None:
         offerings[controller.standby.offering.name] = controller.standby.offering
     served = ServedModel(
-        model=experiment.spec.model,
+        model=assembly.spec.model,
         slo=controller.slo,
         dispatch=bundle.dispatch,
         offerings=tuple(offerings[name] for name in sorted(offerings)),
         backend=_backend_spec(asked.backend),
         overflow=overflow,
-        function=f"mark-{service}-{experiment.spec.model.name}",
+        function=f"mark-{service}-{assembly.spec.model.name}",
         inputs=inputs,
         outputs=outputs,
     )
     return LiveModel(
         served=served,
         bundle=bundle,
-        setup=experiment.setup(settings.seed),
-        prices=experiment.prices,
-        notes=(*experiment.warnings, *(f"stand-in profile of {text}" for text in experiment.stand_ins)),
+        setup=ForecasterSetup(history=history, seed=settings.seed, cache_dir=usable_cache()),
+        prices=assembly.prices,
+        notes=(*assembly.supply.warnings, *(f"stand-in profile of {text}" for text in assembly.supply.stand_ins)),
         assumed_rps=assumed_rps,
     )
 
 
-def _workload(settings: Settings, asked: ServedSettings) -> Workload:
-    """The trace whose past is the history, or an hour of the expected load."""
+def _history(settings: Settings, asked: ServedSettings) -> Demand:
+    """The trace's past, or an hour of the expected load, spread as independent requests are."""
     if settings.trace.file is not None:
-        return chosen_workload(settings)
-    trace = constant(_expected_rps(asked), duration_s=2 * HOUR_S, seed=settings.seed)
-    return Workload(trace=trace, seed=settings.seed, start_s=HOUR_S)
+        workload = chosen_workload(settings)
+        return workload.history(workload.whole_seconds[0], KEEP_HISTORY)
+    mean = _expected_rps(asked) * WINDOW_S
+    windows = stream(settings.seed, "expected load").poisson(mean, size=(EXPECTED_UNITS, int(UNIT_S / WINDOW_S)))
+    units = [unit_of_windows(UNIT_S * at, counts.tolist()) for at, counts in enumerate(windows)]
+    return Demand(
+        end_at=UNIT_S * EXPECTED_UNITS,
+        mean_rps=tuple(unit.mean_rps for unit in units),
+        max_rps=tuple(unit.max_rps for unit in units),
+    )
 
 
 def _backend_spec(asked: BackendSettings) -> BackendSpec:

@@ -23,8 +23,8 @@ from mark.domain.errors import Misconfigured, unknown
 from mark.live.archived_load import archived_load, archived_segments
 from mark.live.local.run_dir import RunFolder, find_running
 from mark.live.models import settings_of_model
-from mark.offline.experiments import workload_on
 from mark.offline.explain import find_journal
+from mark.offline.workloads import workload_on
 from mark.report.cost.archive_reader import KeptService
 from mark.report.cost.read import journal_of
 from mark.report.terminal import note

@@ -55,10 +55,10 @@ def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: f
         "slo": {"latency_ms": round(spec.slo.latency_s * 1000, 9), "target": spec.slo.target},
         "bound_usd": bound_usd,
         "floor_usd": floor_usd,
-        "offerings": [offering.name for offering in experiment.offerings],
-        "assumed_profiles": list(experiment.assumed),
+        "offerings": [offering.name for offering in experiment.supply.offerings],
+        "assumed_profiles": list(experiment.supply.assumed),
         "notes": list(spec.workload.notes),
-        "stand_in_profiles": list(experiment.stand_ins),
+        "stand_in_profiles": list(experiment.supply.stand_ins),
     }
 
 

@@ -11,12 +11,12 @@ from rich import box
 from rich.table import Table
 
 from mark.catalog.load import load_prices, load_profiles
+from mark.config.policies import check_names, chosen_limits, chosen_model, chosen_slo
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import Excuse, Plan, PlanRequest
-from mark.offline.experiments import check_names, chosen_limits, chosen_model, chosen_slo
 from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.policies.supply import Supply, find_supply

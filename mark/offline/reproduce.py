@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import unknown
-from mark.offline.experiments import usable_cache
 from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import build_forecaster
 from mark.report.page import write_whole

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 
 import typer
 
+from mark.config.policies import ALL, chosen_overrides
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError, Misconfigured
-from mark.offline.experiments import ALL, chosen_overrides, line_up, make_experiment, shared_changes, warm_engine
+from mark.offline.experiments import line_up, make_experiment, shared_changes, warm_engine
 from mark.offline.out_folder import OutFolder
 from mark.report.runs.comparison import ComparedRun, headline
 from mark.report.runs.documents import simulate_document
@@ -113,10 +114,10 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
         )
         if value is not None
     ]
-    excuse = experiment.overflow_excuse
+    excuse = experiment.supply.overflow_excuse
     overflow = [f"Lambda: {excuse.reason}"] if excuse else []
     tuned = (*experiment.changes(policy), *shared_changes(settings, policy, experiment))
-    return (*replaced, *tuned, *overflow, *experiment.spec.workload.notes, *experiment.warnings)
+    return (*replaced, *tuned, *overflow, *experiment.spec.workload.notes, *experiment.supply.warnings)
 
 
 def _print(outcome: Outcome, folder: OutFolder | None, *, as_json: bool) -> None:

@@ -77,7 +77,7 @@ def mark_fig8(context: StudyContext, parameters: Fig8Parameters | None = None) -
             paper = ONDEMAND if system == FORESEEN else system
             given = of_system(context, setup, paper, _load(context, asked, name))
             runs[system] = given, run_system(given, setup, paper)
-            assumed |= dict.fromkeys(given.assumed)
+            assumed |= dict.fromkeys(given.supply.assumed)
         rows.extend(_model_rows(name, runs))
         plots.append(_plot(name, {system: result for system, (_, result) in runs.items()}))
     return Study(

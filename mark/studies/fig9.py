@@ -17,7 +17,8 @@ from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market, Offering
 from mark.domain.plan import PlanRequest
 from mark.planner.greedy import plan_greedy
-from mark.simulator.experiment import Experiment, Overrides
+from mark.policies.assemble import Overrides
+from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.results import Ints, RunResult
 from mark.simulator.traces.generators import constant, surge
@@ -169,7 +170,7 @@ def _surge(context: StudyContext, asked: Fig9Parameters, place: int) -> _Part:
         rows.extend(_surge_rows(where, given, result))
         rows.extend(_minute_rows(where, result))
         curves.append(latency_over_time(system, result.seconds, STEP_S))
-        assumed = given.assumed
+        assumed = given.supply.assumed
     plot = Plot(
         name=f"mark-fig9-surge-{plus:.0%}".rstrip("%"),
         title=f"{SURGE_MODEL}, {case} within two minutes: mean latency of every {STEP_S} s",
@@ -273,7 +274,7 @@ def _spot(context: StudyContext, asked: Fig9Parameters) -> _Part:
             curves.append(latency_over_time(system, result.seconds, STEP_S))
         plots.append(_spot_plot(share, tuple(curves), setup.slo.latency_s * 1000))
     with_standby = experiment(context, setup, Market.SPOT, workload, standby_share=1.0)
-    standby = with_standby.standby
+    standby = with_standby.assembly.standby
     said = (
         (
             f"Spot: {SPOT_FLEET} {SPOT_TYPE} (the paper does not name the type), for which {calm_rps:.1f} "
@@ -284,7 +285,7 @@ def _spot(context: StudyContext, asked: Fig9Parameters) -> _Part:
             "the whole planned load; the paper does not state how many it kept."
         ),
     )
-    return _Part(rows=tuple(rows), plots=tuple(plots), assumed=with_standby.assumed, said=said)
+    return _Part(rows=tuple(rows), plots=tuple(plots), assumed=with_standby.supply.assumed, said=said)
 
 
 def _spot_rows(where: Where, given: Experiment, result: RunResult, share: float) -> Iterator[Row]:
@@ -345,7 +346,7 @@ def _rate_for_fleet(context: StudyContext, count: int) -> float:
     middle of the maxima that give this count, so that a forecast slightly off still does.
     """
     probe = Workload(trace=constant(count, duration_s=3600.0, seed=context.seed), seed=context.seed)
-    offerings = experiment(context, _spot_setup(), Market.SPOT, probe).offerings
+    offerings = experiment(context, _spot_setup(), Market.SPOT, probe).supply.offerings
     wanted_rps = _middle_of_count(offerings, count)
     return _bisect(lambda rps: _mean_maximum(rps, context.seed) - wanted_rps, high=wanted_rps)
 

@@ -9,7 +9,8 @@ from mark.catalog.load import load_prices, model
 from mark.dispatch.policy import Routing
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
-from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
+from mark.policies.assemble import Overrides
+from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import RunResult
 from mark.simulator.workload import Workload
@@ -106,8 +107,8 @@ def _notes(asked: Experiment, result: RunResult) -> Iterator[str]:
         yield f"misses its target: {result.attained:.2%} of {target:.0%} within {result.slo.latency_s * 1000:g} ms"
     if result.served.shed:
         yield f"{result.served.shed:,} requests waited 60 s in vain"
-    if asked.overflow_excuse is not None and result.policy != POLICY[SAGEMAKER]:
-        yield f"Lambda {asked.overflow_excuse.reason}"
+    if asked.supply.overflow_excuse is not None and result.policy != POLICY[SAGEMAKER]:
+        yield f"Lambda {asked.supply.overflow_excuse.reason}"
     yield from result.notes
 
 

@@ -196,7 +196,7 @@ class _Table5:
         for step, system in enumerate(SYSTEMS):
             tell(system, 0.4 + 0.15 * step)
             given = of_system(self._context, setup, system, workload)
-            self._assumed |= dict.fromkeys(given.assumed)
+            self._assumed |= dict.fromkeys(given.supply.assumed)
             result = replayed[solved.mean_rps] if system == SAGEMAKER else run_system(given, setup, system)
             yield from self._system_rows(given, result, system, solved.usd)
         yield from _batching_rows(name, of_system(self._context, setup, ONDEMAND, workload))
@@ -255,7 +255,7 @@ class _Table5:
         for variant, setup in VARIANTS.get(name, ()):
             where: Where = (("model", name), ("system", ONDEMAND), ("variant", variant))
             given = of_system(self._context, setup, ONDEMAND, workload)
-            self._assumed |= dict.fromkeys(given.assumed)
+            self._assumed |= dict.fromkeys(given.supply.assumed)
             result = run_system(given, setup, ONDEMAND)
             yield Row(where=where, quantity="total_usd", unit="USD", ours=result.cost.total)
             yield Row(where=where, quantity="lambda_usd", unit="USD", ours=result.cost.lambda_)
@@ -284,8 +284,8 @@ def _rate_rows(name: str, solved: Solved, result: RunResult) -> Iterator[Row]:
 def _batching_rows(name: str, given: Experiment) -> Iterator[Row]:
     """Our tuner's N_batch and W_batch beside table 4's. A type that is left out says why."""
     published = BATCHING[name]
-    left_out = {excuse.offering.partition(":")[0]: excuse.reason for excuse in given.excuses}
-    tuned = {offering.instance_type.name: offering.batch for offering in given.offerings}
+    left_out = {excuse.offering.partition(":")[0]: excuse.reason for excuse in given.supply.excuses}
+    tuned = {offering.instance_type.name: offering.batch for offering in given.supply.offerings}
     for kind in sorted(tuned | {k: None for k in left_out if k.startswith(SERVING_FAMILIES)}):
         batch = tuned.get(kind)
         gpu = kind == GPU_TYPE

@@ -12,10 +12,11 @@ from mark.dispatch.policy import Routing
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
 from mark.planner import pools
+from mark.policies.assemble import Overrides
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.compiled import compiled_kernel
-from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
+from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult
 from scripts.acceptance.days import JUDGED_DAY
 from scripts.acceptance.figures_page import Figures, part_text, shed_share

@@ -132,7 +132,7 @@ def interrupted(load: Load, foretold: Foretold, label: str, policy: str) -> Figu
 
     experiment = under(FaultScript(stress=0.0))
     calm = experiment.run(policy)
-    hazards = {item.name: item.hazard_per_hour for item in experiment.offerings}
+    hazards = {item.name: item.hazard_per_hour for item in experiment.supply.offerings}
     hours = {
         line.item: line.quantity for line in calm.bill if line.component == "instances" and line.item in hazards
     }
@@ -181,7 +181,9 @@ def served(where: str, run: RunResult) -> list[Check]:
 
 def gap_of(where: str, policy: str, journal: Plans, experiment: Experiment) -> Gap:
     """Greedy against the cheapest fleet of one type, over all plans of a run."""
-    gaps = np.array([single_type_gap(plan, experiment.offerings, experiment.slo) for plan in journal.plans])
+    gaps = np.array(
+        [single_type_gap(plan, experiment.supply.offerings, experiment.supply.slo) for plan in journal.plans]
+    )
     return Gap(where=where, policy=policy, gaps=gaps)
 
 

@@ -10,8 +10,8 @@ import pytest
 from mark.config.settings import Settings
 from mark.live.commands import demo
 from mark.live.commands.load import LoadAsked, due_times
-from mark.offline.experiments import chosen_workload
 from mark.offline.trace_source import TraceReading
+from mark.offline.workloads import chosen_workload
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import read_trace
 from mark.simulator.workload import Workload

@@ -21,12 +21,13 @@ from mark.domain.offering import Market
 from mark.domain.orders import Order
 from mark.domain.times import CloudTimes, LognormalTime
 from mark.plugins.load import build_forecaster
+from mark.policies.assemble import Overrides
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator import replay as replay_module
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
-from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec, Overrides
+from mark.simulator.experiment import BuildForecaster, Experiment, ExperimentSpec
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import surge

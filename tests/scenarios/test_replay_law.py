@@ -27,8 +27,9 @@ from mark.domain.orders import (
     WarmLambda,
 )
 from mark.plugins.load import build_forecaster
+from mark.policies.assemble import Overrides
 from mark.simulator.engine.compiled import Kernel
-from mark.simulator.experiment import Experiment, Overrides
+from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt, LateBoots, Refuse
 from mark.telemetry.journal_file import JournalFile, journal_lines
 from tests.scenarios.builders import MemoryJournal, experiment, run, up_and_down

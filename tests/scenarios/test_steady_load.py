@@ -17,9 +17,10 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.plugins.load import build_forecaster
+from mark.policies.assemble import Overrides
 from mark.policies.bundles import PolicyBundle
 from mark.simulator.engine.compiled import Kernel
-from mark.simulator.experiment import Experiment, ExperimentSpec, Overrides
+from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import Trace

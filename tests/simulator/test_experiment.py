@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 
+from mark.config.policies import chosen_limits, chosen_tuning
 from mark.config.settings import ManagedSettings, PolicySettings, Settings
 from mark.controller.policy import MonitorPolicy
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
-from mark.offline.experiments import chosen_limits, chosen_tuning
 from mark.policies.overrides import OWN_POLICIES, Tuning
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Refuse

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from mark.config.policies import ALL
 from mark.config.service import OfferingSettings
 from mark.config.settings import FaultSettings, InterruptSettings, Settings, TraceSettings
 from mark.domain.demand import UNIT_S
 from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
-from mark.offline.experiments import ALL
 from mark.offline.out_folder import make_folder
 from mark.offline.simulate import simulate_settings
 from mark.report.formatting import count_words, duration_words

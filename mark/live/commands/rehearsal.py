@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mark.config.policies import chosen_overrides
 from mark.config.settings import Settings
 from mark.controller.journal import Header, read_journal
 from mark.controller.state import Decision, Observation
@@ -24,7 +25,7 @@ from mark.live.commands.up import heeding_ends, start
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.run_dir import Running
 from mark.live.status.watch import live_table, view_of
-from mark.offline.experiments import chosen_overrides, make_experiment
+from mark.offline.experiments import make_experiment
 from mark.offline.trace_source import TraceReading
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.documents import run_document

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from mark.accounting.daily_costs import DAY_S, days_between
 from mark.catalog.billing import bill_provisioned
+from mark.config.policies import chosen_overrides
 from mark.config.settings import Settings
 from mark.controller.service import ServedModel
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.models import settings_of_model
 from mark.live.replay_from_journal import Journalled, demand_trace, service_journal
-from mark.offline.experiments import chosen_overrides, make_experiment, warm_engine
+from mark.offline.experiments import make_experiment, warm_engine
 from mark.report.cost.archive_reader import KeptService
 from mark.report.cost.read import Period
 from mark.report.cost.replays import LATE_S, ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days

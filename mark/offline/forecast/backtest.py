@@ -17,10 +17,10 @@ from pathlib import Path
 
 import typer
 
+from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON
 from mark.domain.errors import MarkError, Misconfigured, unknown
-from mark.offline.experiments import usable_cache
 from mark.offline.forecast.deadline import DEADLINE_S, PunctualForecaster
 from mark.offline.forecast.forecasters import build, check_predictors, history_units, split_workload
 from mark.offline.out_folder import make_folder

@@ -13,7 +13,7 @@ from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY, check_forecast
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured, failure_words
-from mark.offline.experiments import chosen_workload
+from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
 from mark.ports import Forecaster, ForecasterSetup
 from mark.report.formatting import duration_words

@@ -6,12 +6,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast
 from mark.domain.errors import Misconfigured
-from mark.offline.experiments import chosen_workload, usable_cache
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor
 from mark.offline.out_folder import make_folder
+from mark.offline.workloads import chosen_workload
 from mark.report.forecast.page import write_forecast
 from mark.report.forecast.table import forecast_table
 from mark.report.formatting import duration_words

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mark.config.policies import usable_cache
 from mark.config.settings import Settings
 from mark.domain.demand import Demand
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.offline.experiments import chosen_workload, usable_cache
 from mark.offline.forecast.forecasters import Built, ask, build, check_predictor, history_units, split_workload
 from mark.offline.out_folder import make_folder
+from mark.offline.workloads import chosen_workload
 from mark.report.forecast.documents import plain
 from mark.report.forecast.table import card_lines, card_table
 from mark.report.formatting import duration_words

@@ -12,22 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mark.config.policies import chosen_model, chosen_overrides, chosen_slo
 from mark.config.settings import FaultSettings, PolicySettings, Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
-from mark.offline.experiments import (
-    chosen_model,
-    chosen_overrides,
-    chosen_slo,
-    line_up,
-    make_experiment,
-    workload_on,
-)
+from mark.offline.experiments import line_up, make_experiment
 from mark.offline.sweep.grid import Combination, refusal_of
 from mark.offline.sweep.job import Job
 from mark.offline.sweep.keys import code_digest, job_key, portable, trace_digest
 from mark.offline.trace_source import TraceReading, read_place
+from mark.offline.workloads import workload_on
 from mark.report.sweep.pareto import Value, short_names, value_words
 from mark.report.terminal import Report
 from mark.simulator.experiment import Experiment

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mark.config.policies import chosen_overrides
 from mark.config.settings import Settings
 from mark.domain.errors import MarkError
-from mark.offline.experiments import chosen_overrides, make_experiment, workload_on
+from mark.offline.experiments import make_experiment
 from mark.offline.simulate import run_remarks
 from mark.offline.sweep.keys import code_digest
+from mark.offline.workloads import workload_on
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.documents import run_document
 from mark.simulator.traces.trace import Trace

@@ -1,0 +1,119 @@
+"""From settings to what policies are made of. Every name is checked here, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mark.catalog.load import known_models, load_prices
+from mark.config.settings import Settings, cache_dir
+from mark.domain.errors import Misconfigured, unknown
+from mark.domain.objective import ModelSpec, Slo
+from mark.plugins.load import is_oracle, load_forecaster
+from mark.policies.assemble import Overrides, PolicySpec
+from mark.policies.bundles import policy_names
+from mark.policies.overrides import Tuning
+from mark.policies.supply import OverflowLimits
+
+ALL = "all"
+"""Stands for every policy that can run."""
+
+
+def chosen_model(settings: Settings) -> ModelSpec:
+    """The model that is named; an unknown one is refused with the nearest."""
+    if settings.model is None:
+        raise Misconfigured("name a model with --model; `mark models` lists them")
+    known = known_models(settings.models)
+    if settings.model not in known:
+        raise unknown("model", settings.model, known)
+    return known[settings.model]
+
+
+def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
+    """The model's objective, where settings do not say otherwise."""
+    asked = settings.objective
+    latency_s = asked.latency_ms / 1000 if asked.latency_ms is not None else model.slo.latency_s
+    target = asked.target if asked.target is not None else model.slo.target
+    if asked.mean_latency_ms is None:
+        return Slo(latency_s=latency_s, target=target)
+    return Slo(latency_s=latency_s, target=target, mean_latency_s=asked.mean_latency_ms / 1000)
+
+
+def chosen_tuning(settings: Settings) -> Tuning:
+    """What the section `policy` asks of our own policies."""
+    asked = settings.policy
+    return Tuning(
+        lead_min=asked.lead_min,
+        cooldown_min=asked.cooldown_min,
+        monitor_requests=asked.monitor.requests,
+        monitor_seconds=asked.monitor.seconds,
+        monitor_count=asked.monitor.count,
+        monitor_cooldown_s=asked.monitor.cooldown_s,
+        monitor_type=asked.monitor.instance_type,
+        admission_factor=asked.admission_factor,
+        standby_max_count=asked.standby.max_count,
+        max_instances=asked.max_instances,
+        launch_weight_usd_per_s=asked.launch_weight_usd_per_s,
+    )
+
+
+def chosen_limits(settings: Settings) -> OverflowLimits:
+    """Lambda's quotas and size."""
+    asked = settings.policy.overflow_limits
+    return OverflowLimits(concurrency=asked.concurrency, burst=asked.burst, memory_gib=asked.memory_gib)
+
+
+def chosen_policies(settings: Settings) -> PolicySpec:
+    """What policies are made of. Unknown names are refused."""
+    model = chosen_model(settings)
+    check_names(settings)
+    return PolicySpec(
+        model=model,
+        slo=chosen_slo(settings, model),
+        market=settings.market,
+        types=settings.offerings.types,
+        profile_sets=settings.profiles,
+        standby_type=settings.offerings.standby_type,
+        standby_share=settings.offerings.standby_share,
+        overflow=settings.offerings.overflow,
+        late=settings.objective.late,
+        managed_cpu_factor=settings.policy.managed.cpu,
+        managed_gpu_factor=settings.policy.managed.gpu,
+        tuning=chosen_tuning(settings),
+        overflow_limits=chosen_limits(settings),
+        prices=load_prices(settings.prices),
+    )
+
+
+def check_names(settings: Settings) -> None:
+    """Refuse unknown policies, types and forecasters before a trace is read."""
+    for name in settings.policies:
+        if name not in (*policy_names(), ALL):
+            raise unknown("policy", name, (*policy_names(), ALL))
+    prices = load_prices(settings.prices)
+    single = (settings.offerings.standby_type, settings.policy.monitor.instance_type)
+    for name in (*settings.offerings.types, *(name for name in single if name)):
+        prices.instance_type(name)
+    if settings.forecaster:
+        load_forecaster(settings.forecaster)
+
+
+def chosen_overrides(settings: Settings) -> Overrides:
+    """What the settings replace in policies."""
+    name = settings.forecaster
+    return Overrides(
+        forecaster=name,
+        uses_truth=name is not None and is_oracle(load_forecaster(name)),
+        routing=settings.dispatch,
+    )
+
+
+def usable_cache() -> Path:
+    """The cache's folder, made where it is missing."""
+    folder = cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misconfigured(
+            f"cannot make the cache {folder}: {error.strerror}; set MARK_CACHE to another"
+        ) from error
+    return folder

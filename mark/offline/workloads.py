@@ -1,0 +1,42 @@
+"""From settings to a workload: the trace that they name, scaled, cut and with bursts, as asked."""
+
+from __future__ import annotations
+
+from mark.config.settings import Settings
+from mark.domain.errors import Misconfigured
+from mark.offline.trace_source import TraceReading, read_place
+from mark.report.terminal import progress
+from mark.simulator.traces.bursts import with_bursts
+from mark.simulator.traces.trace import Trace
+from mark.simulator.workload import Workload
+
+
+def chosen_workload(settings: Settings) -> Workload:
+    """The trace, scaled and cut as asked."""
+    asked = settings.trace
+    if asked.file is None:
+        raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
+    with progress() as report:
+        report(f"reading {asked.file}", 0.0)
+        trace = read_place(asked.file, TraceReading.of(settings))
+    return workload_on(settings, trace)
+
+
+def workload_on(settings: Settings, trace: Trace) -> Workload:
+    """A trace that is already read, scaled and cut as asked."""
+    asked = settings.trace
+    if asked.mean_rps is not None:
+        trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
+    workload = Workload(
+        trace=with_bursts(trace, asked.bursts, settings.seed),
+        seed=settings.seed,
+        start_s=asked.start_s,
+        duration_s=asked.duration_s,
+        speed=asked.speed,
+    )
+    first_s, last_s = workload.whole_seconds
+    if last_s <= first_s:
+        raise Misconfigured(
+            f"a replay needs a whole second, not {workload.duration_s:g} s; give a longer --duration-s"
+        )
+    return workload

@@ -1,0 +1,175 @@
+"""Assembly: from what is asked of a model's policies to bundles that run. Replays and the live service ask here.
+
+The one place where prices, profiles and policies are put together. It knows no load but the history that policies
+look back on: a replay cuts that from its trace, a live service has its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
+from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
+from mark.catalog.offerings import make_offerings, standby_offering
+from mark.catalog.standbys import Surges, cheapest_bridge, within_credits
+from mark.controller.plan_request import tail
+from mark.controller.policy import StandbyPolicy
+from mark.dispatch.policy import Late, Routing
+from mark.domain.demand import Demand
+from mark.domain.objective import ModelSpec, Slo
+from mark.domain.offering import Market, Offering
+from mark.domain.times import CloudTimes
+from mark.policies.bundles import WEEK_UNITS, Ingredients, PolicyBundle, make_bundle
+from mark.policies.overrides import Tuning, tuned, tuning_notes
+from mark.policies.supply import USUAL_LIMITS, OverflowLimits, find_supply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySpec:
+    """What is asked of the policies of one model."""
+
+    model: ModelSpec
+    slo: Slo
+    market: Market
+    #: Names of instance types that may be rented; empty for all that are priced and profiled.
+    types: tuple[str, ...] = ()
+    #: Further profiles: paths of files, or names of assumed sets.
+    profile_sets: tuple[str | Path, ...] = ()
+    #: None takes the cheapest burstable type that is profiled and meets the objective, or else the cheapest type.
+    standby_type: str | None = None
+    #: How much of the planned capacity standbys can bridge; 0 for none.
+    standby_share: float = 0.5
+    overflow: bool = True
+    late: Late = Late.SERVE
+    times: CloudTimes = field(default_factory=CloudTimes)
+    managed_cpu_factor: float = 1.2
+    managed_gpu_factor: float = 1.4
+    #: What a team changes in our own policies.
+    tuning: Tuning = field(default_factory=Tuning)
+    #: The Lambda that all policies share.
+    overflow_limits: OverflowLimits = USUAL_LIMITS
+    overhead: bool = True
+    #: None for the prices that are shipped.
+    prices: PriceSnapshot | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Parts of a policy that are replaced for one run; one that knows the load to come keeps its forecaster."""
+
+    forecaster: str | None = None
+    #: Whether that forecaster knows the load to come.
+    uses_truth: bool = False
+    routing: Routing | None = None
+
+
+class Assembly:
+    """What can be rented for a spec, and the policies made of it. Misconfigured as `find_supply`."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        self.spec = spec
+        self.prices = spec.prices or load_prices()
+        self._profiles = load_profiles(spec.model.name, spec.profile_sets)
+        self.supply = find_supply(
+            spec.model,
+            slo=spec.slo,
+            market=spec.market,
+            prices=self.prices,
+            profiles=self._profiles,
+            types=spec.types,
+            times=spec.times,
+            limits=spec.overflow_limits if spec.overflow else None,
+        )
+        self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
+
+    def ingredients(self, history: Demand) -> Ingredients:
+        """What policies are made of, where `history` came before."""
+        spec, supply = self.spec, self.supply
+        return Ingredients(
+            slo=supply.slo,
+            market=spec.market,
+            offerings=supply.offerings,
+            on_demand=supply.on_demand,
+            overflow=supply.overflow,
+            standby=self.standby,
+            surge_standby=self._surge_standby(history),
+            history=history,
+            late=spec.late,
+            managed_cpu_factor=spec.managed_cpu_factor,
+            managed_gpu_factor=spec.managed_gpu_factor,
+        )
+
+    def bundle(self, policy: str, given: Ingredients, overrides: Overrides | None = None) -> PolicyBundle:
+        """The policy of that name, made of `given`."""
+        bundle = tuned(make_bundle(policy, given), self.spec.tuning, self.spec.market)
+        changed = overrides or Overrides()
+        if changed.forecaster is not None and not bundle.uses_truth:
+            bundle = replace(bundle, forecaster=changed.forecaster, uses_truth=changed.uses_truth)
+        if changed.routing is not None:
+            bundle = replace(bundle, dispatch=replace(bundle.dispatch, routing=changed.routing))
+        return bundle if self.spec.overhead else replace(bundle, overhead=False)
+
+    def changes(self, policy: str, given: Ingredients) -> tuple[str, ...]:
+        """What the spec's tuning changes in that policy, one note a setting."""
+        own = make_bundle(policy, given)
+        return tuning_notes(own, tuned(own, self.spec.tuning, self.spec.market))
+
+    def _standby(self) -> StandbyPolicy:
+        spec = self.spec
+        offering = self._standby_offering(spec.standby_type or self._cheapest_standby())
+        return StandbyPolicy(offering=offering, cover_share=spec.standby_share)
+
+    def _standby_offering(self, name: str) -> Offering:
+        spec = self.spec
+        return standby_offering(
+            spec.model,
+            slo=spec.slo,
+            prices=self.prices,
+            profiles=self._profiles,
+            instance_type=name,
+            times=spec.times,
+        )
+
+    def _surge_standby(self, history: Demand) -> StandbyPolicy | None:
+        """The type that carries a surge for least, asleep between surges; None where standbys are switched off.
+
+        Burstable types take part where they are named: their credits are for few starts a day, surges are many.
+        """
+        spec = self.spec
+        if spec.standby_share <= 0:
+            return None
+        surges = Surges.of(tail(history, WEEK_UNITS))
+        if spec.standby_type is not None:
+            offering = within_credits(self._standby_offering(spec.standby_type), surges)
+        else:
+            offering = cheapest_bridge(self.supply.on_demand, surges)
+        return StandbyPolicy(
+            offering=offering,
+            surges=True,
+            wake_s=spec.times.wake.mean_s,
+            asleep_usd_per_hour=disk_usd(ROOT_DISK_GIB, 3600.0),
+        )
+
+    def _cheapest_standby(self) -> str:
+        """The cheapest per request of the burstable types that can serve, or of all where none can."""
+        choice = self._burstable() or self.supply.on_demand
+        return min(choice, key=lambda o: (o.usd_per_hour / o.capacity_rps, o.name)).instance_type.name
+
+    def _burstable(self) -> tuple[Offering, ...]:
+        """The burstable types that can serve."""
+        spec = self.spec
+        profiled = set(self._profiles.instance_types)
+        names = tuple(item.name for item in self.prices.types if item.credits and item.name in profiled)
+        if not names:
+            return ()
+        able, _ = make_offerings(
+            spec.model,
+            slo=spec.slo,
+            prices=self.prices,
+            profiles=self._profiles,
+            market=Market.ON_DEMAND,
+            types=names,
+            times=spec.times,
+        )
+        return able
