@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mark.config.settings import Settings
-from mark.domain.documents import plain_number
+from mark.domain.documents import json_text, plain_number
 from mark.domain.errors import Misconfigured, failure_words
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model.targets import TriedModel, existing_source, tried_model
@@ -277,7 +277,10 @@ def _utf8(value: bytes) -> str | None:
 def _element(value: object) -> str:
     """An element of a tensor of texts as JSON, so that no control character reaches the terminal."""
     listed = _listed(value)
-    return json.dumps(listed, ensure_ascii=False) if isinstance(listed, str | dict) else str(listed)
+    if isinstance(listed, str):
+        plain = (c if c.isprintable() and c not in '"\\' else json_text(c)[1:-1] for c in listed)
+        return f'"{"".join(plain)}"'
+    return json_text(listed) if isinstance(listed, dict) else str(listed)
 
 
 def _values(array: NDArray[Any]) -> str:
