@@ -1,4 +1,4 @@
-"""The controller's side in Prometheus' text: fleet, rates, objective and spend of each model.
+"""Prometheus' text, and the controller's side in it: fleet, rates, objective and spend of each model.
 
 Everything is read from the live status at the moment of the scrape, so that whoever answers it needs no counters
 of its own. Labels are bounded: offerings beyond `MOST_OFFERINGS` of a model are summed as `other`.
@@ -23,38 +23,49 @@ Labels = tuple[str, ...]
 Rows = Iterable[tuple[Labels, float | None]]
 
 
-def service_metrics(status: ServiceStatus) -> bytes:
-    """The live status as Prometheus' text; what is not known is left out."""
+def exposition(families: Iterable[Metric]) -> bytes:
+    """Families as Prometheus' text."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(status))
+    registry.register(_Snapshot(families))
     return generate_latest(registry)
 
 
 class _Snapshot(Collector):
-    """One status; prometheus_client asks it for its families."""
+    """Families that are there already; prometheus_client asks for them once."""
 
-    def __init__(self, status: ServiceStatus) -> None:
-        self._status = status
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
 
-    def collect(self) -> Iterator[Metric]:
-        """All families of the status."""
-        yield from _service_families(self._status)
-        models = self._status.models
-        yield from _fleet_families(models)
-        yield from _rate_families(models)
-        yield from _answer_families(models)
-        yield from _spend_families(models)
+    def collect(self) -> Iterable[Metric]:
+        """Them."""
+        return self._families
 
 
-def _gauge(name: str, text: str, labels: Labels, rows: Rows) -> Metric:
+def service_metrics(status: ServiceStatus) -> bytes:
+    """The live status as Prometheus' text; what is not known is left out."""
+    return exposition(_status_families(status))
+
+
+def _status_families(status: ServiceStatus) -> Iterator[Metric]:
+    yield from _service_families(status)
+    models = status.models
+    yield from _fleet_families(models)
+    yield from _rate_families(models)
+    yield from _answer_families(models)
+    yield from _spend_families(models)
+
+
+def gauge(name: str, text: str, labels: Labels, rows: Rows) -> Metric:
+    """A family of gauges, `mark_NAME`; numbers that are not known are left out."""
     return _filled(GaugeMetricFamily(f"mark_{name}", text, labels=labels), rows)
 
 
-def _counter(name: str, text: str, labels: Labels, rows: Rows) -> Metric:
+def counter(name: str, text: str, labels: Labels, rows: Rows) -> Metric:
+    """A family of counters, `mark_NAME_total`; numbers that are not known are left out."""
     return _filled(CounterMetricFamily(f"mark_{name}", text, labels=labels), rows)
 
 
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Rows) -> Metric:
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, rows: Rows) -> Metric:
     for values, number in rows:
         if number is not None and math.isfinite(number):
             family.add_metric(values, float(number))
@@ -63,12 +74,12 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Rows) -> Metr
 
 def _service_families(status: ServiceStatus) -> Iterator[Metric]:
     controller = status.controller
-    yield _gauge("store_reachable", "1 while the store answers.", (), [((), int(status.store.reachable))])
-    yield _gauge("clock_speed", "Service seconds a second of the wall.", (), [((), status.speed)])
+    yield gauge("store_reachable", "1 while the store answers.", (), [((), int(status.store.reachable))])
+    yield gauge("clock_speed", "Service seconds a second of the wall.", (), [((), status.speed)])
     held = int(controller.holder is not None)
-    yield _gauge("controller_holds_lease", "1 while a controller acts.", (), [((), held)])
+    yield gauge("controller_holds_lease", "1 while a controller acts.", (), [((), held)])
     silent = controller.silent_s
-    yield _gauge("controller_silent_seconds", "Service time since its last tick.", (), [((), silent)])
+    yield gauge("controller_silent_seconds", "Service time since its last tick.", (), [((), silent)])
 
 
 def _fleet_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
@@ -87,10 +98,10 @@ def _fleet_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
         for there in model.capacity:
             capacity[name, known.get(there.offering, OTHER)] += there.rps
     labels = ("model", "offering", "role", "state")
-    yield _gauge("fleet_instances", "Instances observed.", labels, observed.items())
-    yield _gauge("fleet_planned", "Instances planned.", ("model", "offering"), planned.items())
-    yield _gauge("fleet_requested", "Instances requested.", ("model", "offering"), requested.items())
-    yield _gauge("capacity_rps", "Requests/s the ready carry.", ("model", "offering"), capacity.items())
+    yield gauge("fleet_instances", "Instances observed.", labels, observed.items())
+    yield gauge("fleet_planned", "Instances planned.", ("model", "offering"), planned.items())
+    yield gauge("fleet_requested", "Instances requested.", ("model", "offering"), requested.items())
+    yield gauge("capacity_rps", "Requests/s the ready carry.", ("model", "offering"), capacity.items())
 
 
 def _bounded(model: ModelStatus) -> dict[str, str]:
@@ -108,15 +119,15 @@ def _rate_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
             ("now", m.rates.now_rps), ("last_minute", m.rates.last_minute_rps), ("max", m.rates.max_rps)
         )
     ]  # fmt: skip
-    yield _gauge("arrivals_rps", "Requests/s that arrive.", ("model", "span"), rows)
+    yield gauge("arrivals_rps", "Requests/s that arrive.", ("model", "span"), rows)
     plans = [((m.name,), m.plan) for m in models if m.plan is not None]
     required = [(labels, plan.required_rps) for labels, plan in plans]
-    yield _gauge("plan_required_rps", "Requests/s the plan is for.", ("model",), required)
+    yield gauge("plan_required_rps", "Requests/s the plan is for.", ("model",), required)
     carried = [(labels, plan.capacity_rps) for labels, plan in plans]
-    yield _gauge("plan_capacity_rps", "Requests/s it carries.", ("model",), carried)
+    yield gauge("plan_capacity_rps", "Requests/s it carries.", ("model",), carried)
     ahead = [((m.name,), [v for v in m.series.forecast_max_rps if v is not None]) for m in models]
     peaks = [(labels, max(values)) for labels, values in ahead if values]
-    yield _gauge("forecast_max_rps", "Highest forecast maximum ahead, requests/s.", ("model",), peaks)
+    yield gauge("forecast_max_rps", "Highest forecast maximum ahead, requests/s.", ("model",), peaks)
 
 
 def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
@@ -124,8 +135,8 @@ def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
         return [((m.name,), value(m)) for m in models]
 
     model = ("model",)
-    yield _gauge("objective_target", "Share to be answered in time.", model, each(lambda m: m.objective.target))
-    yield _gauge("objective_attained", "Share answered in time.", model, each(lambda m: m.objective.attained))
+    yield gauge("objective_target", "Share to be answered in time.", model, each(lambda m: m.objective.target))
+    yield gauge("objective_attained", "Share answered in time.", model, each(lambda m: m.objective.attained))
     by = [
         ((m.name, who), count)
         for m in models
@@ -133,12 +144,12 @@ def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
             ("instance", m.by.instance), ("standby", m.by.standby), ("lambda", m.by.lambda_), ("shed", m.by.shed)
         )
     ]  # fmt: skip
-    yield _counter("requests", "Requests by who answered.", ("model", "by"), by)
-    yield _counter("late", "Answers after the objective.", model, each(lambda m: m.objective.late))
-    yield _counter("failed", "Requests that failed.", model, each(lambda m: m.failed))
+    yield counter("requests", "Requests by who answered.", ("model", "by"), by)
+    yield counter("late", "Answers after the objective.", model, each(lambda m: m.objective.late))
+    yield counter("failed", "Requests that failed.", model, each(lambda m: m.failed))
     refused = "Requests that the model refused as wrong in themselves."
-    yield _counter("rejected", refused, model, each(lambda m: m.rejected))
-    yield _counter("redispatched", "Requests dispatched again.", model, each(lambda m: m.redispatched))
+    yield counter("rejected", refused, model, each(lambda m: m.rejected))
+    yield counter("redispatched", "Requests dispatched again.", model, each(lambda m: m.redispatched))
     quantiles = [
         ((m.name, quantile), ms and ms / 1000)
         for m in models
@@ -147,9 +158,9 @@ def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
             ("0.5", latency.p50), ("0.95", latency.p95), ("0.98", latency.p98), ("0.99", latency.p99)
         )
     ]  # fmt: skip
-    yield _gauge("latency_seconds", "Latency of what was answered.", ("model", "quantile"), quantiles)
-    yield _counter("lambda_invocations", "Lambda invocations.", model, each(lambda m: m.lambda_.invocations))
-    yield _counter("lambda_cold_starts", "Invocations that started cold.", model, each(lambda m: m.lambda_.cold))
+    yield gauge("latency_seconds", "Latency of what was answered.", ("model", "quantile"), quantiles)
+    yield counter("lambda_invocations", "Lambda invocations.", model, each(lambda m: m.lambda_.invocations))
+    yield counter("lambda_cold_starts", "Invocations that started cold.", model, each(lambda m: m.lambda_.cold))
 
 
 def _spend_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
@@ -162,6 +173,6 @@ def _spend_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
         )
     ]  # fmt: skip
     # a gauge: a late correction of usage may lower it
-    yield _gauge("cost_usd", "Spent so far by component.", ("model", "component"), rows)
+    yield gauge("cost_usd", "Spent so far by component.", ("model", "component"), rows)
     an_hour = [((m.name,), m.usd_per_hour) for m in models]
-    yield _gauge("usd_per_hour", "Spent an hour at present.", ("model",), an_hour)
+    yield gauge("usd_per_hour", "Spent an hour at present.", ("model",), an_hour)

@@ -141,7 +141,7 @@ def test_answers_behind_a_defect_in_one_chunk_go_out(monkeypatch: pytest.MonkeyP
                 assert (await client.ask()).status == 200
                 await client.close()
             assert await running.metric(FAILED) == 1
-            assert await running.metric('mark_gateway_answers_total{model="echo",by="instance"}') == 7
+            assert await running.metric('mark_gateway_answers_total{by="instance",model="echo"}') == 7
 
     run(test())
 

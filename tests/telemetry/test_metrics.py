@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mark.telemetry.metrics import MOST_OFFERINGS, service_metrics
+from mark.telemetry.metrics import MOST_OFFERINGS, counter, exposition, service_metrics
 from mark.telemetry.status_document import ControllerStatus, FleetStatus, ServiceStatus, StoreStatus
 from tests.report.live_fakes import busy_model, empty_model, instance, status
 
@@ -18,6 +18,14 @@ def samples(shown: ServiceStatus) -> dict[tuple[str, frozenset[tuple[str, str]]]
             assert key not in found
             found[key] = sample.value
     return found
+
+
+@pytest.mark.parametrize("count", [999_999, 1_000_001, 12_345_678, 2**53 - 1, 1_234_567.125])
+def test_a_count_keeps_its_last_digit(count: float) -> None:
+    page = exposition([counter("late", "Late", ("model",), [(("m",), count)])]).decode()
+    [family] = text_string_to_metric_families(page)
+
+    assert family.samples[0].value == count
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of
 from mark.serving.gateway.routes import Asks, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
-from mark.serving.metrics import CONTENT_TYPE, render_metric
+from mark.telemetry.metrics import CONTENT_TYPE, counter, exposition, gauge
 
 _JSON = oip.JSON_TYPE.encode()
 _OF_GATEWAYS = frozenset({Asks.CONFIG, Asks.STATISTICS, Asks.INDEX})
@@ -99,15 +99,15 @@ class AgentHttp:
             case Asks.MODEL:
                 document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
             case Asks.METRICS:
-                exchange.reply(200, CONTENT_TYPE, self._metrics().encode())
+                exchange.reply(200, CONTENT_TYPE.encode(), self._metrics())
                 return
             case _:
                 pass
         exchange.reply(200, _JSON, json.dumps(document).encode())
 
-    def _metrics(self) -> str:
+    def _metrics(self) -> bytes:
         core = self._core
-        labels = {"model": self._served.name, "instance": self._instance}
+        names, labels = ("model", "instance"), (self._served.name, self._instance)
         counters = (
             ("answered", "Requests answered", core.answered),
             ("bounced", "Requests that the Bouncer did not admit", core.bounced),
@@ -122,6 +122,9 @@ class AgentHttp:
             ("alone_seconds", "What a batch of one takes", core.measured.alone_s),
             ("full_seconds", "What a full batch takes", core.measured.full_s),
         )
-        parts = [render_metric(f"mark_agent_{n}_total", "counter", t, [(labels, v)]) for n, t, v in counters]
-        parts += [render_metric(f"mark_agent_{n}", "gauge", t, [(labels, v)]) for n, t, v in gauges]
-        return "".join(parts)
+        return exposition(
+            (
+                *(counter(f"agent_{name}", text, names, [(labels, value)]) for name, text, value in counters),
+                *(gauge(f"agent_{name}", text, names, [(labels, value)]) for name, text, value in gauges),
+            )
+        )

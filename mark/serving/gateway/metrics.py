@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
+
+from prometheus_client.core import HistogramMetricFamily, Metric
 
 from mark.domain.traffic import LATENCY_BIN_S
 from mark.serving.gateway.model_router import Lane
-from mark.serving.gateway.stats import Tally
-from mark.serving.metrics import render_histogram, render_metric
+from mark.telemetry.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
     from mark.serving.gateway.server import Gateway
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0)
+HALF_S = LATENCY_BIN_S / 2
+"""What rounding may take off an edge is less."""
 _COUNTERS = (
     ("late", "Answers that missed the objective"),
     ("shed", "Requests refused because nobody could answer in time"),
@@ -27,93 +31,49 @@ _COUNTERS = (
 )
 
 
-def render_gateway(gateway: Gateway) -> str:
+def render_gateway(gateway: Gateway) -> bytes:
     """The page."""
+    return exposition(_families(gateway))
+
+
+def _families(gateway: Gateway) -> Iterator[Metric]:
     lanes = gateway.lanes.values()
-    parts = [
-        render_metric(
-            "mark_gateway_answers_total",
-            "counter",
-            "Requests answered, by who answered them",
-            [
-                ({"model": lane.name, "by": server}, count)
-                for lane in lanes
-                for server, count in lane.tally.by.items()
-            ],
-        )
-    ]
-    parts += [
-        render_metric(
-            f"mark_gateway_{name}_total",
-            "counter",
-            text,
-            [({"model": lane.name}, getattr(lane.tally, name)) for lane in lanes],
-        )
-        for name, text in _COUNTERS
-    ]
-    parts.append(
-        render_histogram(
-            "mark_gateway_latency_seconds",
-            "From a request's arrival to its answer",
-            [_latencies(lane, lane.tally) for lane in lanes],
-            bin_s=LATENCY_BIN_S,
-            edges_s=EDGES_S,
-        )
-    )
-    return "".join(parts) + _gauges(gateway)
-
-
-def _latencies(lane: Lane, tally: Tally) -> tuple[dict[str, str], dict[int, int], float]:
-    return {"model": lane.name}, tally.latencies, tally.latency_sum_s
-
-
-def _gauges(gateway: Gateway) -> str:
-    lanes = gateway.lanes.values()
+    by = [((lane.name, server), count) for lane in lanes for server, count in lane.tally.by.items()]
+    yield counter("gateway_answers", "Requests answered, by who answered them", ("model", "by"), by)
+    for name, text in _COUNTERS:
+        rows = [((lane.name,), getattr(lane.tally, name)) for lane in lanes]
+        yield counter(f"gateway_{name}", text, ("model",), rows)
+    yield _latencies(lanes)
+    agents = [((lane.name,), lane.agent_count) for lane in lanes]
+    yield gauge("gateway_agents", "Agents that accept requests", ("model",), agents)
     in_flight = dict.fromkeys(gateway.lanes, 0)
     for agent in gateway.agents.open.values():
         in_flight[agent.lane.name] += len(agent.in_flight)
-    calls = [({"model": lane.name}, lane.overflow.in_flight) for lane in lanes if lane.overflow is not None]
-    return "".join(
-        (
-            render_metric(
-                "mark_gateway_agents",
-                "gauge",
-                "Agents that accept requests",
-                [({"model": lane.name}, lane.agent_count) for lane in lanes],
-            ),
-            render_metric(
-                "mark_gateway_in_flight",
-                "gauge",
-                "Requests that agents hold",
-                [({"model": name}, count) for name, count in in_flight.items()],
-            ),
-            render_metric("mark_gateway_lambda_in_flight", "gauge", "Calls of Lambda under way", calls),
-            render_metric(
-                "mark_gateway_connections", "gauge", "Clients connected", [({}, len(gateway.http.connections))]
-            ),
-            render_metric(
-                "mark_gateway_peers",
-                "gauge",
-                "Other gateways that share the ids with this one",
-                [({}, gateway.peers.count)],
-            ),
-            render_metric(
-                "mark_gateway_body_bytes",
-                "gauge",
-                "Bytes of requests' bodies held",
-                [({}, gateway.http.budget.held)],
-            ),
-            render_metric(
-                "mark_gateway_refused_total",
-                "counter",
-                "Requests refused as malformed, oversize or slow",
-                [({}, gateway.http.refused)],
-            ),
-            render_metric(
-                "mark_gateway_defects_total",
-                "counter",
-                "Exceptions that nobody foresaw; the log has their causes",
-                [({}, gateway.defects.count)],
-            ),
-        )
+    held = [((name,), count) for name, count in in_flight.items()]
+    yield gauge("gateway_in_flight", "Requests that agents hold", ("model",), held)
+    calls = [((lane.name,), lane.overflow.in_flight) for lane in lanes if lane.overflow is not None]
+    yield gauge("gateway_lambda_in_flight", "Calls of Lambda under way", ("model",), calls)
+    http = gateway.http
+    yield gauge("gateway_connections", "Clients connected", (), [((), len(http.connections))])
+    peers = [((), gateway.peers.count)]
+    yield gauge("gateway_peers", "Other gateways that share the ids with this one", (), peers)
+    yield gauge("gateway_body_bytes", "Bytes of requests' bodies held", (), [((), http.budget.held)])
+    yield counter("gateway_refused", "Requests refused as malformed, oversize or slow", (), [((), http.refused)])
+    defects = [((), gateway.defects.count)]
+    yield counter("gateway_defects", "Exceptions that nobody foresaw; the log has their causes", (), defects)
+
+
+def _latencies(lanes: Iterable[Lane]) -> Metric:
+    """A histogram of coarser bins than those that are counted."""
+    family = HistogramMetricFamily(
+        "mark_gateway_latency_seconds", "From a request's arrival to its answer", labels=("model",)
     )
+    for lane in lanes:
+        bins = lane.tally.latencies
+        below = [
+            (f"{edge:g}", sum(n for place, n in bins.items() if (place + 1) * LATENCY_BIN_S <= edge + HALF_S))
+            for edge in EDGES_S
+        ]
+        buckets = [*below, ("+Inf", sum(bins.values()))]
+        family.add_metric((lane.name,), buckets, sum_value=lane.tally.latency_sum_s)
+    return family

@@ -40,8 +40,8 @@ from mark.serving.gateway.store_sync import StoreSync
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.http.server import HttpLimits, HttpServer
-from mark.serving.metrics import CONTENT_TYPE
 from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.telemetry.metrics import CONTENT_TYPE
 
 log = logging.getLogger("mark.gateway")
 
@@ -327,7 +327,7 @@ class Gateway:
                 lanes = [self.lanes[route.model]] if route.model else self.lanes.values()
                 document = {"model_stats": [triton.model_statistics(lane.served, lane.tally) for lane in lanes]}
             case Asks.METRICS:
-                ticket.reply(200, CONTENT_TYPE, render_gateway(self).encode())
+                ticket.reply(200, CONTENT_TYPE.encode(), render_gateway(self))
                 return
             case _:
                 document = {"live": True}

@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.clock import ClockAnchor
@@ -105,7 +106,7 @@ def test_a_wrong_request_is_no_answer_in_time(status: int, counted: str) -> None
             for _ in range(3):
                 assert (await running.ask()).status == status
 
-            served_by = 'mark_gateway_answers_total{model="echo",by="instance"}'
+            served_by = 'mark_gateway_answers_total{by="instance",model="echo"}'
             names = {
                 "answers": served_by,
                 **{name: f"mark_gateway_{name}_total" for name in ("rejected", "failed")},
@@ -136,6 +137,24 @@ def test_headers_that_cannot_be_meant(headers: dict[str, str], status: int) -> N
         async with live() as running:
             assert (await running.ask(**headers)).status == status
             assert (await running.ask()).status == 200
+
+    run(test())
+
+
+def test_the_page_of_metrics_is_prometheus_text_with_a_histogram() -> None:
+    async def test() -> None:
+        async with live() as running:
+            assert (await running.ask()).status == 200
+            page = (await running.ask("/metrics", None, "GET")).body.decode()
+            samples = {
+                (sample.name, sample.labels.get("le")): sample.value
+                for family in text_string_to_metric_families(page)
+                for sample in family.samples
+            }
+
+            assert samples["mark_gateway_latency_seconds_bucket", "+Inf"] == 1
+            assert samples["mark_gateway_latency_seconds_count", None] == 1
+            assert 0 < samples["mark_gateway_latency_seconds_sum", None] < 60
 
     run(test())
 
