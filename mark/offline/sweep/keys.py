@@ -25,9 +25,10 @@ from mark.simulator.traces.trace import Trace
 
 HOUSE = Path(mark.__file__).parent
 DECIDING = (
-    *("domain", "ports.py", "plugin_files.py", "planner", "dispatch", "catalog", "controller", "simulator"),
-    *("plugins/load.py", "config/parts.py", "config/settings.py", "offline/simulate.py", "offline/sweep/job.py"),
-    *("offline/experiments.py", "report/runs/comparison.py", "report/runs/documents.py", "report/formatting.py"),
+    *("domain", "ports.py", "plugins", "planner", "dispatch", "catalog", "controller", "policies", "simulator"),
+    *("config/parts.py", "config/policies.py", "config/settings.py", "offline/experiments.py"),
+    *("offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
+    *("report/formatting.py", "report/runs/comparison.py", "report/runs/documents.py"),
 )
 """What of `mark` a result's document depends on; the rest shows it or serves live."""
 COMPUTES_WITH = ("numpy", "scipy", "numba", "pulp", "highspy", "statsmodels", "lightgbm", "torch", "pydantic")

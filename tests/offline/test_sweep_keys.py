@@ -27,9 +27,9 @@ from mark.offline.sweep.keys import (
 from mark.simulator.traces.trace import Trace
 
 APART = (
-    *("app/out_folder", "app/setting_budget", "app/setting_rollout", "app/setting_service", "app/sweeping_keys"),
-    *("app/terminal", "app/trace_source", "aws/", "report/page", "report/plots", "report/series", "report/svg"),
-    *("report/table", "telemetry/"),
+    *("accounting/", "aws/", "config/budget", "config/rollout", "config/service", "offline/out_folder"),
+    *("offline/sweep/keys", "offline/trace_source", "report/page", "report/runs/plots", "report/runs/series"),
+    *("report/runs/table", "report/svg", "report/terminal", "telemetry/"),
 )
 """What the worker imports and no document depends on: it shows, or reads the trace, whose content counts."""
 FILES = ("models", "prices", "profiles", "forecaster", "trace.file")
