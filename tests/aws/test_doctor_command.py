@@ -158,7 +158,9 @@ def test_status_asks_aws_for_what_bears_the_tag(
     }
     assert run(["status", "--aws", "--name", "shop"]) == 0
     assert "2 instances" in capsys.readouterr().out
-    assert document["alerts"] == {"dead_letters": None, "ringing": [], "unknown": document["alerts"]["unknown"]}
+    alerts = document["alerts"]
+    assert alerts == {"at": alerts["at"], "dead_letters": None, "ringing": [], "unknown": alerts["unknown"]}
+    assert alerts["at"] > 0
     url = world.client("sqs").create_queue(QueueName="mark-shop-raw-dead")["QueueUrl"]
     world.client("sqs").send_message(QueueUrl=url, MessageBody="poison")
     assert run(["status", "--aws", "--name", "shop"]) == 0

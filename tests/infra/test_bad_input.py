@@ -45,7 +45,7 @@ def test_a_private_network_has_no_public_gateway(tmp_path: Path) -> None:
 def test_a_bundle_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
     asked = settings(tmp_path)
     (tmp_path / "warm.zip").unlink()
-    says = r"no bundle .*warm\.zip: `\(cd \S+ && \S+ -m scripts\.build_lambda --to /\S+\)` makes it"
+    says = r"no bundle .*warm\.zip: `\(cd \S+ && \S+ -m scripts\.handlers\.build --to /\S+\)` makes it"
     with pytest.raises(Misconfigured, match=says):
         synthesise(asked)
 

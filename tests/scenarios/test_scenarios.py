@@ -12,6 +12,7 @@ from mark.domain.fleet import InstanceState, Role
 from mark.domain.offering import Market
 from mark.domain.orders import Drain, ForecastFailed, Launch, LaunchRefused, StartStandby, StopStandby, WarmLambda
 from mark.plugins.load import build_forecaster
+from mark.policies.supply import OverflowLimits
 from mark.ports import Forecaster, ForecasterSetup
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import Experiment
@@ -113,8 +114,8 @@ def test_a_gap_warms_lambda(kernel: Kernel) -> None:
     (at, order), *_ = [found for found in journal.of(WarmLambda) if found[0] > HISTORY_S + 3000.0]
     assert at == HISTORY_S + 3310.0
     assert isinstance(order, WarmLambda)
-    assert given.overflow is not None
-    assert order.concurrency >= 60.0 * given.overflow.latency_s
+    assert given.supply.overflow is not None
+    assert order.concurrency >= 60.0 * given.supply.overflow.latency_s
 
 
 def test_refused_launches_fall_back_to_on_demand(kernel: Kernel) -> None:
@@ -156,7 +157,7 @@ def test_everything_refused_for_ten_minutes_goes_on(kernel: Kernel) -> None:
     result, journal = replayed(given)
     assert result.served.shed == 0
     assert result.refusals > 0
-    standby = given.standby
+    standby = given.assembly.standby
     assert standby is not None
     asked = [at for at, order in journal.of(Launch) if isinstance(order, Launch) and order.role is Role.STANDBY]
     assert len(asked) == len(set(asked))
@@ -263,11 +264,9 @@ def test_the_forecast_moves_the_orders(kernel: Kernel) -> None:
 
 def test_throttled_lambda_leaves_the_rest_to_the_instances(kernel: Kernel) -> None:
     def throttled(concurrency: int) -> RunResult:
-        given = experiment(
-            kernel, Market.ON_DEMAND, trace=surging(40.0, plus=2.0, minutes=20.0), times=FIXED, types=MANY
-        )
-        assert given.overflow is not None
-        given.overflow = replace(given.overflow, concurrency=concurrency)
+        limits = OverflowLimits(concurrency=concurrency)
+        trace = surging(40.0, plus=2.0, minutes=20.0)
+        given = experiment(kernel, Market.ON_DEMAND, trace=trace, times=FIXED, types=MANY, overflow_limits=limits)
         result, journal = replayed(given, "mark")
         asked = [order.concurrency for _, order in journal.of(WarmLambda) if isinstance(order, WarmLambda)]
         assert max(asked, default=0) <= concurrency
@@ -302,7 +301,7 @@ def test_every_order_has_a_reason_and_a_token_of_its_own(kernel: Kernel) -> None
 def test_a_policy_attains_its_target_on_spot_under_one_interruption_per_instance_day(kernel: Kernel) -> None:
     hazard = 1.0 / 24.0
     given = experiment(kernel, trace=up_and_down(), types=MANY)
-    stress = hazard / given.offerings[0].hazard_per_hour
+    stress = hazard / given.supply.offerings[0].hazard_per_hour
     result, _ = replayed(experiment(kernel, trace=up_and_down(), types=MANY, faults=FaultScript(stress=stress)))
     assert result.attained >= 0.98
     assert result.served.shed == 0

@@ -98,7 +98,7 @@ class Client:
             lines.append(f"content-length: {len(body)}")
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
 
-    async def read(self, *, head: bool = False, within_s: float = 5) -> Reply:
+    async def read(self, *, head: bool = False, within_s: float = 60) -> Reply:
         text = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), within_s)
         status_line, *lines = text.decode().split("\r\n")[:-2]
         headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
@@ -201,7 +201,7 @@ async def truth(value: bool) -> bool:
     return value
 
 
-async def until(condition: Callable[[], Coroutine[Any, Any, bool]], within_s: float = 5.0) -> None:
+async def until(condition: Callable[[], Coroutine[Any, Any, bool]], within_s: float = 60.0) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s
     while not await condition():
@@ -250,7 +250,7 @@ async def live(
         await gateway
 
 
-def run(test: Coroutine[Any, Any, None], within_s: float = 20) -> None:
+def run(test: Coroutine[Any, Any, None], within_s: float = 120) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(within_s):
             await test

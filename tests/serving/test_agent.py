@@ -8,6 +8,7 @@ import time
 from functools import partial
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from mark.dispatch.policy import Bounced, DispatchPolicy
 from mark.domain.errors import Misconfigured, RetryLater
@@ -75,7 +76,8 @@ async def waits(running: Live, count: int) -> bool:
     client = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
     page = (await client.ask("/metrics", None, "GET")).body.decode()
     await client.close()
-    return f'mark_agent_waiting{{model="echo",instance="i-0"}} {count}\n' in page
+    samples = (sample for family in text_string_to_metric_families(page) for sample in family.samples)
+    return [sample.value for sample in samples if sample.name == "mark_agent_waiting"] == [count]
 
 
 async def frames_to(running: Live, instance: str = "i-0") -> Frames:

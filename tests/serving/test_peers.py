@@ -199,11 +199,9 @@ def test_sagemaker_runtime() -> None:
     against(talk, model=served(variants=("small",)))
 
 
-def test_sagemaker_runtime_is_told_what_the_model_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sagemaker_runtime_is_told_what_the_model_said() -> None:
     def talk(running: Live) -> None:
-        monkeypatch.setattr(
-            running.agents["i-0"].backend, "_answer", lambda _: error_reply(400, "the body is not JSON")
-        )
+        running.agents["i-0"].backend.answers = error_reply(400, "the body is not JSON")
         client = sagemaker(running.port)
         try:
             with pytest.raises(botocore.exceptions.ClientError, match="the body is not JSON") as error:
