@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -24,6 +25,12 @@ def spelt(pattern: str, like: str) -> AfterValidator:
         return text
 
     return AfterValidator(checked)
+
+
+def usual(policy: type, field: str) -> Any:
+    """The default of a frozen policy's field, which is the setting's too: it stands there alone."""
+    (found,) = (item for item in fields(policy) if item.name == field)
+    return found.default
 
 
 class Part(BaseModel):

@@ -39,21 +39,11 @@ def chosen_slo(settings: Settings, model: ModelSpec) -> Slo:
 
 
 def chosen_tuning(settings: Settings) -> Tuning:
-    """What the section `policy` asks of our own policies."""
-    asked = settings.policy
-    return Tuning(
-        lead_min=asked.lead_min,
-        cooldown_min=asked.cooldown_min,
-        monitor_requests=asked.monitor.requests,
-        monitor_seconds=asked.monitor.seconds,
-        monitor_count=asked.monitor.count,
-        monitor_cooldown_s=asked.monitor.cooldown_s,
-        monitor_type=asked.monitor.instance_type,
-        admission_factor=asked.admission_factor,
-        standby_max_count=asked.standby.max_count,
-        max_instances=asked.max_instances,
-        launch_weight_usd_per_s=asked.launch_weight_usd_per_s,
-    )
+    """What the section `policy` asks of our own policies, by dotted names."""
+    asked = settings.policy.model_dump(exclude={"overflow_limits", "managed"})
+    sections = {key: value for key, value in asked.items() if isinstance(value, dict)}
+    own = {key: value for key, value in asked.items() if key not in sections}
+    return own | {f"{section}.{key}": value for section, tree in sections.items() for key, value in tree.items()}
 
 
 def chosen_limits(settings: Settings) -> OverflowLimits:

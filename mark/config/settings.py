@@ -19,13 +19,15 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from mark.config.budget import BudgetSettings
-from mark.config.parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share
+from mark.config.parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share, usual
 from mark.config.rollout import RolloutSettings
 from mark.config.service import ObjectiveSettings, OfferingSettings, ServiceSettings
+from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.dispatch.policy import Routing
 from mark.domain.demand import HORIZON
 from mark.domain.errors import Misconfigured, unknown
-from mark.domain.offering import Market
+from mark.domain.offering import LambdaOffering, Market
+from mark.policies.bundles import MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR
 
 
 class TraceSettings(Part):
@@ -96,10 +98,18 @@ class FaultSettings(Part):
 class MonitorSettings(Part):
     """The SLO monitor: a window that missed launches at once; `hedged` has it where Lambda is late or left out."""
 
-    requests: PositiveInt = Field(1000, description="A window ends after so many requests, or after `seconds`.")
-    seconds: Positive = Field(60.0, description="A window ends after so many seconds, or after `requests`.")
-    count: PositiveInt = Field(1, description="Instances launched after a window that missed.")
-    cooldown_s: NotNegative = Field(300.0, description="How long the monitor is quiet after a launch.")
+    requests: PositiveInt = Field(
+        usual(MonitorPolicy, "requests"), description="A window ends after so many requests, or after `seconds`."
+    )
+    seconds: Positive = Field(
+        usual(MonitorPolicy, "seconds"), description="A window ends after so many seconds, or after `requests`."
+    )
+    count: PositiveInt = Field(
+        usual(MonitorPolicy, "count"), description="Instances launched after a window that missed."
+    )
+    cooldown_s: NotNegative = Field(
+        usual(MonitorPolicy, "cooldown_s"), description="How long the monitor is quiet after a launch."
+    )
     instance_type: str | None = Field(
         None, description="What it launches; c5.large where it can serve, else the cheapest type."
     )
@@ -108,14 +118,20 @@ class MonitorSettings(Part):
 class StandbySettings(Part):
     """Stopped instances that bridge spot interruptions and, under hedged, surges: as many as pay."""
 
-    max_count: NotNegativeInt = Field(200, description="Standbys that are kept at most.")
+    max_count: NotNegativeInt = Field(
+        usual(StandbyPolicy, "max_count"), description="Standbys that are kept at most."
+    )
 
 
 class OverflowSettings(Part):
     """Lambda's quotas and size. They hold for every policy that uses Lambda, since the account is the same."""
 
-    concurrency: PositiveInt = Field(1000, description="Calls that run at once at most (the account's quota).")
-    burst: PositiveInt = Field(1000, description="New environments that may start within 10 s.")
+    concurrency: PositiveInt = Field(
+        usual(LambdaOffering, "concurrency"), description="Calls that run at once at most (the account's quota)."
+    )
+    burst: PositiveInt = Field(
+        usual(LambdaOffering, "burst"), description="New environments that may start within 10 s."
+    )
     memory_gib: Positive | None = Field(
         None, description="Memory of the function, which is billed; 3, or what the model needs, when left out."
     )
@@ -124,8 +140,8 @@ class OverflowSettings(Part):
 class ManagedSettings(Part):
     """The price premium of managed endpoints (sagemaker) over plain instances."""
 
-    cpu: Positive = Field(1.2, description="Times the price of types without an accelerator.")
-    gpu: Positive = Field(1.4, description="Times the price of types with an accelerator.")
+    cpu: Positive = Field(MANAGED_CPU_FACTOR, description="Times the price of types without an accelerator.")
+    gpu: Positive = Field(MANAGED_GPU_FACTOR, description="Times the price of types with an accelerator.")
 
 
 class PolicySettings(Part):
@@ -143,9 +159,11 @@ class PolicySettings(Part):
         description="Minutes that a smaller plan must last before instances are drained; left out, 6 for mark "
         "and 0 for hedged, whose plan prices launching them again (6 without Lambda).",
     )
-    max_instances: PositiveInt = Field(5000, description="Instances at once at most, standbys included.")
+    max_instances: PositiveInt = Field(
+        usual(ControllerPolicy, "max_instances"), description="Instances at once at most, standbys included."
+    )
     launch_weight_usd_per_s: NotNegative = Field(
-        0.0,
+        usual(ControllerPolicy, "launch_weight_usd_per_s"),
         description="What milp adds to the price of a launch for each second that it takes: HetSev's weight of "
         "launch latency against cost.",
     )

@@ -20,7 +20,14 @@ from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.offering import Market, Offering
 from mark.domain.times import CloudTimes
-from mark.policies.bundles import WEEK_UNITS, Ingredients, PolicyBundle, make_bundle
+from mark.policies.bundles import (
+    MANAGED_CPU_FACTOR,
+    MANAGED_GPU_FACTOR,
+    WEEK_UNITS,
+    Ingredients,
+    PolicyBundle,
+    make_bundle,
+)
 from mark.policies.overrides import Tuning, tuned, tuning_notes
 from mark.policies.supply import USUAL_LIMITS, OverflowLimits, find_supply
 
@@ -43,10 +50,10 @@ class PolicySpec:
     overflow: bool = True
     late: Late = Late.SERVE
     times: CloudTimes = field(default_factory=CloudTimes)
-    managed_cpu_factor: float = 1.2
-    managed_gpu_factor: float = 1.4
+    managed_cpu_factor: float = MANAGED_CPU_FACTOR
+    managed_gpu_factor: float = MANAGED_GPU_FACTOR
     #: What a team changes in our own policies.
-    tuning: Tuning = field(default_factory=Tuning)
+    tuning: Tuning = field(default_factory=dict)
     #: The Lambda that all policies share.
     overflow_limits: OverflowLimits = USUAL_LIMITS
     overhead: bool = True

@@ -24,6 +24,8 @@ WARM_SHARE = 0.25
 """Environments kept warm for surges that nobody foresees: a cold one answers too late (some cents a day)."""
 PATIENCE_S = 360.0
 """Scale-in cool-down where nothing takes late requests away, as in mark."""
+MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR = 1.2, 1.4
+"""The price premium of a managed service (SageMaker's list, 2026)."""
 MONITOR_TYPE = "c5.large"
 """T of the SLO monitor where it meets the objective (MArk section 4.4)."""
 
@@ -55,7 +57,7 @@ class PolicyBundle:
 class Ingredients:
     """What bundles are made of. `offerings` are of the asked market, `on_demand` the same types on demand.
 
-    The premium of a managed service is `managed_cpu_factor` and `managed_gpu_factor` (SageMaker's list, 2026).
+    The premium of a managed service is `managed_cpu_factor` and `managed_gpu_factor`.
     """
 
     slo: Slo
@@ -67,8 +69,8 @@ class Ingredients:
     history: Demand
     surge_standby: StandbyPolicy | None = None
     late: Late = Late.SERVE
-    managed_cpu_factor: float = 1.2
-    managed_gpu_factor: float = 1.4
+    managed_cpu_factor: float = MANAGED_CPU_FACTOR
+    managed_gpu_factor: float = MANAGED_GPU_FACTOR
 
 
 def _mark(given: Ingredients) -> PolicyBundle:

@@ -1,74 +1,76 @@
 """Tuning: what a team changes in our own policies, and how a run's notes say so.
 
-Baselines stay what they are: a comparison with a baseline that was changed along with us says nothing.
+Every tunable setting is one row of `SETTINGS`: its name in the section `policy`, and the field of a policy where
+it acts. Defaults stand at that field alone. Baselines stay what they are: a comparison with a baseline that was
+changed along with us says nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.domain.errors import unknown
 from mark.domain.offering import Market
 from mark.policies.bundles import PolicyBundle
 
-Value = TypeVar("Value")
+Part = TypeVar("Part")
+Tuning = Mapping[str, object]
+"""Settings of our own policies by their dotted names in the section `policy`; None leaves what the policy has."""
 
 OWN_POLICIES = ("hedged", "mark", "greedy-oracle", "milp")
 """Policies that a Tuning applies to."""
+MONITOR_TYPE = "monitor.instance_type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
-    """Settings of our own policies; None leaves what the policy has. Names and units as in the section `policy`.
+class TunableSetting:
+    """One setting of the section `policy`."""
 
-    `monitor_type` is the instance type that the SLO monitor launches, `monitor_count` how many at once.
-    """
+    #: Its dotted name there.
+    key: str
+    #: The field of a `PolicyBundle` where it acts, dotted; a part that the policy lacks is left out.
+    field: str
+    #: How many of the field's unit are one of the setting's.
+    scale: float | None = None
+    #: The only planner that it changes; None for all.
+    planner: str | None = None
 
-    lead_min: int | None = None
-    cooldown_min: float | None = None
-    monitor_requests: int | None = None
-    monitor_seconds: float | None = None
-    monitor_count: int | None = None
-    monitor_cooldown_s: float | None = None
-    monitor_type: str | None = None
-    admission_factor: float | None = None
-    standby_max_count: int | None = None
-    max_instances: int | None = None
-    launch_weight_usd_per_s: float | None = None
+    def applies(self, bundle: PolicyBundle) -> bool:
+        """Whether that policy has the part, and the planner, that it changes."""
+        return self.planner in (None, bundle.controller.planner) and _part(bundle, self.field) is not None
+
+
+SETTINGS = (
+    TunableSetting(key="lead_min", field="controller.lead_units"),
+    TunableSetting(key="cooldown_min", field="controller.cooldown_s", scale=60.0),
+    TunableSetting(key="max_instances", field="controller.max_instances"),
+    TunableSetting(key="launch_weight_usd_per_s", field="controller.launch_weight_usd_per_s", planner="milp"),
+    TunableSetting(key="admission_factor", field="dispatch.admission_factor"),
+    TunableSetting(key="standby.max_count", field="controller.standby.max_count"),
+    TunableSetting(key="monitor.requests", field="controller.monitor.requests"),
+    TunableSetting(key="monitor.seconds", field="controller.monitor.seconds"),
+    TunableSetting(key="monitor.count", field="controller.monitor.count"),
+    TunableSetting(key="monitor.cooldown_s", field="controller.monitor.cooldown_s"),
+    TunableSetting(key=MONITOR_TYPE, field="controller.monitor.offering"),
+)
 
 
 def tuned(bundle: PolicyBundle, tuning: Tuning, market: Market) -> PolicyBundle:
     """The bundle with what is tuned; another policy than our own as it is."""
     if bundle.name not in OWN_POLICIES:
         return bundle
-    policy, dispatch = bundle.controller, bundle.dispatch
-    standby, monitor = policy.standby, policy.monitor
-    if standby is not None:
-        standby = replace(standby, max_count=_or(tuning.standby_max_count, standby.max_count))
-    if monitor is not None:
-        monitor = _tuned_monitor(bundle, monitor, tuning, market)
-    return replace(
-        bundle,
-        controller=replace(
-            policy,
-            lead_units=_or(tuning.lead_min, policy.lead_units),
-            cooldown_s=policy.cooldown_s if tuning.cooldown_min is None else tuning.cooldown_min * 60.0,
-            max_instances=_or(tuning.max_instances, policy.max_instances),
-            launch_weight_usd_per_s=_launch_weight(policy, tuning),
-            standby=standby,
-            monitor=monitor,
-        ),
-        dispatch=replace(dispatch, admission_factor=_or(tuning.admission_factor, dispatch.admission_factor)),
-    )
-
-
-def _launch_weight(policy: ControllerPolicy, tuning: Tuning) -> float:
-    """It is milp's alone."""
-    own = policy.launch_weight_usd_per_s
-    return _or(tuning.launch_weight_usd_per_s, own) if policy.planner == "milp" else own
+    for setting in SETTINGS:
+        value: Any = tuning.get(setting.key)
+        if value is None or not setting.applies(bundle):
+            continue
+        if setting.scale is not None:
+            value *= setting.scale
+        if setting.key == MONITOR_TYPE:
+            value = _offering_of(bundle, value, market)
+        bundle = _with(bundle, setting.field.split("."), value)
+    return bundle
 
 
 def tuning_notes(before: PolicyBundle, after: PolicyBundle) -> tuple[str, ...]:
@@ -80,40 +82,39 @@ def tuning_notes(before: PolicyBundle, after: PolicyBundle) -> tuple[str, ...]:
     )
 
 
-def _tuned_monitor(bundle: PolicyBundle, monitor: MonitorPolicy, tuning: Tuning, market: Market) -> MonitorPolicy:
-    offering = monitor.offering
-    if tuning.monitor_type is not None:
-        offering = f"{tuning.monitor_type}:{market.value}"
-        known = {item.name: item.instance_type.name for item in bundle.controller.offerings}
-        if offering not in known:
-            raise unknown("instance type in policy.monitor", tuning.monitor_type, known.values())
-    return replace(
-        monitor,
-        offering=offering,
-        requests=_or(tuning.monitor_requests, monitor.requests),
-        seconds=_or(tuning.monitor_seconds, monitor.seconds),
-        count=_or(tuning.monitor_count, monitor.count),
-        cooldown_s=_or(tuning.monitor_cooldown_s, monitor.cooldown_s),
-    )
+def _offering_of(bundle: PolicyBundle, instance_type: str, market: Market) -> str:
+    name = f"{instance_type}:{market.value}"
+    known = {item.name: item.instance_type.name for item in bundle.controller.offerings}
+    if name not in known:
+        raise unknown("instance type in policy.monitor", instance_type, known.values())
+    return name
 
 
 def _shown(bundle: PolicyBundle) -> Iterator[tuple[str, str]]:
-    """Every tunable setting as the settings file names it."""
-    policy, monitor, standby = bundle.controller, bundle.controller.monitor, bundle.controller.standby
-    yield "lead_min", f"{policy.lead_units}"
-    yield "cooldown_min", f"{policy.cooldown_s / 60:g}"
-    yield "max_instances", f"{policy.max_instances:,}"
-    yield "launch_weight_usd_per_s", f"{policy.launch_weight_usd_per_s:g}"
-    yield "admission_factor", f"{bundle.dispatch.admission_factor}"
-    if standby is not None:
-        yield "standby.max_count", f"{standby.max_count:,}"
-    if monitor is not None:
-        yield "monitor.requests", f"{monitor.requests:,}"
-        yield "monitor.seconds", f"{monitor.seconds:g}"
-        yield "monitor.count", f"{monitor.count}"
-        yield "monitor.cooldown_s", f"{monitor.cooldown_s:g}"
-        yield "monitor.instance_type", monitor.offering.partition(":")[0]
+    """Every setting that applies, as the settings file names and counts it."""
+    for setting in SETTINGS:
+        if not setting.applies(bundle):
+            continue
+        value: Any = _part(bundle, setting.field)
+        if setting.scale is not None:
+            value /= setting.scale
+        if setting.key == MONITOR_TYPE:
+            yield setting.key, value.partition(":")[0]
+        else:
+            yield setting.key, f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _or(asked: Value | None, own: Value) -> Value:
-    return own if asked is None else asked
+def _part(whole: object, field: str) -> object:
+    """The value of a dotted field; None where a part on the way is None."""
+    for name in field.split("."):
+        if whole is None:
+            return None
+        whole = getattr(whole, name)
+    return whole
+
+
+def _with(whole: Part, field: Sequence[str], value: object) -> Part:
+    """The same dataclass with another value in a field of a field of it."""
+    name, *rest = field
+    changed: Any = {name: _with(getattr(whole, name), rest, value) if rest else value}
+    return replace(whole, **changed)  # type: ignore[type-var]

@@ -14,7 +14,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
-from mark.policies.overrides import OWN_POLICIES, Tuning
+from mark.policies.overrides import OWN_POLICIES, SETTINGS
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Refuse
 from mark.simulator.results import RunResult
@@ -36,7 +36,7 @@ SHOWN = (
     "standby.max_count",
     "monitor.requests", "monitor.seconds", "monitor.count", "monitor.cooldown_s", "monitor.instance_type",
 )  # fmt: skip
-"""Every setting of a Tuning, as notes name it."""
+"""Every tunable setting, as notes name it."""
 CALM = FaultScript(stress=0.0)
 
 
@@ -245,21 +245,20 @@ def test_settings_as_they_come_change_nothing(kernel: Kernel) -> None:
 
 
 def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: Kernel) -> None:
-    tuning = Tuning(
-        lead_min=4,
-        cooldown_min=10,
-        monitor_requests=500,
-        monitor_seconds=30.0,
-        monitor_count=2,
-        monitor_cooldown_s=120.0,
-        monitor_type="c5.xlarge",
-        admission_factor=0.9,
-        standby_max_count=3,
-        max_instances=80,
-        launch_weight_usd_per_s=0.001,
-    )
-    assert all(getattr(tuning, field.name) is not None for field in dataclasses.fields(Tuning))
-    assert len(SHOWN) == len(dataclasses.fields(Tuning))
+    tree = {
+        "lead_min": 4,
+        "cooldown_min": 10,
+        "max_instances": 80,
+        "launch_weight_usd_per_s": 0.001,
+        "admission_factor": 0.9,
+        "standby": {"max_count": 3},
+        "monitor": {
+            "requests": 500, "seconds": 30.0, "count": 2, "cooldown_s": 120.0, "instance_type": "c5.xlarge",
+        },
+    }  # fmt: skip
+    tuning = chosen_tuning(Settings.model_validate({"policy": tree}))
+    assert set(tuning) == set(chosen_tuning(Settings())) == set(SHOWN) == {setting.key for setting in SETTINGS}
+    assert not [key for key, value in tuning.items() if value in (None, chosen_tuning(Settings())[key])]
     given, plain = experiment(kernel, tuning=tuning), experiment(kernel)
     for policy in OWN_POLICIES:
         bundle = given.bundle(policy)
@@ -281,7 +280,7 @@ def test_every_tunable_setting_reaches_our_own_policies_and_no_baseline(kernel: 
 
 
 def test_a_limit_of_instances_that_cuts_a_plan_is_noted(kernel: Kernel) -> None:
-    given = experiment(kernel, Market.ON_DEMAND, tuning=Tuning(max_instances=2))
+    given = experiment(kernel, Market.ON_DEMAND, tuning={"max_instances": 2})
     notes = run(given, "greedy-oracle").notes
     assert any(note.startswith("the limit of 2 instances cut what was wanted") for note in notes)
 
