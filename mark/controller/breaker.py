@@ -31,7 +31,7 @@ class BreakerPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class SpotPool:
     """What is remembered of one pool: notices within the window, and the breaker's state (0: never opened)."""
 
     offering: str
@@ -49,15 +49,15 @@ class Pool:
 
 
 def note_interruptions(
-    pools: tuple[Pool, ...], facts: Iterable[Fact], fleet: FleetView, now: float, policy: BreakerPolicy
-) -> tuple[Pool, ...]:
+    pools: tuple[SpotPool, ...], facts: Iterable[Fact], fleet: FleetView, now: float, policy: BreakerPolicy
+) -> tuple[SpotPool, ...]:
     """The pools after what was seen; a pool without notices that is closed again is forgotten."""
     offering_of = {instance.id: instance.offering for instance in fleet}
     known = {pool.offering: pool for pool in pools}
     for fact in facts:
         name = offering_of.get(fact.instance) if isinstance(fact, SpotWarned) else None
         if name is not None:
-            pool = known.get(name, Pool(offering=name))
+            pool = known.get(name, SpotPool(offering=name))
             known[name] = replace(pool, notices=(*pool.notices, now))
     size = Counter(instance.offering for instance in fleet if instance.role is Role.SERVING)
     found = (_settled(pool, size[pool.offering], now, policy) for _, pool in sorted(known.items()))
@@ -65,7 +65,10 @@ def note_interruptions(
 
 
 def hazards_seen(
-    pools: tuple[Pool, ...], policy: BreakerPolicy, prior_per_hour: Mapping[str, float], running: Mapping[str, int]
+    pools: tuple[SpotPool, ...],
+    policy: BreakerPolicy,
+    prior_per_hour: Mapping[str, float],
+    running: Mapping[str, int],
 ) -> tuple[tuple[str, float], ...]:
     """Interruptions per instance-hour of pools with notices: the catalogue's, corrected by what was seen.
 
@@ -83,7 +86,7 @@ def hazards_seen(
     )
 
 
-def _settled(pool: Pool, size: int, now: float, policy: BreakerPolicy) -> Pool:
+def _settled(pool: SpotPool, size: int, now: float, policy: BreakerPolicy) -> SpotPool:
     recent = tuple(at for at in pool.notices if at > now - policy.window_s)
     if pool.is_open(now) or len(recent) < max(policy.count, policy.share * size):
         return replace(pool, notices=recent)

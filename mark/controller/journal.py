@@ -8,7 +8,7 @@ its Header has a Checkpoint and all of the history, so that folding it needs no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -153,7 +153,7 @@ def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[H
     first = next(numbered, None)
     if first is None:
         raise Misconfigured("the journal is empty; run the simulation again with --out")
-    header = _parsed(_HEADER, first)
+    header = _parsed(_HEADER, (1, _renamed_header(first[1])))
     if header.version not in READABLE:
         raise Misconfigured(f"the journal has version {header.version}, this program reads up to {VERSION}")
     return header, _ticks(header, numbered, skip)
@@ -195,8 +195,19 @@ class _Unreadable(Misconfigured):
         self.line = line
 
 
-# Journals of versions 1 and 2 told in sentences what fields say since. Nothing else reads those sentences.
+# Journals of versions 1 and 2 told in sentences what fields say since, and some fields had other names. Nothing
+# else reads those sentences and names.
 
+_OLD_STATE = {
+    "awake": "active_standbys",
+    "extras": "slo_boosts",
+    "held": "guardrail_holds",
+    "pools": "spot_pools",
+    "quiet_until": "monitor_quiet_until",
+    "unavailable": "capacity_backoff",
+    "wanted": "desired",
+    "woke_at": "last_wake_at",
+}
 _OLD_GUARDRAIL = "guardrail: "
 _OLD_CAUSES = {
     "AccessDenied": RefusalCause.AUTHORIZATION,
@@ -219,6 +230,22 @@ _OLD_NOTES = {
     " times as long as its profile says": NoteKind.SERVICE_TIME,
 }
 _OLD_TRAINING = "forecaster: "
+
+
+def _renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in document.items()}
+
+
+def _renamed_header(text: bytes) -> bytes:
+    """A header of an older version with today's names; what is no header is left for the reader to refuse."""
+    try:
+        header = from_json(text)
+        if header["version"] >= FIELDS_SINCE or header.get("checkpoint") is None:
+            return text
+        header["checkpoint"]["state"] = _renamed(header["checkpoint"]["state"], _OLD_STATE)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return text
+    return to_json(header, inf_nan_mode="strings")
 
 
 def _with_fields(text: bytes) -> bytes:

@@ -20,18 +20,18 @@ class Launchable:
         self._left = max(0, self._limit - len(seen.fleet) - sum(item.count for item in state.requested))
         requested = ((item.offering, item.count) for item in state.requested)
         self._allowance = Allowance(policy.quotas, policy.known_offerings, counted(seen.fleet, requested))
-        self._unavailable = dict(state.unavailable)
-        self._held = dict(state.held)
-        self._volatile = {pool.offering for pool in state.pools if pool.is_open(seen.now)}
-        self._returning = {pool.offering: 1 for pool in state.pools if pool.is_returning(seen.now)}
+        self._backoff = dict(state.capacity_backoff)
+        self._holds = dict(state.guardrail_holds)
+        self._volatile = {pool.offering for pool in state.spot_pools if pool.is_open(seen.now)}
+        self._returning = {pool.offering: 1 for pool in state.spot_pools if pool.is_returning(seen.now)}
 
     def most(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
         """How many of `wanted` may be launched, and a note for each limit that cut them."""
-        if name in self._unavailable:
-            text = f"{name} was refused: not asked for again before {self._unavailable[name]:.0f} s"
+        if name in self._backoff:
+            text = f"{name} was refused: not asked for again before {self._backoff[name]:.0f} s"
             return 0, (Note(kind=NoteKind.LEFT_OUT, text=text),)
-        if name in self._held:
-            text = f"{name} was held back by a guardrail: not before {self._held[name]:.0f} s"
+        if name in self._holds:
+            text = f"{name} was held back by a guardrail: not before {self._holds[name]:.0f} s"
             return 0, (Note(kind=NoteKind.HELD_BACK, text=text),)
         if name in self._volatile:
             text = f"{name} was taken away in bulk: nothing is launched in that pool for a while"

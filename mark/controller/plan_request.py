@@ -66,8 +66,8 @@ def plan_request(
     policy = with_paces(policy, known.paces)
     # what runs of an offering that was taken away is no candidate
     running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)
-    refused = {name for name, _ in known.unavailable}
-    refused |= {pool.offering for pool in known.pools if pool.is_open(seen.now)}
+    refused = {name for name, _ in known.capacity_backoff}
+    refused |= {pool.offering for pool in known.spot_pools if pool.is_open(seen.now)}
     counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))
     refused |= full_offerings(policy.quotas, policy.known_offerings, counts)
     return PlanRequest(
@@ -91,7 +91,7 @@ def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) ->
     if policy.breaker is None:
         return ()
     prior = {offering.name: offering.hazard_per_hour for offering in policy.offerings}
-    return hazards_seen(known.pools, policy.breaker, prior, running)
+    return hazards_seen(known.spot_pools, policy.breaker, prior, running)
 
 
 def _bridge(policy: ControllerPolicy, fleet: FleetView) -> Bridge:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy, MonitorPolicy
-from mark.controller.state import Extra, Observation, State, Tokens
+from mark.controller.state import Observation, SloBoost, State, Tokens
 from mark.dispatch.objective import missed_target
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch, Order
@@ -23,7 +23,10 @@ def watch(
     if monitor is None or window is None or window.closed_at <= state.window_at:
         return state, []
     state = replace(state, window_at=window.closed_at)
-    if not missed_target(window.missed, window.requests, policy.slo.target) or seen.now < state.quiet_until:
+    if (
+        not missed_target(window.missed, window.requests, policy.slo.target)
+        or seen.now < state.monitor_quiet_until
+    ):
         return state, []
     offering, count = _available(launchable, policy, monitor)
     if offering is None:
@@ -39,8 +42,8 @@ def watch(
         ),
     )
     quiet_until = seen.now + max(monitor.cooldown_s, offering.boot_s)
-    extra = Extra(offering=offering.name, count=count, until=quiet_until + policy.cooldown_s)
-    return replace(state, quiet_until=quiet_until, extras=(*state.extras, extra)), [order]
+    boost = SloBoost(offering=offering.name, count=count, until=quiet_until + policy.cooldown_s)
+    return replace(state, monitor_quiet_until=quiet_until, slo_boosts=(*state.slo_boosts, boost)), [order]
 
 
 def _available(

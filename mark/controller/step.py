@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from mark.controller.breaker import Pool, note_interruptions
+from mark.controller.breaker import SpotPool, note_interruptions
 from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy
@@ -23,14 +23,14 @@ from mark.controller.standby import keep_standbys, rest_standbys, short_rps
 from mark.controller.state import (
     Counts,
     Decision,
-    Extra,
+    Desired,
     Note,
     NoteKind,
     Observation,
     Requested,
+    SloBoost,
     State,
     Tokens,
-    Wanted,
 )
 from mark.dispatch.overflow import environments_for
 from mark.domain.fleet import FleetView, InstanceState, Role
@@ -87,17 +87,17 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
 
     The first half of `step`; the planner is asked from the state it gives.
     """
-    unavailable, held = _left_alone(state, seen, policy)
+    backoff, holds = _left_alone(state, seen, policy)
     state = replace(
         state,
         tick=state.tick + 1,
         first_at=state.first_at if state.tick else seen.now,
         requested=_still_requested(state, seen, policy),
-        unavailable=unavailable,
-        held=held,
-        extras=_extras(state, seen),
+        capacity_backoff=backoff,
+        guardrail_holds=holds,
+        slo_boosts=_slo_boosts(state, seen),
         paces=state.paces if seen.paces is None else seen.paces,
-        pools=_pools(state, seen, policy),
+        spot_pools=_spot_pools(state, seen, policy),
     )
     if seen.demand is not None:
         ready = sum(1 for i in seen.fleet if i.role is Role.SERVING and i.state is InstanceState.READY)
@@ -105,26 +105,26 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     if seen.plan is None:
         return state
     counts = tuple(sorted((item.offering, item.count) for item in seen.plan.counts))
-    now_wanted = Wanted(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
+    now_desired = Desired(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
     cooldown_s = policy.cooldown_at(seen.now - state.first_at)
-    recent = tuple(w for w in state.wanted if w.at > seen.now - cooldown_s)
-    return replace(state, plan=seen.plan, wanted=(*recent, now_wanted))
+    recent = tuple(past for past in state.desired if past.at > seen.now - cooldown_s)
+    return replace(state, plan=seen.plan, desired=(*recent, now_desired))
 
 
 def _left_alone(
     state: State, seen: Observation, policy: ControllerPolicy
 ) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
     """Until when offerings are not asked for: what was refused, and what a guardrail held back for a period."""
-    unavailable = {name: until for name, until in state.unavailable if until > seen.now}
-    held = {name: until for name, until in state.held if until > seen.now}
+    backoff = {name: until for name, until in state.capacity_backoff if until > seen.now}
+    holds = {name: until for name, until in state.guardrail_holds if until > seen.now}
     for fact in seen.facts:
         if not isinstance(fact, LaunchRefused):
             continue
         if fact.cause is RefusalCause.GUARDRAIL:
-            held[fact.offering] = seen.now + policy.period_s
+            holds[fact.offering] = seen.now + policy.period_s
         else:
-            unavailable[fact.offering] = seen.now + policy.unavailable_s
-    return tuple(sorted(unavailable.items())), tuple(sorted(held.items()))
+            backoff[fact.offering] = seen.now + policy.unavailable_s
+    return tuple(sorted(backoff.items())), tuple(sorted(holds.items()))
 
 
 def _guarded(seen: Observation) -> tuple[Note, ...]:
@@ -136,17 +136,17 @@ def _guarded(seen: Observation) -> tuple[Note, ...]:
     )
 
 
-def _extras(state: State, seen: Observation) -> tuple[Extra, ...]:
+def _slo_boosts(state: State, seen: Observation) -> tuple[SloBoost, ...]:
     """What the monitor launched and still stands up for; nothing while something is held back."""
     if seen.restraint is not SpendingLimit.NONE:
         return ()
-    return tuple(extra for extra in state.extras if extra.until > seen.now)
+    return tuple(boost for boost in state.slo_boosts if boost.until > seen.now)
 
 
-def _pools(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Pool, ...]:
+def _spot_pools(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[SpotPool, ...]:
     if policy.breaker is None:
         return ()
-    return note_interruptions(state.pools, seen.facts, seen.fleet, seen.now, policy.breaker)
+    return note_interruptions(state.spot_pools, seen.facts, seen.fleet, seen.now, policy.breaker)
 
 
 def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Requested, ...]:
@@ -167,8 +167,8 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
     return tuple(item for item in known if item.count > 0)
 
 
-def _wanted_now(state: State) -> Counter[str]:
-    return Counter(dict(state.wanted[-1].counts)) if state.wanted else Counter[str]()
+def _desired_now(state: State) -> Counter[str]:
+    return Counter(dict(state.desired[-1].counts)) if state.desired else Counter[str]()
 
 
 def _launches(
@@ -184,7 +184,7 @@ def _launches(
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
     orders: list[Order] = []
     notes: list[Note] = []
-    for name, count in sorted(_wanted_now(state).items()):
+    for name, count in sorted(_desired_now(state).items()):
         missing = count - have[name]
         if missing <= 0:
             continue
@@ -203,12 +203,12 @@ def _drains(
     state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
 ) -> tuple[list[Order], list[Note]]:
     """Drain what no plan of the cool-down wanted and the load just seen does not need."""
-    floor = _wanted_now(state)
-    for past in state.wanted:
+    floor = _desired_now(state)
+    for past in state.desired:
         for name, count in past.counts:
             floor[name] = max(floor[name], count)
-    for extra in state.extras:  # plans count what the monitor launched; it only must not be drained at once
-        floor[extra.offering] += extra.count
+    for boost in state.slo_boosts:  # plans count what the monitor launched; it only must not be drained at once
+        floor[boost.offering] += boost.count
     there = sorted(seen.fleet.staying().items())
     unwanted = {name: count - floor[name] for name, count in there if count > floor[name]}
     if not unwanted:

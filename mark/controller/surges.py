@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from mark.controller.capacity import carried_rps
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
-from mark.controller.state import Observation, State, Tokens, awake_of
+from mark.controller.state import Observation, State, Tokens, woken_standbys
 from mark.domain.demand import WINDOW_S
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Order, StartStandby, StopStandby
@@ -28,7 +28,7 @@ def is_surging(state: State, fleet: FleetView, recent_rps: Sequence[float], poli
     if standby is None or not standby.surges or state.plan is None:
         return False
     pool = {i.id for i in fleet if i.role is Role.STANDBY}
-    awake = len(pool.intersection(state.awake))
+    awake = len(pool.intersection(state.active_standbys))
     return awake < len(pool) and _needed(state, fleet, recent_rps, policy, standby) > awake
 
 
@@ -41,10 +41,10 @@ def bridge_surges(
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     """Wake what the excess needs, and put to sleep what the last minute did not."""
-    awake = awake_of(state, pool, seen.now, policy.period_s)
+    awake = woken_standbys(state, pool, seen.now, policy.period_s)
     foreseen = min(state.plan.awake, len(pool)) if state.plan is not None else 0
     needed = max(_needed(state, seen.fleet, seen.recent_rps, policy, standby), foreseen)
-    state = replace(state, awake=tuple(i.id for i in awake), bridging=bool(awake))
+    state = replace(state, active_standbys=tuple(i.id for i in awake), bridging=bool(awake))
     if needed > len(awake):
         return _wake(state, seen, awake, pool, needed - len(awake), tokens)
     if not seen.recent_rps or seen.plan is None:  # put to sleep with a plan only, when all of a minute is known
@@ -55,10 +55,10 @@ def bridge_surges(
     if not spare:
         return state, []
     rested = {i.id for i in spare}
-    left = tuple(name for name in state.awake if name not in rested)
+    left = tuple(name for name in state.active_standbys if name not in rested)
     reason = f"the last minute needed {keep} of {len(awake)} standbys that are awake"
     order = StopStandby(token=tokens.take(), reason=reason, instances=tuple(i.id for i in spare))
-    return replace(state, awake=left, bridging=bool(left)), [order]
+    return replace(state, active_standbys=left, bridging=bool(left)), [order]
 
 
 def _wake(
@@ -75,7 +75,7 @@ def _wake(
         f"{rate:.1f} requests/s arrive, {len(awake) + count} standbys are needed beside what is ready: "
         f"wake {len(woken)} of {len(asleep)}"
     )
-    state = replace(state, bridging=True, awake=(*state.awake, *woken), woke_at=seen.now)
+    state = replace(state, bridging=True, active_standbys=(*state.active_standbys, *woken), last_wake_at=seen.now)
     return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
 
 

@@ -300,7 +300,7 @@ class _Run:
     def _tick(self) -> None:
         decision = self._controller.tick()
         if self._bundle.controller.monitor is not None:
-            self._engine.quiet_until(decision.state.quiet_until)
+            self._engine.quiet_until(decision.state.monitor_quiet_until)
 
     def _note_ready(self, minute: int) -> None:
         ready = self._cloud.ready()

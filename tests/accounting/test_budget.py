@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mark.accounting.budget import Budget, Reached, day_start, judge, month_start, spent_usd
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
-from mark.controller.state import Extra, State
+from mark.controller.state import SloBoost, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.orders import Launch, StopStandby, Terminate, WarmLambda
@@ -40,7 +40,7 @@ FLOOR, PAUSE = SpendingLimit.FLOOR, SpendingLimit.PAUSE
 
 def monitored(extra: int) -> State:
     """As after a window that missed: so many were launched at once, and are not drained for a while."""
-    return State(extras=(Extra(offering=SMALL.name, count=extra, until=700.0),))
+    return State(slo_boosts=(SloBoost(offering=SMALL.name, count=extra, until=700.0),) if extra else ())
 
 
 @given(budget=BUDGETS, day=USD, month=USD)

@@ -108,7 +108,7 @@ def test_a_refused_offering_is_left_alone_until_it_expires() -> None:
     made.see(seen(0.0, wanted=plan(small=5)))
     assert made.see(seen(1.0, wanted=plan(small=5), facts=(refusal(made, 1.0, 5),))) == ()
     assert made.state.requested == ()
-    assert made.state.unavailable == ((SMALL.name, 601.0),)
+    assert made.state.capacity_backoff == ((SMALL.name, 601.0),)
     assert kinds(made) == [NoteKind.LEFT_OUT]
     assert made.see(seen(600.9, wanted=plan(small=5))) == ()
     assert launched(made.see(seen(601.0, wanted=plan(small=5)))) == {SMALL.name: 5}
@@ -148,7 +148,7 @@ def test_what_a_guardrail_and_the_cloud_refused_of_one_order_adds_up() -> None:
     short = LaunchRefused(token=order.token, offering=SMALL.name, count=1, cause=CAPACITY, at=0.0)
     made.see(seen(1.0, facts=(short, cut(order.token, 0.0, 3))))
     assert made.state.requested[0].count == 1
-    assert made.state.unavailable == ((SMALL.name, 601.0),)
+    assert made.state.capacity_backoff == ((SMALL.name, 601.0),)
 
 
 def test_other_offerings_are_launched_meanwhile() -> None:
@@ -170,7 +170,7 @@ def test_refused_spot_is_planned_as_its_on_demand_twin() -> None:
     history = Demand(end_at=0.0, mean_rps=(), max_rps=())
 
     def asked(fleet_count: int, refused: bool) -> tuple[set[str], tuple[str, ...]]:
-        state = State(unavailable=((SPOT.name, 600.0),) if refused else ())
+        state = State(capacity_backoff=((SPOT.name, 600.0),) if refused else ())
         observation = seen(1.0, instances(fleet_count, SPOT))
         request = plan_request(state, observation, policy, history=history, forecast=forecast(50.0))
         return {item.name for item in request.offerings}, request.refused

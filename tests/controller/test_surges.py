@@ -89,9 +89,9 @@ def test_those_that_are_awake_are_not_woken_again_and_sleep_when_a_minute_did_wi
     assert stepped.see(watched(120.0, up, 20.0, 30.0, 20.0, planned=True)) == ()
     assert stepped.see(watched(150.0, up, 20.0, 20.0)) == ()  # put to sleep with a plan only
     assert named(stepped.see(watched(180.0, up, 23.0, 20.0, planned=True)), StopStandby) == ["s-0001"]
-    assert stepped.state.awake == ("s-0002",)
+    assert stepped.state.active_standbys == ("s-0002",)
     assert named(stepped.see(watched(240.0, up, 20.0, 20.0, planned=True)), StopStandby) == ["s-0002", "s-0001"]
-    assert stepped.state.awake == ()
+    assert stepped.state.active_standbys == ()
 
 
 def test_one_that_still_sleeps_a_period_after_it_was_woken_is_woken_again() -> None:

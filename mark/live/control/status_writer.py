@@ -78,7 +78,7 @@ class Publisher:
             self._capacity.append((history.end_at, capacity))
 
     def _document(self, controller: Controller, decision: Decision) -> PublishedModel:
-        state, wanted = decision.state, decision.state.wanted
+        state, desired = decision.state, decision.state.desired
         requested = Counter[str]()
         for item in state.requested:
             requested[item.offering] += item.count
@@ -90,7 +90,7 @@ class Publisher:
             speed=self._clock.anchor.speed_at(steady_time()),
             policy=self._bundle.name,
             market=offerings[0].market.value if offerings else "none",
-            planned=dict(wanted[-1].counts) if wanted else {},
+            planned=dict(desired[-1].counts) if desired else {},
             requested=dict(sorted(requested.items())),
             observed=tuple(map(_observed, controller.fleet)),
             lambda_warm=controller.lambda_warm,
@@ -148,12 +148,12 @@ def stand_in_notes(controller: Controller) -> tuple[str, ...]:
 
 
 def _plan(decision: Decision) -> PlanStatus | None:
-    plan, wanted = decision.state.plan, decision.state.wanted
+    plan, desired = decision.state.plan, decision.state.desired
     if plan is None:
         return None
     return PlanStatus(
         at=plan.at,
-        made_at=wanted[-1].at if wanted else plan.at,
+        made_at=desired[-1].at if desired else plan.at,
         required_rps=plan.required_rps,
         capacity_rps=plan.capacity_rps,
         usd_per_hour=plan.usd_per_hour,
