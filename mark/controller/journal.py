@@ -198,6 +198,7 @@ class _Unreadable(Misconfigured):
 # Journals of versions 1 and 2 told in sentences what fields say since, and some fields had other names. Nothing
 # else reads those sentences and names.
 
+_OLD_OBSERVATION = {"restraint": "spending_limit"}
 _OLD_STATE = {
     "awake": "active_standbys",
     "extras": "slo_boosts",
@@ -252,7 +253,7 @@ def _with_fields(text: bytes) -> bytes:
     """An entry of an older version as this one writes it; what is no entry is left for the reader to refuse."""
     try:
         entry = from_json(text)
-        seen = entry["seen"]
+        seen = entry["seen"] = _renamed(entry["seen"], _OLD_OBSERVATION)
         if seen["forecast"] is not None:
             seen["forecast"] |= _named_forecast(seen["forecast"]["source"])
         seen["facts"] = [new for fact in seen["facts"] for new in _upgraded_fact(fact)]

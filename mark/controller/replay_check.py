@@ -48,6 +48,6 @@ def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, histo
     bare = replace(seen, forecast=None, plan=None)
     request = plan_request(state, bare, policy, history=history, forecast=seen.forecast)
     try:
-        return plan_fleet(request, apply_spending_limit(policy, seen.restraint))
+        return plan_fleet(request, apply_spending_limit(policy, seen.spending_limit))
     except PlanInfeasible:
         return None

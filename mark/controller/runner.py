@@ -44,8 +44,8 @@ class Journal(Protocol):
 class Controller:
     """The controller of one model. `fallback` answers for a forecaster that fails.
 
-    `measure`, where there is one, says before each plan how fast the offerings were measured to be; `restrain` at
-    each tick what is held back.
+    `measure`, where there is one, gives before each plan how fast the offerings were measured to be;
+    `spending_limit` at each tick what may be rented.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
     """
@@ -63,7 +63,7 @@ class Controller:
         history: Demand,
         recovered: Recovered | None = None,
         measure: Callable[[], Paces] | None = None,
-        restrain: Callable[[], SpendingLimit] = no_spending_limit,
+        spending_limit: Callable[[], SpendingLimit] = no_spending_limit,
     ) -> None:
         self.policy = policy
         self.state = recovered.state if recovered else State()
@@ -74,7 +74,7 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._measure = measure
-        self._restrain, self._restraint = restrain, SpendingLimit.NONE
+        self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._lambda_warm = 0
@@ -130,7 +130,7 @@ class Controller:
 
     def is_surging(self) -> bool:
         """Whether standbys are needed before the next plan; a driver asks each `watch_s`."""
-        if self._restraint is not SpendingLimit.NONE:
+        if self._spending_limit is not SpendingLimit.NONE:
             return False
         return is_surging(self.state, self._fleet, self._data_plane.recent_rps(), self.policy)
 
@@ -154,7 +154,7 @@ class Controller:
             slo=self._data_plane.slo_window(),
             lambda_warm=self._data_plane.lambda_warm(),
             recent_rps=self._data_plane.recent_rps() if math.isfinite(self.watch_s) else (),
-            restraint=self._restrain(),
+            spending_limit=self._read_limit(),
         )
         if self._plan_is_due(seen):
             seen = self._with_plan(seen)
@@ -167,8 +167,8 @@ class Controller:
         return decision
 
     def _plan_is_due(self, seen: Observation) -> bool:
-        """Once a period, and at once when a launch was refused or what is held back has changed."""
-        changed, self._restraint = seen.restraint is not self._restraint, seen.restraint
+        """Once a period, and at once when a launch was refused or the spending limit has changed."""
+        changed, self._spending_limit = seen.spending_limit is not self._spending_limit, seen.spending_limit
         refused = any(isinstance(fact, LaunchRefused) for fact in seen.facts)
         due = seen.now >= self.next_at
         if math.isinf(self._first_at):
@@ -185,7 +185,7 @@ class Controller:
         seen = replace(seen, facts=(*seen.facts, *failed))
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         try:
-            plan = plan_fleet(request, apply_spending_limit(self.policy, seen.restraint))
+            plan = plan_fleet(request, apply_spending_limit(self.policy, seen.spending_limit))
             return replace(seen, forecast=forecast, plan=plan)
         except PlanInfeasible as error:
             fact = PlanFailed(error=str(error), at=seen.now)

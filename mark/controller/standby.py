@@ -39,9 +39,9 @@ def keep_standbys(
 
 
 def rest_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
-    """While something is held back: put standbys to sleep at a floor, end them in a pause."""
+    """Under a spending limit: put standbys to sleep at a floor, end them in a pause."""
     pool = [i for i in seen.fleet if i.role is Role.STANDBY]
-    if seen.restraint is SpendingLimit.PAUSE:
+    if seen.spending_limit is SpendingLimit.PAUSE:
         all_of_them = tuple(i.id for i in pool)
         reason = "the service is paused: standbys end"
         return [Terminate(token=tokens.take(), reason=reason, instances=all_of_them)] if pool else []

@@ -147,7 +147,7 @@ class Observation:
     #: Measured service time as a multiple of the profile's, by offering; None at a tick between two plans.
     paces: tuple[tuple[str, float], ...] | None = None
     #: What may be rented while a budget is reached or the service is paused.
-    restraint: SpendingLimit = SpendingLimit.NONE
+    spending_limit: SpendingLimit = SpendingLimit.NONE
 
 
 class NoteKind(StrEnum):

@@ -51,7 +51,7 @@ NO_PLAN = Note(kind=NoteKind.NO_PLAN, text="no plan yet")
 
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
-    policy = apply_spending_limit(policy, seen.restraint)
+    policy = apply_spending_limit(policy, seen.spending_limit)
     state = learn(state, seen, policy)
     policy = with_paces(policy, state.paces)
     tokens = Tokens(state.tick)
@@ -62,7 +62,7 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
     launches, notes = _launches(state, seen, launchable, tokens, ordered=watched)
     drains, kept = _drains(state, seen, policy, tokens)
-    if seen.restraint is SpendingLimit.NONE:
+    if seen.spending_limit is SpendingLimit.NONE:
         state, standbys = keep_standbys(state, seen, policy, launchable, tokens)
     else:
         standbys = rest_standbys(seen, tokens)
@@ -137,8 +137,8 @@ def _guarded(seen: Observation) -> tuple[Note, ...]:
 
 
 def _slo_boosts(state: State, seen: Observation) -> tuple[SloBoost, ...]:
-    """What the monitor launched and still stands up for; nothing while something is held back."""
-    if seen.restraint is not SpendingLimit.NONE:
+    """What the monitor launched and still stands up for; nothing under a spending limit."""
+    if seen.spending_limit is not SpendingLimit.NONE:
         return ()
     return tuple(boost for boost in state.slo_boosts if boost.until > seen.now)
 

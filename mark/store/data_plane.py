@@ -52,9 +52,9 @@ class GatewayStore:
         return tuple(sorted(map(WARMED.decode, found), key=lambda warmed: warmed.model))
 
     async def overflow_closed(self) -> bool:
-        """Whether what a budget or a pause holds back is anything."""
+        """Whether a budget or a pause limits spending now."""
         told = await self._link.call("GET", self._keys.of("status", "budget"))
-        return told is not None and json.loads(told)["held_back"] != SpendingLimit.NONE.value
+        return told is not None and json.loads(told)["limited_by"] != SpendingLimit.NONE.value
 
     async def report(self, report: GatewayReport) -> None:
         """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""

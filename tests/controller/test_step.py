@@ -333,7 +333,7 @@ def test_each_input_moves_a_decision() -> None:
         "lambda_warm": orders(lambda_warm=1000) != orders(),
         "recent_rps": orders(recent_rps=(500.0,) * 12) != orders(),
         "paces": orders(paces=((LARGE.name, 2.0),)) != orders(),
-        "restraint": orders(restraint=SpendingLimit.PAUSE) != orders(),
+        "spending_limit": orders(spending_limit=SpendingLimit.PAUSE) != orders(),
     }
     assert moved == {field.name: True for field in fields(Observation)}
 

@@ -1,4 +1,4 @@
-"""What is held back from a live service: by its budget, or because somebody paused it (`mark pause`)."""
+"""The spending limit of a live service: set by its budget, or by a pause (`mark pause`)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mark.telemetry.status_document import BUDGET, MODEL, PAUSE, BudgetStatus, P
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
-"""How often the acting controller looks whether it was paused."""
-RECKON_S = 20.0
-"""How often it reckons what was spent."""
+POLL_S = 1.0
+"""Real seconds between two polls of the pause."""
+SPENDING_EACH_S = 20.0
+"""Real seconds between two computations of the spending."""
 
 
-class RestraintWatch:
-    """Looks again and again, on a thread of its own; `restraint` is what it saw last."""
+class BudgetWatch:
+    """Polls spending and the pause on a thread of its own; `spending_limit` is the last result."""
 
     def __init__(
         self,
@@ -41,46 +41,51 @@ class RestraintWatch:
         clock: ServiceClock,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called when something else is held back than before."""
+        """`wake` is called when the limit changes."""
         self._budget = Budget(
             daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
-        self._verdict = Verdict(restraint=SpendingLimit.NONE, reasons=())
+        self._verdict = Verdict(spending_limit=SpendingLimit.NONE, reasons=())
         self._day_usd = self._month_usd = 0.0
-        self._looks = 0
+        self._polls = 0
         self._unpriced: dict[str, tuple[str, ...]] = {}
         self._books = {model.name: UsageBook() for model in served}
 
-    def restraint(self) -> SpendingLimit:
-        """What is held back."""
-        return self._verdict.restraint
+    def spending_limit(self) -> SpendingLimit:
+        """The limit as last polled."""
+        return self._verdict.spending_limit
 
     def run(self, over: threading.Event) -> None:
-        """Look until it is over; where the store is away, what was seen last stays."""
-        while not over.wait(LOOK_S):
+        """Poll until `over` is set; while the store is unreachable the last limit stays."""
+        while not over.wait(POLL_S):
             try:
-                self.look()
+                self.poll()
             except RetryLater as error:
-                log.warning("what is spent is not known", extra={"why": str(error)})
+                log.warning(
+                    "spending cannot be computed while the store is unreachable", extra={"why": str(error)}
+                )
 
-    def look(self) -> None:
-        """Look once, and tell everybody."""
-        if self._looks % round(RECKON_S / LOOK_S) == 0:
-            self._reckon()
-        self._looks += 1
+    def poll(self) -> None:
+        """Poll once and publish the result."""
+        if self._polls % round(SPENDING_EACH_S / POLL_S) == 0:
+            self._compute_spending()
+        self._polls += 1
         verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month_usd)
         paused = PAUSE.read(self._store)
         if paused is not None and paused.on:
-            verdict = Verdict(restraint=SpendingLimit.PAUSE, reasons=("paused by hand", *verdict.reasons))
+            verdict = Verdict(spending_limit=SpendingLimit.PAUSE, reasons=("paused by hand", *verdict.reasons))
         before, self._verdict = self._verdict, verdict
         BUDGET.write(self._store, self._document())
         if verdict.reasons != before.reasons:
-            log.warning("held back", extra={"what": verdict.restraint.value, "why": "; ".join(verdict.reasons)})
-        if verdict.restraint is not before.restraint:
+            log.warning(
+                "the spending limit has changed",
+                extra={"limit": verdict.spending_limit.value, "why": "; ".join(verdict.reasons)},
+            )
+        if verdict.spending_limit is not before.spending_limit:
             self._wake()
 
-    def _reckon(self) -> None:
+    def _compute_spending(self) -> None:
         now = self._clock.now()
         ledgers = [self._ledger(served, now) for served in self._served]
         self._warn_of_unpriced(ledgers, now)
@@ -92,7 +97,10 @@ class RestraintWatch:
         found = {one.served.name: unpriced(one.served, one.usage(now).usages) for one in ledgers}
         for model, names in found.items():
             if names != self._unpriced.get(model, ()):
-                log.warning("not priced", extra={"model": model, "why": unpriced_words(names)})
+                log.warning(
+                    "offerings without a price are left out of the budget",
+                    extra={"model": model, "why": unpriced_words(names)},
+                )
         self._unpriced = found
 
     def _ledger(self, served: ServedModel, now: float) -> ModelLedger:
@@ -119,6 +127,6 @@ class RestraintWatch:
             daily_usd=self._budget.daily_usd,
             monthly_usd=self._budget.monthly_usd,
             when_reached=self._budget.when_reached,
-            held_back=self._verdict.restraint,
+            limited_by=self._verdict.spending_limit,
             reasons=self._verdict.reasons,
         )

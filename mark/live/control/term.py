@@ -28,7 +28,7 @@ from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import Troubles
 from mark.live.clock import ServiceClock
-from mark.live.control.budget_watch import RestraintWatch
+from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.data_plane import LivePlane
 from mark.live.control.driver import ModelDriver
 from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
@@ -54,12 +54,12 @@ Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """What the models of a service share: events, guardrails, what launches start from, what is held back."""
+    """What the models of a service share: events, guardrails, what launches start from, the spending limit."""
 
     inbox: EventInbox
     guard: Guard
     launches: Mapping[str, Any]
-    restrain: Callable[[], SpendingLimit]
+    spending_limit: Callable[[], SpendingLimit]
 
 
 class Term:
@@ -132,16 +132,16 @@ class Term:
                 driver.wake()
 
         offerings = {offering.name: offering for model in models for offering in model.served.offerings}
-        watch = RestraintWatch(
+        watch = BudgetWatch(
             self._settings.budget,
             [model.served for model in models],
             store=self._store,
             clock=ServiceClock(self._store),
             wake=wake,
         )
-        watch.look()
+        watch.poll()
         shared = _Shared(
-            restrain=watch.restraint,
+            spending_limit=watch.spending_limit,
             inbox=EventInbox(
                 self._aws.sqs,
                 resources["events_url"],
@@ -190,7 +190,7 @@ class Term:
             history=written.history,
             recovered=recovered,
             measure=lambda: measured_paces(membership.members(), policy),
-            restrain=shared.restrain,
+            spending_limit=shared.spending_limit,
         )
         driver = ModelDriver(
             controller,

@@ -22,7 +22,7 @@ from mark.domain.orders import Launch
 from mark.live.aws_resources import RESOURCES
 from mark.live.background.archive import ARCHIVE
 from mark.live.commands import explain as live_explaining
-from mark.live.control.budget_watch import RestraintWatch
+from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.journal_opening import OpenedJournal, open_journal
 from mark.live.control.observe_mode import ShadowCloud
 from mark.live.control.status_writer import Publisher
@@ -67,13 +67,13 @@ class Life:
     controller: Controller
     plane: Plane
     publisher: Publisher
-    watch: RestraintWatch
+    watch: BudgetWatch
 
     def run(self, minutes: int) -> None:
         for _ in range(minutes):
             self.plane.at += 60.0
             self.publisher.publish(self.controller, self.controller.tick())
-            self.watch.look()
+            self.watch.poll()
 
     def ready(self) -> set[str]:
         return {one.offering for one in self.controller.fleet if one.state is InstanceState.READY}
@@ -116,7 +116,7 @@ def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
             began_at=opened.began_at,
             trained=lambda: None,
         ),
-        watch=RestraintWatch(
+        watch=BudgetWatch(
             settings.budget,
             [model.served],
             store=store,

@@ -48,8 +48,10 @@ class Acts:
             "mark.live.control.term.EventInbox",
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
         )
-        unlimited = SimpleNamespace(look=lambda: None, run=lambda _: None, restraint=lambda: SpendingLimit.NONE)
-        monkeypatch.setattr("mark.live.control.term.RestraintWatch", lambda *_, **__: unlimited)
+        unlimited = SimpleNamespace(
+            poll=lambda: None, run=lambda _: None, spending_limit=lambda: SpendingLimit.NONE
+        )
+        monkeypatch.setattr("mark.live.control.term.BudgetWatch", lambda *_, **__: unlimited)
         monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
