@@ -198,11 +198,12 @@ class _Unreadable(Misconfigured):
 # Journals of versions 1 and 2 told in sentences what fields say since, and some fields had other names. Nothing
 # else reads those sentences and names.
 
-_OLD_OBSERVATION = {"restraint": "spending_limit"}
+_OLD_OBSERVATION = {"paces": "service_time_ratios", "restraint": "spending_limit"}
 _OLD_STATE = {
     "awake": "active_standbys",
     "extras": "slo_boosts",
     "held": "guardrail_holds",
+    "paces": "service_time_ratios",
     "pools": "spot_pools",
     "quiet_until": "monitor_quiet_until",
     "unavailable": "capacity_backoff",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mark.controller.breaker import hazards_seen
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import counted, full_offerings
-from mark.controller.service_time_ratios import with_paces
+from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
 from mark.controller.step import learn, running_counts
 from mark.domain.demand import Demand, Forecast
@@ -63,7 +63,7 @@ def plan_request(
 ) -> PlanRequest:
     """What the planner is asked at a tick that saw `seen` (still without forecast and plan)."""
     known = learn(state, seen, policy)
-    policy = with_paces(policy, known.paces)
+    policy = with_ratios(policy, known.service_time_ratios)
     # what runs of an offering that was taken away is no candidate
     running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)
     refused = {name for name, _ in known.capacity_backoff}

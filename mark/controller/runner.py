@@ -16,7 +16,7 @@ from mark.controller.journal import Checkpoint
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
 from mark.controller.recovery import Recovered, still_open
-from mark.controller.service_time_ratios import Paces
+from mark.controller.service_time_ratios import ServiceTimeRatios
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit, no_spending_limit
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
@@ -62,7 +62,7 @@ class Controller:
         journal: Journal,
         history: Demand,
         recovered: Recovered | None = None,
-        measure: Callable[[], Paces] | None = None,
+        measure: Callable[[], ServiceTimeRatios] | None = None,
         spending_limit: Callable[[], SpendingLimit] = no_spending_limit,
     ) -> None:
         self.policy = policy
@@ -177,8 +177,8 @@ class Controller:
 
     def _with_plan(self, seen: Observation) -> Observation:
         """What was seen, with forecast and plan; what fails becomes a fact and the last plan stays."""
-        paces = self._measure() if self._measure else None
-        seen = replace(seen, recent_rps=self._data_plane.recent_rps(), paces=paces)
+        ratios = self._measure() if self._measure else None
+        seen = replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
         forecast, failed = self._forecast(seen.now)
         self._latest, self._planned_at = forecast, seen.now
         self._stood_in = failed[0] if failed else None

@@ -97,7 +97,7 @@ class State:
     #: The load of the last unit that ended.
     last_unit: DemandUnit | None = None
     #: Service time as a multiple of the profile's, by offering (`service_time_ratios.py`).
-    paces: tuple[tuple[str, float], ...] = ()
+    service_time_ratios: tuple[tuple[str, float], ...] = ()
     #: Spot pools with notices, or whose circuit breaker has not closed again, by offering.
     spot_pools: tuple[SpotPool, ...] = ()
 
@@ -106,7 +106,7 @@ class State:
         for names in (
             [name for name, _ in self.capacity_backoff],
             [name for name, _ in self.guardrail_holds],
-            [name for name, _ in self.paces],
+            [name for name, _ in self.service_time_ratios],
             [pool.offering for pool in self.spot_pools],
         ):
             assert names == sorted(set(names)), f"not sorted, or one offering twice: {names}"
@@ -145,7 +145,7 @@ class Observation:
     #: Requests/s in the last windows of 5 s, at most twelve, oldest first; empty where nothing looks at them.
     recent_rps: tuple[float, ...] = ()
     #: Measured service time as a multiple of the profile's, by offering; None at a tick between two plans.
-    paces: tuple[tuple[str, float], ...] | None = None
+    service_time_ratios: tuple[tuple[str, float], ...] | None = None
     #: What may be rented while a budget is reached or the service is paused.
     spending_limit: SpendingLimit = SpendingLimit.NONE
 

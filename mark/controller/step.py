@@ -16,7 +16,7 @@ from mark.controller.breaker import SpotPool, note_interruptions
 from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.launch_limits import Launchable
 from mark.controller.policy import ControllerPolicy
-from mark.controller.service_time_ratios import told_paces, with_paces
+from mark.controller.service_time_ratios import ratio_notes, with_ratios
 from mark.controller.slo import watch
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
 from mark.controller.standby import keep_standbys, rest_standbys, short_rps
@@ -53,7 +53,7 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
     policy = apply_spending_limit(policy, seen.spending_limit)
     state = learn(state, seen, policy)
-    policy = with_paces(policy, state.paces)
+    policy = with_ratios(policy, state.service_time_ratios)
     tokens = Tokens(state.tick)
     launchable = Launchable(state, seen, policy)
     state, watched = watch(state, seen, policy, launchable, tokens)
@@ -68,7 +68,7 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
         standbys = rest_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
     orders = (*watched, *launches, *drains, *standbys, *warm)
-    told = told_paces(state.paces) if seen.plan is not None else ()
+    told = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()
     noted = (*_guarded(seen), *notes, *kept, *told)
     return Decision(state=_remember(state, seen, orders), orders=orders, notes=noted)
 
@@ -88,6 +88,7 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     The first half of `step`; the planner is asked from the state it gives.
     """
     backoff, holds = _left_alone(state, seen, policy)
+    ratios = seen.service_time_ratios
     state = replace(
         state,
         tick=state.tick + 1,
@@ -96,7 +97,7 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
         capacity_backoff=backoff,
         guardrail_holds=holds,
         slo_boosts=_slo_boosts(state, seen),
-        paces=state.paces if seen.paces is None else seen.paces,
+        service_time_ratios=state.service_time_ratios if ratios is None else ratios,
         spot_pools=_spot_pools(state, seen, policy),
     )
     if seen.demand is not None:

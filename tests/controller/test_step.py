@@ -332,7 +332,7 @@ def test_each_input_moves_a_decision() -> None:
         "slo": orders(slo=SloWindow(closed_at=399.0, requests=1000, missed=500)) != orders(),
         "lambda_warm": orders(lambda_warm=1000) != orders(),
         "recent_rps": orders(recent_rps=(500.0,) * 12) != orders(),
-        "paces": orders(paces=((LARGE.name, 2.0),)) != orders(),
+        "service_time_ratios": orders(service_time_ratios=((LARGE.name, 2.0),)) != orders(),
         "spending_limit": orders(spending_limit=SpendingLimit.PAUSE) != orders(),
     }
     assert moved == {field.name: True for field in fields(Observation)}

@@ -22,7 +22,7 @@ from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.controller.runner import Controller
-from mark.controller.service_time_ratios import measured_paces
+from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
@@ -189,7 +189,7 @@ class Term:
             ),
             history=written.history,
             recovered=recovered,
-            measure=lambda: measured_paces(membership.members(), policy),
+            measure=lambda: measured_ratios(membership.members(), policy),
             spending_limit=shared.spending_limit,
         )
         driver = ModelDriver(
