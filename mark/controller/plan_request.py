@@ -10,7 +10,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import counted, full_offerings
 from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
-from mark.controller.step import learn, running_counts
+from mark.controller.step import apply_observation, running_counts
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
 from mark.domain.fleet import FleetView, Role
@@ -62,7 +62,7 @@ def plan_request(
     state: State, seen: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
 ) -> PlanRequest:
     """What the planner is asked at a tick that saw `seen` (still without forecast and plan)."""
-    known = learn(state, seen, policy)
+    known = apply_observation(state, seen, policy)
     policy = with_ratios(policy, known.service_time_ratios)
     # what runs of an offering that was taken away is no candidate
     running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mark.controller.launch_limits import Launchable
+from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, MonitorPolicy
 from mark.controller.state import Observation, SloBoost, State, Tokens
 from mark.dispatch.objective import missed_target
@@ -13,7 +13,7 @@ from mark.domain.orders import Launch, Order
 
 
 def watch(
-    state: State, seen: Observation, policy: ControllerPolicy, launchable: Launchable, tokens: Tokens
+    state: State, seen: Observation, policy: ControllerPolicy, limits: LaunchLimits, tokens: Tokens
 ) -> tuple[State, list[Order]]:
     """After a window that missed, and outside the cool-down, launch L instances of T.
 
@@ -28,10 +28,10 @@ def watch(
         or seen.now < state.monitor_quiet_until
     ):
         return state, []
-    offering, count = _available(launchable, policy, monitor)
+    offering, count = _available(limits, policy, monitor)
     if offering is None:
         return state, []
-    launchable.take(offering.name, count)
+    limits.reserve(offering.name, count)
     order = Launch(
         token=tokens.take(),
         offering=offering.name,
@@ -47,12 +47,12 @@ def watch(
 
 
 def _available(
-    launchable: Launchable, policy: ControllerPolicy, monitor: MonitorPolicy
+    limits: LaunchLimits, policy: ControllerPolicy, monitor: MonitorPolicy
 ) -> tuple[Offering | None, int]:
     """T, or its on-demand twin where T may not be launched, and how many; None and 0 where neither may."""
     asked = policy.offering(monitor.offering)
     if asked is None:
         return None, 0
     twins = (twin for twin in policy.fallbacks if twin.instance_type.name == asked.instance_type.name)
-    counts = ((one, launchable.most(one.name, monitor.count)[0]) for one in (asked, *twins))
+    counts = ((one, limits.allowed(one.name, monitor.count)[0]) for one in (asked, *twins))
     return next(((one, count) for one, count in counts if count), (None, 0))

@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 
 from mark.controller.capacity import carried_rps
-from mark.controller.launch_limits import Launchable
+from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.spending_limit import SpendingLimit
 from mark.controller.state import Observation, State, Tokens, woken_standbys
@@ -25,7 +25,7 @@ POOL_SLACK = 1.25
 
 
 def keep_standbys(
-    state: State, seen: Observation, policy: ControllerPolicy, launchable: Launchable, tokens: Tokens
+    state: State, seen: Observation, policy: ControllerPolicy, limits: LaunchLimits, tokens: Tokens
 ) -> tuple[State, list[Order]]:
     """Size the pool, wake for a gap, stop when it is closed."""
     if policy.standby is None:
@@ -35,7 +35,7 @@ def keep_standbys(
     state, bridge = bridged(state, seen, policy, policy.standby, pool, tokens)
     stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
     rest = _rest(state, [i for i in pool if i.id not in stopping], tokens)
-    return state, bridge + rest + _size(state, policy.standby, pool, launchable, tokens)
+    return state, bridge + rest + _size(state, policy.standby, pool, limits, tokens)
 
 
 def rest_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
@@ -103,7 +103,7 @@ def _rest(state: State, pool: list[Instance], tokens: Tokens) -> list[Order]:
 
 
 def _size(
-    state: State, standby: StandbyPolicy, pool: list[Instance], launchable: Launchable, tokens: Tokens
+    state: State, standby: StandbyPolicy, pool: list[Instance], limits: LaunchLimits, tokens: Tokens
 ) -> list[Order]:
     """Launch what the pool lacks, terminate what it has too many of once all recent plans agree."""
     wanted, why = _standby_target(state, standby)
@@ -111,10 +111,10 @@ def _size(
     have = len(pool) + coming
     if have < wanted:
         name = standby.offering.name
-        count, _ = launchable.most(name, wanted - have)
+        count, _ = limits.allowed(name, wanted - have)
         if count == 0:  # asked for again as soon as it may be
             return []
-        launchable.take(name, count)
+        limits.reserve(name, count)
         reason = f"{why}: {wanted} standbys"
         return [Launch(token=tokens.take(), reason=reason, offering=name, count=count, role=Role.STANDBY)]
     spare = [i.id for i in pool if i.state is InstanceState.STOPPED and i.id not in state.active_standbys]

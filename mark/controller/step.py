@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from mark.controller.breaker import SpotPool, note_interruptions
 from mark.controller.capacity import carried_rps, usable_rps
-from mark.controller.launch_limits import Launchable
+from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import ratio_notes, with_ratios
 from mark.controller.slo import watch
@@ -52,18 +52,18 @@ NO_PLAN = Note(kind=NoteKind.NO_PLAN, text="no plan yet")
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
     policy = apply_spending_limit(policy, seen.spending_limit)
-    state = learn(state, seen, policy)
+    state = apply_observation(state, seen, policy)
     policy = with_ratios(policy, state.service_time_ratios)
     tokens = Tokens(state.tick)
-    launchable = Launchable(state, seen, policy)
-    state, watched = watch(state, seen, policy, launchable, tokens)
+    limits = LaunchLimits(state, seen, policy)
+    state, watched = watch(state, seen, policy, limits, tokens)
     if state.plan is None:
         first = (*watched, *_warm_ups(state, seen, policy, tokens))
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
-    launches, notes = _launches(state, seen, launchable, tokens, ordered=watched)
+    launches, notes = _launches(state, seen, limits, tokens, ordered=watched)
     drains, kept = _drains(state, seen, policy, tokens)
     if seen.spending_limit is SpendingLimit.NONE:
-        state, standbys = keep_standbys(state, seen, policy, launchable, tokens)
+        state, standbys = keep_standbys(state, seen, policy, limits, tokens)
     else:
         standbys = rest_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
@@ -82,7 +82,7 @@ def running_counts(state: State, fleet: FleetView) -> Counts:
     return tuple(sorted(have.items()))
 
 
-def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
+def apply_observation(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     """Fold what was seen into the state: the plan, arrived and refused launches, expiries.
 
     The first half of `step`; the planner is asked from the state it gives.
@@ -175,7 +175,7 @@ def _desired_now(state: State) -> Counter[str]:
 def _launches(
     state: State,
     seen: Observation,
-    launchable: Launchable,
+    limits: LaunchLimits,
     tokens: Tokens,
     *,
     ordered: list[Order],
@@ -189,11 +189,11 @@ def _launches(
         missing = count - have[name]
         if missing <= 0:
             continue
-        missing, cut = launchable.most(name, missing)
+        missing, cut = limits.allowed(name, missing)
         notes += cut
         if missing == 0:
             continue
-        launchable.take(name, missing)
+        limits.reserve(name, missing)
         plan = state.plan
         reason = f"{count} wanted, {have[name]} there or on their way" + (f"; {plan.reason}" if plan else "")
         orders.append(Launch(token=tokens.take(), reason=reason, offering=name, count=missing))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.controller.breaker import BreakerPolicy, SpotPool
-from mark.controller.launch_limits import Launchable
+from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.controller.quotas import STANDARD, VcpuQuota
 from mark.controller.state import State
@@ -95,11 +95,11 @@ def test_what_the_monitor_took_is_not_left_for_the_plan_nor_for_standbys() -> No
 @given(asked=st.lists(st.integers(1, 9), max_size=6), limit=st.integers(0, 20), vcpus=st.integers(0, 60))
 def test_no_limit_is_passed_however_often_one_asks(asked: list[int], limit: int, vcpus: int) -> None:
     policy = replace(ON_SPOT, max_instances=limit, quotas=(quota(float(vcpus)),))
-    launchable, given_out = Launchable(State(), seen(NOW, instances(1, SPOT)), policy), 0
+    limits, given_out = LaunchLimits(State(), seen(NOW, instances(1, SPOT)), policy), 0
     for wanted in asked:
-        count, notes = launchable.most(SPOT.name, wanted)
+        count, notes = limits.allowed(SPOT.name, wanted)
         assert 0 <= count <= wanted
         assert bool(notes) == (count < wanted)
-        launchable.take(SPOT.name, count)
+        limits.reserve(SPOT.name, count)
         given_out += count
     assert given_out == max(0, min(sum(asked), limit - 1, (vcpus - KIND) // KIND))
