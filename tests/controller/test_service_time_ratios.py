@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.controller.journal import Header, entry_line, header_line, read_journal
-from mark.controller.replay_check import deviations
+from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import ServiceTimeRatios, measured_ratios, ratio_notes, with_ratios
 from mark.controller.state import Decision, Note, NoteKind, Observation
@@ -118,7 +118,7 @@ def run(ratios: Sequence[float], rate: float) -> tuple[Measured, list[Decision]]
 @settings(max_examples=40, deadline=None)
 def test_a_journal_with_ratios_folds_to_the_same_orders_and_plans(ratios: list[float], rate: float) -> None:
     world, _ = run(ratios, rate)
-    assert list(deviations(*read_journal(world.lines))) == []
+    assert list(mismatches(*read_journal(world.lines))) == []
 
 
 def test_what_is_slower_is_planned_in_larger_numbers() -> None:

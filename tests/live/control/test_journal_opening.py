@@ -13,7 +13,7 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.controller.journal import VERSION, Tick, read_journal
-from mark.controller.replay_check import deviations
+from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import DemandUnit
@@ -143,7 +143,7 @@ def controller_of(model: LiveModel, opened: OpenedJournal, plane: Plane, store: 
 def deviating(store: ServiceStore, model: str = "inception-v3") -> list[object]:
     """Where folding any kept segment gives something else than it holds."""
     numbers = store.journal_segments(model)
-    return [one for number in numbers for one in deviations(*read_journal(store.journal_lines(model, number)))]
+    return [one for number in numbers for one in mismatches(*read_journal(store.journal_lines(model, number)))]
 
 
 def ticks(store: ServiceStore, segment: int) -> list[Tick]:
@@ -282,7 +282,7 @@ def test_a_broken_line_begins_a_journal_anew_with_the_fleet_that_is_there(
     assert second.opened.began_at == NOON + 60.0
     assert second.opened.history.end_at == NOON + 1200.0
     assert second.opened.header.run != first.opened.header.run
-    assert list(deviations(*read_journal(store.journal_lines("inception-v3")))) == []
+    assert list(mismatches(*read_journal(store.journal_lines("inception-v3")))) == []
 
     third = begin(store, NOON + 7200.0)
     assert third.controller.state.tick == 20
