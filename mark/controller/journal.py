@@ -199,6 +199,7 @@ class _Unreadable(Misconfigured):
 # else reads those sentences and names.
 
 _OLD_OBSERVATION = {"paces": "service_time_ratios", "restraint": "spending_limit"}
+_OLD_PLAN = {"awake": "standbys_awake", "patience_s": "wake_delay_s", "pool": "standby_target"}
 _OLD_STATE = {
     "awake": "active_standbys",
     "extras": "slo_boosts",
@@ -244,7 +245,9 @@ def _renamed_header(text: bytes) -> bytes:
         header = from_json(text)
         if header["version"] >= FIELDS_SINCE or header.get("checkpoint") is None:
             return text
-        header["checkpoint"]["state"] = _renamed(header["checkpoint"]["state"], _OLD_STATE)
+        state = header["checkpoint"]["state"] = _renamed(header["checkpoint"]["state"], _OLD_STATE)
+        if state["plan"] is not None:
+            state["plan"] = _renamed(state["plan"], _OLD_PLAN)
     except (ValueError, KeyError, TypeError, AttributeError):
         return text
     return to_json(header, inf_nan_mode="strings")
@@ -255,6 +258,8 @@ def _with_fields(text: bytes) -> bytes:
     try:
         entry = from_json(text)
         seen = entry["seen"] = _renamed(entry["seen"], _OLD_OBSERVATION)
+        if seen["plan"] is not None:
+            seen["plan"] = _renamed(seen["plan"], _OLD_PLAN)
         if seen["forecast"] is not None:
             seen["forecast"] |= _named_forecast(seen["forecast"]["source"])
         seen["facts"] = [new for fact in seen["facts"] for new in _upgraded_fact(fact)]

@@ -127,8 +127,8 @@ def _size(
 
 def _standby_target(state: State, standby: StandbyPolicy) -> tuple[int, str]:
     """How many there should be, and why."""
-    if standby.surges and state.plan is not None and state.plan.pool is not None:
-        return min(standby.max_count, state.plan.pool), "worth their disks by the surges that were seen"
+    if standby.surges and state.plan is not None and state.plan.standby_target is not None:
+        return min(standby.max_count, state.plan.standby_target), "worth their disks by the surges that were seen"
     largest = max((past.capacity_rps for past in state.desired), default=0.0)
     wanted = min(standby.max_count, math.ceil(standby.cover_share * largest / standby.offering.capacity_rps))
     return wanted, f"{standby.cover_share:.0%} of {largest:.0f} requests/s must be bridgeable"

@@ -42,7 +42,7 @@ def bridge_surges(
 ) -> tuple[State, list[Order]]:
     """Wake what the excess needs, and put to sleep what the last minute did not."""
     awake = woken_standbys(state, pool, seen.now, policy.period_s)
-    foreseen = min(state.plan.awake, len(pool)) if state.plan is not None else 0
+    foreseen = min(state.plan.standbys_awake, len(pool)) if state.plan is not None else 0
     needed = max(_needed(state, seen.fleet, seen.recent_rps, policy, standby), foreseen)
     state = replace(state, active_standbys=tuple(i.id for i in awake), bridging=bool(awake))
     if needed > len(awake):
@@ -91,11 +91,11 @@ def _needed(
 
 
 def _lasting(state: State, recent_rps: Sequence[float]) -> float:
-    """The rate that all windows of the plan's patience reached; no windows are known at a start."""
+    """The rate that all windows of the plan's wake delay reached; no windows are known at a start."""
     if not recent_rps:
         return state.last_unit.mean_rps if state.last_unit else 0.0
-    patience_s = state.plan.patience_s if state.plan is not None else 0.0
-    return min(recent_rps[-max(1, math.ceil(patience_s / WINDOW_S)) :])
+    delay_s = state.plan.wake_delay_s if state.plan is not None else 0.0
+    return min(recent_rps[-max(1, math.ceil(delay_s / WINDOW_S)) :])
 
 
 def _standbys(

@@ -30,7 +30,7 @@ def pool(*states: InstanceState) -> tuple[Instance, ...]:
 def watched(
     at: float, fleet: tuple[Instance, ...], *recent: float, planned: bool = False, awake: int = 0
 ) -> Observation:
-    wanted = replace(plan(small=2), pool=4, awake=awake, patience_s=10.0) if planned else None
+    wanted = replace(plan(small=2), standby_target=4, standbys_awake=awake, wake_delay_s=10.0) if planned else None
     return replace(seen(at, fleet, wanted=wanted), recent_rps=recent)
 
 
@@ -58,7 +58,7 @@ def test_as_many_wake_as_the_excess_of_two_windows_needs(recent: tuple[float, ..
 
 def test_an_instance_carries_here_what_the_plan_counts_on() -> None:
     stepped = made()
-    wanted = replace(plan(small=2), pool=4, patience_s=10.0)
+    wanted = replace(plan(small=2), standby_target=4, wake_delay_s=10.0)
     counted = tuple(replace(item, usable_rps=8.0) for item in wanted.counts)
     fleet = (*instances(2), *pool(*[STOPPED] * 4))
     stepped.see(replace(seen(60.0, fleet, wanted=replace(wanted, counts=counted)), recent_rps=(16.0, 16.0)))
