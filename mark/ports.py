@@ -1,4 +1,4 @@
-"""The ports: what the cores ask of the world. Adapters live in the shells, forecasters in `predictors`."""
+"""Ports: the interfaces by which the cores reach the world. Adapters live in the shells, forecasters in `predictors`."""
 
 from __future__ import annotations
 
@@ -30,28 +30,32 @@ class Cloud(Protocol):
         """All instances that are not gone."""
         ...
 
-    def facts(self) -> Sequence[Fact]:
-        """What happened since the last call (interruption notices, refused launches).
+    def drain_facts(self) -> Sequence[Fact]:
+        """Take what happened since the last call: interruption notices, refused launches.
 
-        Asking again says that the facts given before were written down; those of a controller that crashed before
-        it wrote are given to the next one.
+        Notices stay in the queue until `acknowledge`: those of a controller that crashed before it wrote its
+        journal are taken by the next one.
         """
         ...
 
+    def acknowledge(self) -> None:
+        """Forget the facts drained so far: the journal has them."""
+        ...
+
     def submit(self, order: Order) -> None:
-        """Ask; the result is seen by a later `observe` or `facts`."""
+        """Send an order; its result is seen by a later `observe` or `drain_facts`."""
         ...
 
 
 class DataPlane(Protocol):
-    """What the gateways and agents report to the controller."""
+    """The controller's view of what gateways and agents report."""
 
-    def demand(self) -> DemandUnit | None:
-        """Arrivals of the unit that has just ended; None between units."""
+    def next_unit(self) -> DemandUnit | None:
+        """Take the oldest unit that has ended and was not taken yet; None between units."""
         ...
 
-    def slo_window(self) -> SloWindow | None:
-        """The monitor's window that closed since the last call, if one did."""
+    def take_slo_window(self) -> SloWindow | None:
+        """Take the monitor's window that closed since the last call; None where none did."""
         ...
 
     def lambda_warm(self) -> int:

@@ -141,17 +141,17 @@ class Controller:
         return standby.watch_s if standby is not None and standby.surges else math.inf
 
     def tick(self) -> Decision:
-        """Observe, decide, write down, submit; returns what was decided."""
+        """Observe, decide, write the journal, submit, acknowledge; returns what was decided."""
         now = self._clock.now()
-        unit = self._data_plane.demand()
+        unit = self._data_plane.next_unit()
         if unit is not None:
             self._history = self._history.followed_by(unit, KEEP_HISTORY)
         seen = Observation(
             now=now,
             fleet=self._cloud.observe(),
             demand=unit,
-            facts=tuple(self._cloud.facts()),
-            slo=self._data_plane.slo_window(),
+            facts=tuple(self._cloud.drain_facts()),
+            slo=self._data_plane.take_slo_window(),
             lambda_warm=self._data_plane.lambda_warm(),
             recent_rps=self._data_plane.recent_rps() if math.isfinite(self.watch_s) else (),
             spending_limit=self._read_limit(),
@@ -164,6 +164,7 @@ class Controller:
         self._open = still_open(self._open, self.state, decision.orders)
         for order in decision.orders:
             self._cloud.submit(order)
+        self._cloud.acknowledge()
         return decision
 
     def _plan_is_due(self, seen: Observation) -> bool:

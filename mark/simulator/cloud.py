@@ -109,10 +109,13 @@ class SimulatedCloud:
         """All instances that are not gone, by id."""
         return FleetView(instances=tuple(self._view(machine) for machine in self._machines.values()))
 
-    def facts(self) -> tuple[Fact, ...]:
-        """What happened since the last call."""
+    def drain_facts(self) -> tuple[Fact, ...]:
+        """The facts since the last call."""
         facts, self._facts = tuple(self._facts), []
         return facts
+
+    def acknowledge(self) -> None:
+        """Do nothing: a replay does not crash."""
 
     def submit(self, order: Order) -> None:
         """Do what is asked, or begin to. While `prewarmed`, launches are ready at once (the run's first fleet)."""

@@ -103,8 +103,8 @@ class Ec2Cloud:
         self._warned: dict[str, float] = {}
         self._unsent: list[tuple[float, Order]] = []
         self._facts: list[Fact] = []
-        self._taken: list[Arrived] = []
-        self._given: list[Arrived] = []
+        self._claimed: list[Arrived] = []
+        self._unacknowledged: list[Arrived] = []
 
     # The Cloud port.
 
@@ -126,28 +126,36 @@ class Ec2Cloud:
         self._end_overdue(self._overdue.names(view, rows, now, {member.instance for member in members}))
         return view
 
-    def facts(self) -> Sequence[Fact]:
-        """What happened since the last call; the messages behind what was given then are deleted now."""
-        self._delete_given()
-        self.hear()
+    def drain_facts(self) -> Sequence[Fact]:
+        """Take what happened since the last call; the messages behind it stay in the queue until `acknowledge`."""
+        self.poll_events()
         facts, self._facts = self._facts, []
-        self._given += self._taken
-        self._taken = []
+        self._unacknowledged += self._claimed
+        self._claimed = []
         return facts
 
-    def hear(self) -> None:
-        """Write down the states that the queue has told of; what else it told waits for `facts`."""
-        taken = self._inbox.take(self._transitions.knows)
+    def acknowledge(self) -> None:
+        """Delete the messages behind the facts drained so far; where the queue is away, the next time."""
         try:
-            for arrived in taken:
-                self._facts.extend(self._heard(arrived))
+            self._inbox.ack(self._unacknowledged)
+        except RetryLater as error:
+            _log.warning("messages that the journal has cannot be deleted now and are deleted later: %s", error)
+        else:
+            self._unacknowledged = []
+
+    def poll_events(self) -> None:
+        """Write state changes from the queue into the ledger; notices wait for `drain_facts`."""
+        claimed = self._inbox.claim(self._transitions.knows)
+        try:
+            for arrived in claimed:
+                self._facts.extend(self._fact_of(arrived))
         except RetryLater:  # the ledger is away: the queue gives the messages again, nothing is lost
-            self._inbox.put_back(taken)
+            self._inbox.release(claimed)
             raise
-        self._taken += taken
+        self._claimed += claimed
 
     def submit(self, order: Order) -> None:
-        """Ask; the result is seen by a later `observe` or `facts`."""
+        """Send an order; its result is seen by a later `observe` or `drain_facts`."""
         now = self._clock.now()
         if any(_lane(waiting) == _lane(order) for _, waiting in self._unsent):
             self._unsent.append((now, order))
@@ -155,8 +163,8 @@ class Ec2Cloud:
         self._try(order, now)
 
     @property
-    def has_facts(self) -> bool:
-        """Whether a launch or a wake was refused since `facts` was asked: the controller should look at once."""
+    def has_pending_facts(self) -> bool:
+        """Whether a launch or a wake was refused since facts were drained: the controller should tick at once."""
         return bool(self._facts)
 
     def close(self) -> None:
@@ -209,15 +217,7 @@ class Ec2Cloud:
             except RetryLater as error:
                 _log.warning("overdue instances are ended at the next pass: %s", error)
 
-    def _delete_given(self) -> None:
-        try:
-            self._inbox.done(self._given)
-        except RetryLater as error:
-            _log.warning("messages that were written down are deleted later: %s", error)
-        else:
-            self._given = []
-
-    def _heard(self, arrived: Arrived) -> list[Fact]:
+    def _fact_of(self, arrived: Arrived) -> list[Fact]:
         """What a message means to the controller."""
         word = arrived.word
         match word:
@@ -229,7 +229,7 @@ class Ec2Cloud:
             case StateChanged():
                 self._transitions.told(word.instance, word.state, word.at)
             case RebalanceAdvised():
-                _log.info("%s is likely to be taken away, AWS says", word.instance)
+                _log.info("%s is likely to be claimed away, AWS says", word.instance)
             case _:
                 assert_never(word)
         return []

@@ -47,7 +47,7 @@ class LivePlane:
         self._monitor = MonitorState(opened_at=clock.now(), finished=finished, missed=missed)
         self._closed: SloWindow | None = None
 
-    def demand(self) -> DemandUnit | None:
+    def next_unit(self) -> DemandUnit | None:
         """The oldest unit that has closed and was not given yet."""
         if not self.is_behind():
             return None
@@ -60,7 +60,7 @@ class LivePlane:
         """Whether a unit has closed that was not given yet."""
         return self._clock.now() >= self._next_unit_at + UNIT_S
 
-    def slo_window(self) -> SloWindow | None:
+    def take_slo_window(self) -> SloWindow | None:
         """The window that closed since the last call, if one did."""
         self._look()
         window, self._closed = self._closed, None

@@ -80,7 +80,7 @@ class ModelDriver:
         for order in decision.orders:
             given = {"model": self._publisher.model, "token": order.token, "reason": order.reason}
             log.info(order.kind, extra=given)
-        if self._cloud.has_facts:
+        if self._cloud.has_pending_facts:
             self.wake()
         self._publisher.publish(self._controller, decision)
         if decision.state.tick % LOOK_AT_SIZE == 0:
@@ -112,7 +112,7 @@ class ModelDriver:
             left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
             if left_s <= 0 or self._plane.has_missed() or self._is_surging():
                 return
-            self._cloud.hear()  # what is spent is known before the next tick
+            self._cloud.poll_events()  # what is spent is known before the next tick
             if self._wake.wait(min(left_s, LOOK_EACH_S)):
                 self._wake.clear()
                 return

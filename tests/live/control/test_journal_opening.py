@@ -52,7 +52,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 class Plane(World):
     """A steady load; what a minute brought is told once it is over."""
 
-    def demand(self) -> DemandUnit | None:
+    def next_unit(self) -> DemandUnit | None:
         return DemandUnit(start_at=self.at - 60.0, count=round(60 * RPS), mean_rps=RPS, max_rps=RPS)
 
     def recent_rps(self) -> tuple[float, ...]:
