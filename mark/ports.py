@@ -1,4 +1,4 @@
-"""Ports: the interfaces by which the cores reach the world. Adapters live in the shells, forecasters in `predictors`."""
+"""Ports: the cores' interfaces to the world. Adapters live in the shells, forecasters in `predictors`."""
 
 from __future__ import annotations
 

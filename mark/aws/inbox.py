@@ -1,4 +1,4 @@
-"""The inbox of the service's `events` queue: a thread polls it, clouds claim messages by instance and acknowledge them.
+"""The inbox of the service's `events` queue: polled by a thread, claimed from by instance, then acknowledged.
 
 A claimed message is deleted by `ack`; until then SQS delivers it again to whoever polls after `visibility_s`, so
 that the next controller gets what a crashed one had claimed (at-least-once delivery). A message that the same

@@ -197,7 +197,7 @@ class Ec2Cloud:
         self._rows = {row.id: row for row in listed}
         self._unlisted = {name: row for name, row in self._unlisted.items() if name not in self._rows}
         self._listed_at = now
-        self._guard.saw(self._setup.model, self._rows, now)
+        self._guard.update_inventory(self._setup.model, self._rows, now)
         self._transitions.listed(self._rows, now)
 
     def _still_drains(self, name: str) -> bool:
@@ -274,17 +274,17 @@ class Ec2Cloud:
     def _launch(self, order: Launch) -> None:
         """Ask for as many as guardrails let; the rest is refused."""
         now = self._clock.now()
-        barred = self._guard.barred(order.offering)
-        if barred is not None:
-            _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, barred)
-            self._facts.append(refused(order, RefusalCause.FORBIDDEN, now, said=barred))
+        forbidden = self._guard.forbidden_reason(order.offering)
+        if forbidden is not None:
+            _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, forbidden)
+            self._facts.append(refused(order, RefusalCause.FORBIDDEN, now, said=forbidden))
             return
-        count, why = self._guard.grant(self._setup.model, order)
+        count, why = self._guard.reserve(self._setup.model, order)
         try:
             if count > 0:
                 self._ask_fleet(replace(order, count=count), now)
         finally:
-            self._guard.settled(self._setup.model, order)
+            self._guard.release(self._setup.model, order)
         if why is not None:
             lacking = order.count - count
             _log.error("%d %s of launch %s are not sent: %s", lacking, order.offering, order.token, why)
@@ -350,7 +350,7 @@ class Ec2Cloud:
 
     def _start(self, order: StartStandby) -> None:
         """Wake standbys, as many as may run; a drain that one of them never heeded is no longer meant."""
-        whys = {name: self._guard.wake_refusal(name) for name in order.instances}
+        whys = {name: self._guard.reserve_wake(name) for name in order.instances}
         asleep = {name: why for name, why in whys.items() if why is not None}
         for name, why in asleep.items():
             _log.error("standby %s is not woken (%s): %s", name, order.token, why)

@@ -426,18 +426,18 @@ def test_guardrails_count_standbys_that_another_model_is_waking() -> None:
         )
         for name in ("i-1", "i-2", "i-3")
     }
-    guard.saw("m", rows, 1000.0)
+    guard.update_inventory("m", rows, 1000.0)
 
-    assert guard.wake_refusal("i-1") is None
-    assert guard.wake_refusal("i-2") is None
-    assert "USD an hour" in str(guard.wake_refusal("i-3"))
-    count, why = guard.grant("other", launch(1))
+    assert guard.reserve_wake("i-1") is None
+    assert guard.reserve_wake("i-2") is None
+    assert "USD an hour" in str(guard.reserve_wake("i-3"))
+    count, why = guard.reserve("other", launch(1))
     assert count == 0
     assert "USD an hour" in str(why)
-    guard.saw("m", rows, 1001.0)  # they sleep on: AWS did not wake them
-    assert guard.wake_refusal("i-3") is None
-    guard.saw("m", {}, 1002.0)
-    assert "not there" in str(guard.wake_refusal("i-3"))
+    guard.update_inventory("m", rows, 1001.0)  # they sleep on: AWS did not wake them
+    assert guard.reserve_wake("i-3") is None
+    guard.update_inventory("m", {}, 1002.0)
+    assert "not there" in str(guard.reserve_wake("i-3"))
 
 
 def test_guardrails_count_what_was_launched_in_the_same_tick(moto: None) -> None:
@@ -530,10 +530,10 @@ def test_guardrails_count_what_ec2_does_not_list_yet() -> None:
     guard.launched(rented("i-9", 1060.0, "other"))
 
     def fits(now: float, *listed: dict[str, Ec2Row]) -> int:
-        guard.saw("m", {name: row for rows in listed for name, row in rows.items()}, now)
+        guard.update_inventory("m", {name: row for rows in listed for name, row in rows.items()}, now)
         order = launch(9, token="t9-9")
-        count, _ = guard.grant("m", order)
-        guard.settled("m", order)
+        count, _ = guard.reserve("m", order)
+        guard.release("m", order)
         return count
 
     first = rented("i-1", 1000.0)
@@ -542,7 +542,7 @@ def test_guardrails_count_what_ec2_does_not_list_yet() -> None:
     assert fits(1063.0) == 1  # it was listed, and ended since
     assert fits(1060.0 + UNLISTED_S - 1.0) == 1
     assert fits(1060.0 + UNLISTED_S) == 2  # it never came to be
-    guard.saw("other", {}, 1060.0 + UNLISTED_S)
+    guard.update_inventory("other", {}, 1060.0 + UNLISTED_S)
     assert fits(1061.0 + UNLISTED_S) == 3
 
 
@@ -550,11 +550,11 @@ def test_guardrails_count_what_another_model_is_asking_for() -> None:
     guard = Guard(Guardrails(max_instances=3, max_usd_per_hour=9.0), OFFERINGS)
     first, second = launch(2), launch(2, token="t1-2")
 
-    assert guard.grant("m", first) == (2, None)
-    assert guard.grant("m", first) == (2, None)  # the same order again
-    assert guard.grant("other", second) == (1, "2 instances and 2 more exceed 3")
-    guard.settled("m", first)  # it was refused
-    assert guard.grant("other", second) == (2, None)
+    assert guard.reserve("m", first) == (2, None)
+    assert guard.reserve("m", first) == (2, None)  # the same order again
+    assert guard.reserve("other", second) == (1, "2 instances and 2 more exceed 3")
+    guard.release("m", first)  # it was refused
+    assert guard.reserve("other", second) == (2, None)
 
 
 def test_a_spot_notice_is_a_fact_until_it_is_acknowledged(there: Scene) -> None:
