@@ -113,9 +113,11 @@ def test_a_type_that_was_taken_away_stops_no_reckoning(
     made = watch(store, model.served, [])
     made.poll()
     made.poll()
-    assert [record.__dict__["why"] for record in caplog.records if record.message == "not priced"] == [
-        "q9.huge:spot: no longer offered and in no price list; no sum holds what they cost"
-    ]
+    assert [
+        record.__dict__["why"]
+        for record in caplog.records
+        if record.message == "offerings without a price are left out of the budget"
+    ] == ["q9.huge:spot: no longer offered and in no price list; no sum holds what they cost"]
     [told] = LiveView(store, store.spec().name).status().models
     assert any("q9.huge:spot" in note for note in told.notes)
 
