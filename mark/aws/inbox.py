@@ -44,8 +44,8 @@ class Arrived:
 class EventInbox:
     """One per service, shared by the clouds of its models; only the controller that acts starts it.
 
-    From the poller's thread `wake` is called when a spot notice has arrived, and after each poll `tell` with why
-    it failed, None where it did not. No failure ends the polling.
+    From the poller's thread `wake` is called when a spot notice has arrived, and after each poll `on_poll`
+    with why it failed, None where it did not. No failure ends the polling.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class EventInbox:
         queue_url: str,
         *,
         wake: Callable[[], None] = lambda: None,
-        tell: Callable[[str | None], None] = lambda _: None,
+        on_poll: Callable[[str | None], None] = lambda _: None,
         pause_s: float = PAUSE_S,
         visibility_s: int = 30,
         poll_s: int = POLL_S,
@@ -62,7 +62,7 @@ class EventInbox:
     ) -> None:
         self._sqs = sqs
         self._queue_url = queue_url
-        self._wake, self._tell, self._pause_s = wake, tell, pause_s
+        self._wake, self._on_poll, self._pause_s = wake, on_poll, pause_s
         self._visibility_s = visibility_s
         self._poll_s = poll_s
         self._keep_s = keep_s
@@ -145,7 +145,7 @@ class EventInbox:
         pause_s = self._pause_s
         while not self._stop.is_set():
             why = self._failure()
-            self._tell(why)
+            self._on_poll(why)
             if why is None:
                 pause_s = self._pause_s
             else:

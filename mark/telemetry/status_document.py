@@ -739,7 +739,7 @@ class StoredStatus(StatusCodec[Document]):
 
 MODEL = StoredStatus(PublishedModel, "model")
 """By model."""
-BACKGROUND = StoredStatus(BackgroundStatus, "troubles")
+BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 """By process."""
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 BUDGET = StoredStatus(BudgetStatus, "budget")

@@ -156,14 +156,14 @@ def test_no_failure_ends_the_polling_and_each_is_told(there: Aws, queue: str) ->
             raise failures.pop(0)
         return asked(**given)
 
-    def tell(why: str | None) -> None:
+    def on_poll(why: str | None) -> None:
         told.append(why)
         if why is None:
             well.set()
 
     sqs: Any = SimpleNamespace(receive_message=flaky, change_message_visibility_batch=lambda **_: None)
     send(there, queue, NOTICE)
-    inbox = EventInbox(sqs, queue, wake=woken.set, tell=tell, poll_s=1, pause_s=0.001)
+    inbox = EventInbox(sqs, queue, wake=woken.set, on_poll=on_poll, poll_s=1, pause_s=0.001)
     inbox.start()
     try:
         assert woken.wait(5.0)

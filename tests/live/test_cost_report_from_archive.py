@@ -64,7 +64,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         make_bucket(account, BUCKET, service=SERVICE, owner="mark", keeping=Keeping())
         archivist = Archivist(store=store, aws=account, clock=clock)
         clock.at = NOW
-        archivist.look()
+        archivist.poll()
         for row in account.objects.list_objects_v2(Bucket=BUCKET)["Contents"]:
             path = there / "kept" / row["Key"]
             path.parent.mkdir(parents=True, exist_ok=True)

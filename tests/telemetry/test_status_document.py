@@ -45,7 +45,7 @@ OLDER: Mapping[str, Any] = json.loads(Path(__file__).with_name("older_status.jso
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "json.md"
 STORED: Mapping[str, StoredStatus[Any]] = {
     "alerts": ALERTS, "archive": ARCHIVE, "budget": BUDGET, "model": MODEL, "paused": PAUSE,
-    "processes": PROCESSES, "replaying": NIGHTLY, "troubles": BACKGROUND,
+    "processes": PROCESSES, "replaying": NIGHTLY, "background-failures": BACKGROUND,
 }  # fmt: skip
 CODECS: Mapping[str, StatusCodec[Any]] = {**STORED, "service": SERVICE, "starting": STARTING}
 

@@ -66,7 +66,7 @@ class Transitions:
         self._rows |= rows
         for name in list(self._rows):
             state: Ec2State = rows[name].state if name in rows else "terminated"
-            self._look(name, state, now)
+            self._note_listed(name, state, now)
         for name in [name for name, at in self._gone.items() if at <= now - KEEP_GONE_S or name in rows]:
             del self._gone[name]
             if name not in rows:
@@ -81,7 +81,7 @@ class Transitions:
                 self._told[name] = (told.at, told.state)
                 self._rows.setdefault(name, _row_of(told))
 
-    def _look(self, name: str, state: Ec2State, now: float) -> None:
+    def _note_listed(self, name: str, state: Ec2State, now: float) -> None:
         if name in self._told and self._told[name][1] == state:
             self._listed.pop(name, None)
             return

@@ -42,8 +42,8 @@ class Archivist:
         self._again_at = -math.inf
         self._began_at = clock.now()
 
-    def look(self) -> None:
-        """Copy what is due, where there is a bucket."""
+    def poll(self) -> None:
+        """Copy what is due, where the service has a bucket."""
         bucket = (self._store.status(RESOURCES) or {}).get("bucket")
         now = self._clock.now()
         if not bucket or now < self._again_at:
@@ -60,7 +60,7 @@ class Archivist:
             for model, segments in todo.items():
                 self._copy(bucket, model, segments, copied, whole=whole)
         except MarkError as error:
-            log.warning("the journal is not archived", extra={"why": str(error)})
+            log.warning("the journal cannot be archived and is tried again later", extra={"why": str(error)})
             failed, self._again_at = str(error), now + AGAIN_S
         done_at = now if whole and failed is None else whole_at
         told = ArchiveStatus(bucket=bucket, at=now, copied=copied, failed=failed, whole_at=done_at)
@@ -94,7 +94,10 @@ class Archivist:
         try:
             header, ticks = read_journal(lines, skip=lambda _: None)
         except Misconfigured as error:
-            log.warning("not archived", extra={"model": model, "segment": segment, "why": str(error)})
+            log.warning(
+                "an unreadable segment is not archived",
+                extra={"model": model, "segment": segment, "why": str(error)},
+            )
             return
         first = next(ticks, None)
         if first is not None:

@@ -62,13 +62,13 @@ class LivePlane:
 
     def take_slo_window(self) -> SloWindow | None:
         """The window that closed since the last call, if one did."""
-        self._look()
+        self._poll_monitor()
         window, self._closed = self._closed, None
         return window
 
     def has_missed(self) -> bool:
         """Whether a window has closed that missed the objective: the controller should look at once."""
-        self._look()
+        self._poll_monitor()
         window = self._closed
         return window is not None and missed_target(window.missed, window.requests, self._target)
 
@@ -86,7 +86,7 @@ class LivePlane:
         speeds = window_speeds(self._store.clocks(), first, after - 1)
         return tuple(count * speed / WINDOW_S for count, speed in zip(counts, speeds, strict=True))
 
-    def _look(self) -> None:
+    def _poll_monitor(self) -> None:
         if self._monitor_policy is None:
             return
         traffic = self._store.traffic(self._model)

@@ -29,9 +29,9 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 """A segment of the journal that is longer is followed by another: some days of ticks."""
 WAITING_BYTES = 4 * SEGMENT_BYTES
 """How long a segment may become while another, that would be dropped for its successor, is not archived."""
-LOOK_AT_SIZE = 100
+SIZE_EACH_TICKS = 100
 """Ticks between two looks at the segment's length."""
-LOOK_EACH_S = 0.05
+POLL_EACH_S = 0.05
 """How often it looks whether something happened."""
 
 
@@ -58,8 +58,8 @@ class ModelDriver:
         """Look at once: something happened."""
         self._wake.set()
 
-    def look(self) -> None:
-        """See what is there, before anything is asked for."""
+    def observe(self) -> None:
+        """Take inventory before anything is ordered."""
         self._cloud.observe()
 
     def run(self, stop: threading.Event, unseen: Sequence[Order]) -> None:
@@ -83,10 +83,10 @@ class ModelDriver:
         if self._cloud.has_pending_facts:
             self.wake()
         self._publisher.publish(self._controller, decision)
-        if decision.state.tick % LOOK_AT_SIZE == 0:
-            self._look_at_size()
+        if decision.state.tick % SIZE_EACH_TICKS == 0:
+            self._rotate_if_long()
 
-    def _look_at_size(self) -> None:
+    def _rotate_if_long(self) -> None:
         """Open another segment where this one is long; what that drops waits for its copy, but not for ever."""
         size_bytes = self._journal.size_bytes
         is_last_call = size_bytes > WAITING_BYTES
@@ -113,6 +113,6 @@ class ModelDriver:
             if left_s <= 0 or self._plane.has_missed() or self._is_surging():
                 return
             self._cloud.poll_events()  # what is spent is known before the next tick
-            if self._wake.wait(min(left_s, LOOK_EACH_S)):
+            if self._wake.wait(min(left_s, POLL_EACH_S)):
                 self._wake.clear()
                 return

@@ -26,7 +26,7 @@ from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.data_plane import LivePlane
@@ -73,9 +73,9 @@ class Term:
         store: ServiceStore,
         aws: Aws,
         lease: Lease,
-        troubles: Troubles,
+        failures: BackgroundFailures,
     ) -> None:
-        self._settings, self._running, self._troubles = settings, running, troubles
+        self._settings, self._running, self._background = settings, running, failures
         self._store, self._aws, self._lease = store, aws, lease
         self._over = threading.Event()
         self._failure: BaseException | None = None
@@ -146,7 +146,7 @@ class Term:
                 self._aws.sqs,
                 resources["events_url"],
                 wake=wake,
-                tell=lambda why: self._troubles.note("hearing of spot notices", why),
+                on_poll=lambda why: self._background.record("receiving spot notices", why),
                 poll_s=POLL_S,
             ),
             guard=Guard(_rails(self._settings), offerings),
@@ -158,7 +158,7 @@ class Term:
             drivers.append(driver)
             runs.append(run)
         for driver in drivers:  # guardrails count the instances of all models before the first launch of any
-            driver.look()
+            driver.observe()
         shared.inbox.start()
         opened.callback(shared.inbox.close)
         return runs

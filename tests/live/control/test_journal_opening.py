@@ -20,7 +20,6 @@ from mark.domain.demand import DemandUnit
 from mark.domain.fleet import InstanceState
 from mark.domain.orders import Launch
 from mark.live.aws_resources import RESOURCES
-from mark.live.background.archive import ARCHIVE
 from mark.live.commands import explain as live_explaining
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.journal_opening import OpenedJournal, open_journal
@@ -34,7 +33,7 @@ from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import KEEP_SEGMENTS
 from mark.store.keys import Keys
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BUDGET
+from mark.telemetry.status_document import ARCHIVE, BUDGET, ArchiveStatus
 from tests.controller.test_runner import World
 
 NOON = 20_000 * 86400.0 + 43_200.0
@@ -193,7 +192,7 @@ def test_changed_settings_drop_no_segment_that_the_bucket_has_not(store: Service
         begin(store, NOON + 600.0 * number, objective={"latency_ms": 600 + number}).run(1)
     assert list(store.journal_segments("inception-v3")) == list(range(1, 2 * KEEP_SEGMENTS + 1))
 
-    store.put_status(ARCHIVE, {"copied": {"inception-v3": 2 * KEEP_SEGMENTS - 1}})
+    ARCHIVE.write(store, ArchiveStatus(copied={"inception-v3": 2 * KEEP_SEGMENTS - 1}))
     begin(store, NOON + 7200.0).run(1)
     assert list(store.journal_segments("inception-v3")) == list(range(KEEP_SEGMENTS + 2, 2 * KEEP_SEGMENTS + 2))
 

@@ -42,11 +42,17 @@ def said(
     monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {})
     monkeypatch.setattr(leader_election, "Term", lambda *_, **__: SimpleNamespace(run=run))
     monkeypatch.setattr(leader_election, "NightlyReplays", lambda *_, **__: SimpleNamespace(run=None))
-    monkeypatch.setattr(leader_election, "begin_aside", lambda **_: None)
+    monkeypatch.setattr(leader_election, "start_background_worker", lambda **_: None)
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
     monkeypatch.setattr(leader_election, "PAUSE_S", 0.001)
     leader = leader_election.Leader(
-        anything, anything, (), store=anything, holder="test", troubles=anything, tell=lambda: heard.append("tell")
+        anything,
+        anything,
+        (),
+        store=anything,
+        holder="test",
+        failures=anything,
+        publish=lambda: heard.append("tell"),
     )
     leader.run(over)
     return heard

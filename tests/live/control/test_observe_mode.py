@@ -203,7 +203,7 @@ def test_a_controller_over_it_plans_as_if_it_were_there_and_the_report_says_what
 def test_the_mode_is_what_chooses_the_cloud(store: ServiceStore) -> None:
     settings = Settings.model_validate({"service": {"mode": "observe"}})
     anything: Any = SimpleNamespace()  # no client of AWS is there to be called
-    term = Term(settings, anything, store=store, aws=anything, lease=anything, troubles=anything)
+    term = Term(settings, anything, store=store, aws=anything, lease=anything, failures=anything)
     model: Any = SimpleNamespace(served=SERVED)
     assert isinstance(term._cloud(model, "run", Clock(), anything, anything), ShadowCloud)  # type: ignore[arg-type]
 
