@@ -59,7 +59,7 @@ def read_task(data: bytes) -> Task:
 
 
 class Training:
-    """Runs from when it is made; `done` says that it is over, then `forecaster` is there, or `error` says why not.
+    """Runs from when it is made. Once `done`, there is the `forecaster`, or an `error` with the reason.
 
     `prove` is given the forecaster before it counts as done, and raises where it is of no use. `slot` is held by
     the maker and released when it is over.
@@ -86,7 +86,7 @@ class Training:
         return self._over.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is over, or for so long; says which."""
+        """Wait until it is over, or for so long; returns whether it is over."""
         return self._over.wait(seconds)
 
     def stop(self) -> None:
