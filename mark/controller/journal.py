@@ -198,6 +198,7 @@ class _Unreadable(Misconfigured):
 # Journals of versions 1 and 2 told in sentences what fields say since, and some fields had other names. Nothing
 # else reads those sentences and names.
 
+_OLD_NOTICE = {"gone_at": "terminates_at"}
 _OLD_OBSERVATION = {"paces": "service_time_ratios", "restraint": "spending_limit"}
 _OLD_PLAN = {"awake": "standbys_awake", "patience_s": "wake_delay_s", "pool": "standby_target"}
 _OLD_STATE = {
@@ -272,7 +273,7 @@ def _with_fields(text: bytes) -> bytes:
 def _upgraded_fact(fact: dict[str, Any]) -> list[dict[str, Any]]:
     """A refusal had one word for its cause, AWS's codes in a row and a limit's sentence."""
     if fact["kind"] != "launch-refused":
-        return [fact]
+        return [_renamed(fact, _OLD_NOTICE)]
     code: str = fact["code"]
     if code.startswith(_OLD_GUARDRAIL):
         said = code.removeprefix(_OLD_GUARDRAIL)

@@ -76,11 +76,11 @@ Order = Launch | Drain | Terminate | StartStandby | StopStandby | WarmLambda
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotWarned:
-    """A spot instance will be taken away at `gone_at`."""
+    """A spot instance will be taken away at `terminates_at`."""
 
     instance: str
     at: float
-    gone_at: float
+    terminates_at: float
     kind: Literal["spot-warned"] = "spot-warned"
 
 

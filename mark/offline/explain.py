@@ -215,7 +215,7 @@ def _seen(tick: Tick, header: Header) -> str:
 def _fact(fact: Fact) -> str:
     match fact:
         case SpotWarned():
-            return f"spot notice: {fact.instance} goes in {fact.gone_at - fact.at:.0f} s"
+            return f"spot notice: {fact.instance} goes in {fact.terminates_at - fact.at:.0f} s"
         case LaunchRefused():
             what = f"{fact.count} {fact.offering}" if fact.count else f"{fact.offering} also"
             return f"{what} refused: {fact.why}"

@@ -309,7 +309,7 @@ class SimulatedCloud:
         self.interruptions += 1
         if machine.slot is not None:
             self._engine.will_go(machine.slot, gone_at)
-        self._facts.append(SpotWarned(instance=machine.id, at=now, gone_at=gone_at))
+        self._facts.append(SpotWarned(instance=machine.id, at=now, terminates_at=gone_at))
         self._at(gone_at, lambda at: self._end(machine, at))
         self._changed(machine)
 

@@ -80,7 +80,7 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         monkeypatch.setenv("EVENTS_QUEUE_URL", there.events_url)
         for at in (1000.0, 2000.0):
             with called.acting("interruption"):
-                event = spot_event(SpotWarned(instance=instance, at=at, gone_at=at + 120.0))
+                event = spot_event(SpotWarned(instance=instance, at=at, terminates_at=at + 120.0))
                 assert interruption.handler(batch(json.dumps(event)), CONTEXT) == {"batchItemFailures": []}
             with called.acting("controller"):
                 there.cloud.acknowledge()  # of the notice before

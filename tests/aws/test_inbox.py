@@ -18,7 +18,7 @@ from mark.domain.orders import SpotWarned
 from mark.protocols.events import QueueWord, StateChanged, compose_word
 from tests.aws.builders import aws
 
-NOTICE = SpotWarned(instance="i-1", at=1.0, gone_at=121.0)
+NOTICE = SpotWarned(instance="i-1", at=1.0, terminates_at=121.0)
 STATE = StateChanged(instance="i-2", at=1.0, state="running")
 
 

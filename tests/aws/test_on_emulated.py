@@ -85,7 +85,7 @@ def test_a_life_on_the_emulated_aws(world: World, there: Aws) -> None:
         assert until(lambda: facts.extend(cloud.drain_facts()) or facts)
         [notice] = facts
         assert isinstance(notice, SpotWarned)
-        assert notice.gone_at == pytest.approx(notice.at + 120.0)
+        assert notice.terminates_at == pytest.approx(notice.at + 120.0)
         assert notice.at == pytest.approx(ServiceTime().now(), abs=2000.0)
 
         cloud.submit(Terminate(token="t2-1", reason="r", instances=(second,)))

@@ -16,7 +16,9 @@ ON_SPOT = replace(POLICY, offerings=(SPOT,), breaker=BREAKER)
 
 
 def warned(count: int, at: float, first: int = 1) -> tuple[SpotWarned, ...]:
-    return tuple(SpotWarned(instance=f"i-{n:04d}", at=at, gone_at=at + 120) for n in range(first, first + count))
+    return tuple(
+        SpotWarned(instance=f"i-{n:04d}", at=at, terminates_at=at + 120) for n in range(first, first + count)
+    )
 
 
 def noted(pools: tuple[SpotPool, ...], count: int, at: float, size: int = 8) -> tuple[SpotPool, ...]:

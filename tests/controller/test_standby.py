@@ -34,7 +34,7 @@ def warned(
     """The fleet, the first `count` of which are about to go, and the facts that say so."""
     gone_at = at + 120.0
     marked = tuple(replace(one, interrupt_at=gone_at) if i < count else one for i, one in enumerate(fleet))
-    return marked, tuple(SpotWarned(instance=one.id, at=at, gone_at=gone_at) for one in fleet[:count])
+    return marked, tuple(SpotWarned(instance=one.id, at=at, terminates_at=gone_at) for one in fleet[:count])
 
 
 def bridging(asleep: int = 10, lost: int = 2, serving: int = 4) -> tuple[Stepped, tuple[Instance, ...]]:

@@ -138,7 +138,7 @@ def test_a_notice_wakes_the_controller(acting: Acting) -> None:
     assert acting.woken.wait(30)
     [notice] = acting.facts()
     assert isinstance(notice, SpotWarned)
-    assert (notice.instance, notice.gone_at) == (first, pytest.approx(notice.at + 120.0))
+    assert (notice.instance, notice.terminates_at) == (first, pytest.approx(notice.at + 120.0))
 
 
 def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> None:
@@ -162,7 +162,7 @@ def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> N
         event(StateChanged(instance=second, at=began_at, state="pending")),
         event(RebalanceAdvised(instance=second, at=began_at)),
     ]
-    strangers = [event(SpotWarned(instance="i-0123", at=1.7e9, gone_at=1.7e9 + 120.0))]
+    strangers = [event(SpotWarned(instance="i-0123", at=1.7e9, terminates_at=1.7e9 + 120.0))]
     malformed = ["{", "[]", "null", *(event(notice, **wrong) for wrong in WRONG)]
     acting.send_raw(event(notice), *again, *late, *strangers, *malformed)
 

@@ -119,7 +119,7 @@ def tick_lines(store: ServiceStore) -> None:
     header = Header(policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=(), max_rps=()))
     journal = store.open_journal("m", header_line(header), lease)
     unit = DemandUnit(start_at=BEGAN + DAY_S - 60.0, count=120, mean_rps=2.0, max_rps=5.0)
-    warned = SpotWarned(instance="i-2", at=BEGAN + DAY_S, gone_at=BEGAN + DAY_S + 120.0)
+    warned = SpotWarned(instance="i-2", at=BEGAN + DAY_S, terminates_at=BEGAN + DAY_S + 120.0)
     seen = Observation(now=BEGAN + DAY_S, fleet=FleetView(instances=instances(2)), demand=unit, facts=(warned,))
     launch = Launch(token="t1", reason="needed " * 90, offering=LARGE.name, count=3)
     journal.write(entry_line(FleetView(), seen, Decision(state=State(), orders=(launch,))))

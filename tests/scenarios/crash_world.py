@@ -123,7 +123,7 @@ class World:
         ready = [m for m in pool if m.state is InstanceState.READY]
         for machine in ready[: math.ceil(share * len(ready))]:
             machine.gone_at = at + NOTICE_S
-            self.notices.append(SpotWarned(instance=machine.id, at=at, gone_at=machine.gone_at))
+            self.notices.append(SpotWarned(instance=machine.id, at=at, terminates_at=machine.gone_at))
 
     def obtainable(self, offering: str, count: int) -> int:
         """How many of a launch can be had now."""

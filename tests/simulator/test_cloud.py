@@ -257,7 +257,7 @@ def test_a_scripted_interruption_takes_its_share_after_its_notice(kernel: Kernel
     assert {fact.instance for fact in facts if isinstance(fact, SpotWarned)} <= {
         f"i-{n:06d}" for n in range(1, 11)
     }
-    assert all(isinstance(fact, SpotWarned) and (fact.at, fact.gone_at) == (400.0, 520.0) for fact in facts)
+    assert all(isinstance(fact, SpotWarned) and (fact.at, fact.terminates_at) == (400.0, 520.0) for fact in facts)
     assert world.cloud.drain_facts() == ()
     warned = [one for one in world.cloud.observe() if one.interrupt_at == 520.0]
     assert len(warned) == 8

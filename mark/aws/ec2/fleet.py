@@ -222,9 +222,9 @@ class Ec2Cloud:
         word = arrived.word
         match word:
             case SpotWarned():
-                if self._warned.get(word.instance) == word.gone_at:
+                if self._warned.get(word.instance) == word.terminates_at:
                     return []
-                self._warned[word.instance] = word.gone_at
+                self._warned[word.instance] = word.terminates_at
                 return [word]
             case StateChanged():
                 self._transitions.told(word.instance, word.state, word.at)

@@ -560,7 +560,7 @@ def test_guardrails_count_what_another_model_is_asking_for() -> None:
 def test_a_spot_notice_is_a_fact_until_it_is_acknowledged(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()
-    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    notice = SpotWarned(instance=name, at=1000.0, terminates_at=1120.0)
     there.send(notice)
     assert there.cloud.drain_facts() == [notice]
     [seen] = there.cloud.observe()
@@ -582,13 +582,13 @@ def test_a_notice_that_comes_twice_is_one_fact(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()
     for _ in range(2):
-        there.send(SpotWarned(instance=name, at=1000.0, gone_at=1120.0))
+        there.send(SpotWarned(instance=name, at=1000.0, terminates_at=1120.0))
 
     assert len(there.cloud.drain_facts()) == 1
 
 
 def test_notices_of_others_are_left_alone(there: Scene) -> None:
-    there.send(SpotWarned(instance="i-of-somebody-else", at=1000.0, gone_at=1120.0))
+    there.send(SpotWarned(instance="i-of-somebody-else", at=1000.0, terminates_at=1120.0))
     there.send(RebalanceAdvised(instance="i-of-somebody-else", at=1000.0))
 
     assert there.cloud.drain_facts() == []
@@ -612,7 +612,7 @@ def test_state_changes_go_to_the_ledger(there: Scene) -> None:
 def test_states_are_written_down_between_ticks_and_notices_wait_for_one(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()
-    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    notice = SpotWarned(instance=name, at=1000.0, terminates_at=1120.0)
     there.send(notice)
     there.send(StateChanged(instance=name, at=1015.0, state="running"))
     there.cloud.poll_events()
@@ -628,7 +628,7 @@ def test_states_are_written_down_between_ticks_and_notices_wait_for_one(there: S
 def test_a_ledger_that_is_away_loses_no_transition_and_no_fact(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()
-    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    notice = SpotWarned(instance=name, at=1000.0, terminates_at=1120.0)
     there.send(notice)
     there.send(StateChanged(instance=name, at=1003.0, state="pending"))
     there.ledger.fail_next = RetryLater("away")
