@@ -34,7 +34,7 @@ Line = TypeVar("Line")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Where a controller stood after a tick.
+    """The controller's position after a tick.
 
     `fleet` is what it saw there, `first_at` its first tick and `planned_at` the last one at which it planned,
     `orders` what a crash right then could have lost: the orders of that tick, and launches that had not been seen.
@@ -74,7 +74,7 @@ class Header:
 
     @property
     def state(self) -> State:
-        """What the controller remembered before the first tick."""
+        """The controller's state before the first tick."""
         return self.checkpoint.state if self.checkpoint else State()
 
 
@@ -91,7 +91,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """One tick as it was: what was seen, and what was decided."""
+    """One tick: its observation and its decision."""
 
     seen: Observation
     orders: tuple[Order, ...]
@@ -107,12 +107,12 @@ class BrokenLine:
 
     @property
     def words(self) -> str:
-        """As it is told."""
+        """The line's number and the reason, as a sentence."""
         return f"line {self.number} of the journal cannot be read: {self.why}"
 
 
 Skip = Callable[[BrokenLine], object]
-"""Told of each line that is left out."""
+"""Called with each line that is left out."""
 
 _HEADER = TypeAdapter(Header)
 _POLICY = TypeAdapter(ControllerPolicy)
@@ -139,14 +139,14 @@ def entry_line(before: FleetView, seen: Observation, decision: Decision) -> byte
 
 
 def same_policy(one: ControllerPolicy, other: ControllerPolicy) -> bool:
-    """Whether a journal says the same of both."""
+    """Whether two policies are written alike in a journal."""
     return _POLICY.dump_json(one, fallback=plain) == _POLICY.dump_json(other, fallback=plain)
 
 
 def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[Header, Iterator[Tick]]:
     """The header and the ticks of a journal. Misconfigured names the line that cannot be read.
 
-    With `skip` such a line is told to it and left out, if it is not the header: what comes after it is read, but
+    With `skip` such a line is passed to it and left out, if it is not the header: what comes after it is read, but
     fleets are then what the lines that were read say of them, and folding them gives other decisions.
     """
     numbered = enumerate(lines, start=1)

@@ -1,4 +1,4 @@
-"""Taking over: what a journal says of the controller that wrote it, so that the next one goes on where it stopped.
+"""Takeover: the state of the controller that wrote a journal, from which the next one goes on.
 
 A tick is written down before its orders are submitted, so a crash may lose orders but never a decision. The next
 controller folds the journal to the same state and submits again, with their own tokens, all orders of the last
@@ -28,7 +28,7 @@ from mark.domain.orders import Launch, Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """Where the controller that wrote a journal stopped.
+    """The point where the controller that wrote a journal stopped.
 
     `units`: the demand it had seen since the journal opened; `fleet`: what it saw last; `first_at`: its first
     tick, which periods are counted from; `planned_at`: the last one at which it planned; `unseen`: orders to
@@ -51,7 +51,7 @@ class Recovered:
 
 
 def still_open(before: Iterable[Order], state: State, orders: tuple[Order, ...]) -> tuple[Order, ...]:
-    """What a crash could lose after a tick that left `state` and gave `orders`: those, and unseen launches.
+    """The orders that a crash could lose after a tick that left `state`: its `orders`, and unseen launches.
 
     `before` is what it could lose after the tick before.
     """
@@ -89,7 +89,7 @@ def recover(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
 
 
 def salvaged(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
-    """What lines that can be read tell where others cannot: the demand, and when it began. None: neither."""
+    """Salvage the demand and the first tick from the readable lines of a journal; None where there is no tick."""
     checkpoint = header.checkpoint
     first_at = checkpoint.first_at if checkpoint else None
     units: list[DemandUnit] = []
@@ -108,7 +108,7 @@ def begun_anew(first_at: float, units: tuple[DemandUnit, ...] = ()) -> Recovered
 
 
 def goes_on(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
-    """Where another policy goes on: it plans at once, and launches that it does not know are not sent or awaited.
+    """Continue under another policy: it plans at once; launches that it does not know are not sent or awaited.
 
     Those that come all the same are seen, and drained.
     """
@@ -123,7 +123,7 @@ def goes_on(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
 
 
 def checkpoint_of(recovered: Recovered) -> Checkpoint:
-    """What the header of the journal says that follows."""
+    """The checkpoint for the header of the journal that follows."""
     return Checkpoint(
         state=recovered.state,
         fleet=recovered.fleet,

@@ -17,7 +17,7 @@ def watch(
 ) -> tuple[State, list[Order]]:
     """After a window that missed, and outside the cool-down, launch L instances of T.
 
-    Where none of T may be launched now its on-demand twin is taken, or nothing, and the next window may ask again.
+    Where none of T may be launched now, its on-demand twin is; or nothing, and the next window may launch again.
     """
     monitor, window = policy.monitor, seen.slo
     if monitor is None or window is None or window.closed_at <= state.window_at:

@@ -20,32 +20,32 @@ from mark.controller.surges import bridge_surges
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
 
-POOL_SLACK = 1.25
-"""A pool for surges is cut when it is so many times larger than it need be."""
+STANDBY_SLACK = 1.25
+"""Standbys for surges are terminated once there are so many times more than needed (hysteresis)."""
 
 
 def keep_standbys(
     state: State, seen: Observation, policy: ControllerPolicy, limits: LaunchLimits, tokens: Tokens
 ) -> tuple[State, list[Order]]:
-    """Size the pool, wake for a gap, stop when it is closed."""
+    """Size the standbys, wake for a gap, stop when it is closed."""
     if policy.standby is None:
         return state, []
-    pool = [i for i in seen.fleet if i.role is Role.STANDBY]
+    standbys = [i for i in seen.fleet if i.role is Role.STANDBY]
     bridged = bridge_surges if policy.standby.surges else _bridge_interruption
-    state, bridge = bridged(state, seen, policy, policy.standby, pool, tokens)
+    state, bridge = bridged(state, seen, policy, policy.standby, standbys, tokens)
     stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
-    rest = _rest(state, [i for i in pool if i.id not in stopping], tokens)
-    return state, bridge + rest + _size(state, policy.standby, pool, limits, tokens)
+    rest = _rest(state, [i for i in standbys if i.id not in stopping], tokens)
+    return state, bridge + rest + _size(state, policy.standby, standbys, limits, tokens)
 
 
 def rest_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
     """Under a spending limit: put standbys to sleep at a floor, end them in a pause."""
-    pool = [i for i in seen.fleet if i.role is Role.STANDBY]
+    standbys = [i for i in seen.fleet if i.role is Role.STANDBY]
     if seen.spending_limit is SpendingLimit.PAUSE:
-        all_of_them = tuple(i.id for i in pool)
+        all_of_them = tuple(i.id for i in standbys)
         reason = "the service is paused: standbys end"
-        return [Terminate(token=tokens.take(), reason=reason, instances=all_of_them)] if pool else []
-    up = tuple(i.id for i in pool if i.state in (InstanceState.READY, InstanceState.PENDING))
+        return [Terminate(token=tokens.take(), reason=reason, instances=all_of_them)] if standbys else []
+    up = tuple(i.id for i in standbys if i.state in (InstanceState.READY, InstanceState.PENDING))
     reason = "the budget is reached: standbys sleep"
     return [StopStandby(token=tokens.take(), reason=reason, instances=up)] if up else []
 
@@ -63,11 +63,11 @@ def _bridge_interruption(
     seen: Observation,
     policy: ControllerPolicy,
     standby: StandbyPolicy,
-    pool: list[Instance],
+    standbys: list[Instance],
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     leaving = [i.id for i in seen.fleet if i.role is Role.SERVING and i.interrupt_at is not None]
-    awake = woken_standbys(state, pool, seen.now, policy.period_s)
+    awake = woken_standbys(state, standbys, seen.now, policy.period_s)
     short = short_rps(state, seen.fleet, policy)
     if not leaving and short <= 0.0:
         closed = replace(state, bridging=False, active_standbys=())
@@ -79,7 +79,7 @@ def _bridge_interruption(
     if not (leaving or state.bridging):
         return state, []
     there = {i.id for i in awake}
-    asleep = [i for i in pool if i.state is InstanceState.STOPPED and i.id not in there]
+    asleep = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in there]
     asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
     lacking = math.ceil(short / standby.offering.capacity_rps) - len(awake)
     woken = tuple(i.id for i in asleep[: max(0, lacking)])
@@ -94,21 +94,21 @@ def _bridge_interruption(
     return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
 
 
-def _rest(state: State, pool: list[Instance], tokens: Tokens) -> list[Order]:
+def _rest(state: State, standbys: list[Instance], tokens: Tokens) -> list[Order]:
     """Stop those that are ready without having been woken: their first boot is over."""
-    ready = tuple(i.id for i in pool if i.state is InstanceState.READY and i.id not in state.active_standbys)
+    ready = tuple(i.id for i in standbys if i.state is InstanceState.READY and i.id not in state.active_standbys)
     if not ready or state.bridging:
         return []
     return [StopStandby(token=tokens.take(), reason="booted: stands by from now on", instances=ready)]
 
 
 def _size(
-    state: State, standby: StandbyPolicy, pool: list[Instance], limits: LaunchLimits, tokens: Tokens
+    state: State, standby: StandbyPolicy, standbys: list[Instance], limits: LaunchLimits, tokens: Tokens
 ) -> list[Order]:
-    """Launch what the pool lacks, terminate what it has too many of once all recent plans agree."""
+    """Launch standbys that are lacking, terminate surplus ones once all recent plans agree."""
     wanted, why = _standby_target(state, standby)
     coming = sum(r.count for r in state.requested if r.role is Role.STANDBY)
-    have = len(pool) + coming
+    have = len(standbys) + coming
     if have < wanted:
         name = standby.offering.name
         count, _ = limits.allowed(name, wanted - have)
@@ -117,16 +117,16 @@ def _size(
         limits.reserve(name, count)
         reason = f"{why}: {wanted} standbys"
         return [Launch(token=tokens.take(), reason=reason, offering=name, count=count, role=Role.STANDBY)]
-    spare = [i.id for i in pool if i.state is InstanceState.STOPPED and i.id not in state.active_standbys]
-    surplus = tuple(sorted(spare, reverse=True)[: max(0, len(pool) - _enough(standby, wanted))])
+    spare = [i.id for i in standbys if i.state is InstanceState.STOPPED and i.id not in state.active_standbys]
+    surplus = tuple(sorted(spare, reverse=True)[: max(0, len(standbys) - _enough(standby, wanted))])
     if not surplus:
         return []
-    reason = f"{len(pool)} standbys, {wanted} are enough"
+    reason = f"{len(standbys)} standbys, {wanted} are enough"
     return [Terminate(token=tokens.take(), reason=reason, instances=surplus)]
 
 
 def _standby_target(state: State, standby: StandbyPolicy) -> tuple[int, str]:
-    """How many there should be, and why."""
+    """The number of standbys that there should be, and why."""
     if standby.surges and state.plan is not None and state.plan.standby_target is not None:
         return min(standby.max_count, state.plan.standby_target), "worth their disks by the surges that were seen"
     largest = max((past.capacity_rps for past in state.desired), default=0.0)
@@ -135,5 +135,5 @@ def _standby_target(state: State, standby: StandbyPolicy) -> tuple[int, str]:
 
 
 def _enough(standby: StandbyPolicy, wanted: int) -> int:
-    """More than so many are too many: a pool sized by surges shrinks late, for a new one costs a launch."""
-    return math.ceil(POOL_SLACK * wanted) if standby.surges else wanted
+    """The number above which standbys are surplus: those for surges go late, for a new one costs a launch."""
+    return math.ceil(STANDBY_SLACK * wanted) if standby.surges else wanted

@@ -194,10 +194,10 @@ class Decision:
     notes: tuple[Note, ...] = ()
 
 
-def woken_standbys(state: State, pool: Iterable[Instance], now: float, period_s: float) -> list[Instance]:
-    """The standbys that were woken; one that still sleeps a period later was not: that call was lost."""
+def woken_standbys(state: State, standbys: Iterable[Instance], now: float, period_s: float) -> list[Instance]:
+    """Standbys that are awake; one that still sleeps a period after its wake is not: that call was lost."""
     lost = InstanceState.STOPPED if now >= state.last_wake_at + period_s else None
-    return [i for i in pool if i.id in state.active_standbys and i.state is not lost]
+    return [i for i in standbys if i.id in state.active_standbys and i.state is not lost]
 
 
 class Tokens:

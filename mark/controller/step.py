@@ -115,7 +115,7 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
 def _left_alone(
     state: State, seen: Observation, policy: ControllerPolicy
 ) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
-    """Until when offerings are not asked for: what was refused, and what a guardrail held back for a period."""
+    """The back-off of refused offerings, and the holds of those that a guardrail cut for a period."""
     backoff = {name: until for name, until in state.capacity_backoff if until > seen.now}
     holds = {name: until for name, until in state.guardrail_holds if until > seen.now}
     for fact in seen.facts:
@@ -129,7 +129,7 @@ def _left_alone(
 
 
 def _guarded(seen: Observation) -> tuple[Note, ...]:
-    """What a guardrail has just kept from being rented or woken: an operator's limit is an operator's to raise."""
+    """Notes of what a guardrail has just refused: an operator's limit is an operator's to raise."""
     return tuple(
         Note(kind=NoteKind.GUARDRAIL, text=f"{fact.count} {fact.offering} refused: {fact.why}")
         for fact in seen.facts
@@ -138,7 +138,7 @@ def _guarded(seen: Observation) -> tuple[Note, ...]:
 
 
 def _slo_boosts(state: State, seen: Observation) -> tuple[SloBoost, ...]:
-    """What the monitor launched and still stands up for; nothing under a spending limit."""
+    """Boosts of the SLO monitor that are not over; none under a spending limit."""
     if seen.spending_limit is not SpendingLimit.NONE:
         return ()
     return tuple(boost for boost in state.slo_boosts if boost.until > seen.now)
@@ -180,7 +180,7 @@ def _launches(
     *,
     ordered: list[Order],
 ) -> tuple[list[Order], list[Note]]:
-    """Launch what is wanted and neither there nor on its way."""
+    """Launch what the plan wants beyond what is there or on its way."""
     have = Counter(dict(running_counts(state, seen.fleet)))
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
     orders: list[Order] = []
@@ -203,7 +203,7 @@ def _launches(
 def _drains(
     state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
 ) -> tuple[list[Order], list[Note]]:
-    """Drain what no plan of the cool-down wanted and the load just seen does not need."""
+    """Drain what no plan of the cool-down wanted and the last unit's load does not need (hysteresis)."""
     floor = _desired_now(state)
     for past in state.desired:
         for name, count in past.counts:

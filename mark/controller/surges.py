@@ -1,4 +1,4 @@
-"""Surges bridged by standbys: woken while more arrives than the ready fleet carries, whatever the reason.
+"""Surge protection by standbys: woken while more arrives than the ready fleet carries, whatever the reason.
 
 A surge, lost spot instances and a launch that is late look the same from here: the load of the last windows
 against what is ready and stays. So many standbys are woken as the excess needs, or as the plan foresees; Lambda
@@ -23,13 +23,13 @@ UP = (InstanceState.READY, InstanceState.PENDING)
 
 
 def is_surging(state: State, fleet: FleetView, recent_rps: Sequence[float], policy: ControllerPolicy) -> bool:
-    """Whether standbys should be woken before the next plan: the driver asks each few seconds."""
+    """Whether standbys should be woken before the next plan; the driver polls it each few seconds."""
     standby = policy.standby
     if standby is None or not standby.surges or state.plan is None:
         return False
-    pool = {i.id for i in fleet if i.role is Role.STANDBY}
-    awake = len(pool.intersection(state.active_standbys))
-    return awake < len(pool) and _needed(state, fleet, recent_rps, policy, standby) > awake
+    standbys = {i.id for i in fleet if i.role is Role.STANDBY}
+    awake = len(standbys.intersection(state.active_standbys))
+    return awake < len(standbys) and _needed(state, fleet, recent_rps, policy, standby) > awake
 
 
 def bridge_surges(
@@ -37,16 +37,16 @@ def bridge_surges(
     seen: Observation,
     policy: ControllerPolicy,
     standby: StandbyPolicy,
-    pool: list[Instance],
+    standbys: list[Instance],
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     """Wake what the excess needs, and put to sleep what the last minute did not."""
-    awake = woken_standbys(state, pool, seen.now, policy.period_s)
-    foreseen = min(state.plan.standbys_awake, len(pool)) if state.plan is not None else 0
+    awake = woken_standbys(state, standbys, seen.now, policy.period_s)
+    foreseen = min(state.plan.standbys_awake, len(standbys)) if state.plan is not None else 0
     needed = max(_needed(state, seen.fleet, seen.recent_rps, policy, standby), foreseen)
     state = replace(state, active_standbys=tuple(i.id for i in awake), bridging=bool(awake))
     if needed > len(awake):
-        return _wake(state, seen, awake, pool, needed - len(awake), tokens)
+        return _wake(state, seen, awake, standbys, needed - len(awake), tokens)
     if not seen.recent_rps or seen.plan is None:  # put to sleep with a plan only, when all of a minute is known
         return state, []
     keep = max(foreseen, _standbys(max(seen.recent_rps), state, seen.fleet, policy, standby))
@@ -62,10 +62,10 @@ def bridge_surges(
 
 
 def _wake(
-    state: State, seen: Observation, awake: list[Instance], pool: list[Instance], count: int, tokens: Tokens
+    state: State, seen: Observation, awake: list[Instance], standbys: list[Instance], count: int, tokens: Tokens
 ) -> tuple[State, list[Order]]:
     there = {i.id for i in awake}
-    asleep = [i for i in pool if i.state is InstanceState.STOPPED and i.id not in there]
+    asleep = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in there]
     asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
     woken = tuple(i.id for i in asleep[:count])
     if not woken:
@@ -101,6 +101,6 @@ def _lasting(state: State, recent_rps: Sequence[float]) -> float:
 def _standbys(
     rate_rps: float, state: State, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy
 ) -> int:
-    """So many carry what exceeds the ready fleet."""
+    """The standbys that carry what exceeds the ready fleet."""
     ready_rps = carried_rps(state, policy, fleet.ready())
     return max(0, math.ceil((rate_rps - ready_rps) / standby.offering.capacity_rps - WORTH_WAKING))
