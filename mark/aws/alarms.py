@@ -64,7 +64,7 @@ def remove_alarm(aws: Aws, service: str) -> None:
 
 
 def read_alerts(aws: Aws, service: str) -> Alerts:
-    """What a service should be told of now. Whatever AWS does not say is unknown, and the rest stands."""
+    """Read dead letters and ringing alarms of a service. What AWS does not answer is None."""
     letters: int | None = None
     ringing: tuple[Ringing, ...] | None = None
     unknown = []

@@ -1,4 +1,4 @@
-"""What AWS says that something cost: Cost Explorer, by day. It knows a day about 24 h after its end."""
+"""Costs by day as AWS's Cost Explorer has them. It knows a day about 24 h after its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service's resources on AWS are called."""
+"""Names of a service's resources on AWS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service needs on AWS, made where it is missing and tagged with the service; and its removal.
+"""Provisioning of a service's resources on AWS: made where missing, tagged with the service; and removal.
 
 EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
 launch templates: `serving` ends, `standby` stops, when an instance powers itself off
@@ -71,7 +71,7 @@ class ServiceSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceResources:
-    """Where what was made is found."""
+    """The addresses of the resources."""
 
     raw_url: str
     events_url: str
@@ -205,7 +205,7 @@ def _handlers(setup: ServiceSetup, events_url: str) -> tuple[FunctionSetup, Func
 
 
 def _said(role: str) -> dict[str, str]:
-    """What has the SDK say who calls, as `session.py` does."""
+    """Environment that has the SDK name its caller, as `session.py` does."""
     return {"AWS_SDK_UA_APP_ID": f"mark-{role}"}
 
 
@@ -258,7 +258,7 @@ def _template_data(setup: ServiceSetup, role: Role) -> dict[str, Any]:
 
 
 def _holds(have: object, wanted: object) -> bool:
-    """Whether all that is wanted is there; AWS adds what it defaults to."""
+    """True where all that is wanted is there; AWS adds what it defaults to."""
     if isinstance(wanted, Mapping):
         return isinstance(have, Mapping) and all(_holds(have.get(key), value) for key, value in wanted.items())
     return have == wanted

@@ -44,7 +44,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
-    """Where AWS is and how patiently it is asked.
+    """The address of AWS, and the time-outs and retries of its clients.
 
     `endpoint_url` None: AWS's own. `credentials` None: what boto3 finds (role, profile, environment).
     `max_attempts` counts the first call too; `adaptive` also slows down the client that is throttled. `role`: who
@@ -138,7 +138,7 @@ class Aws:
 
     @property
     def costs(self) -> CostExplorerClient:
-        """What AWS says that it cost."""
+        """The client of Cost Explorer."""
         client: CostExplorerClient = self._client("ce")
         return client
 
@@ -168,7 +168,7 @@ class Aws:
 
     @property
     def identity(self) -> STSClient:
-        """Whose credentials these are."""
+        """The client that names the owner of the credentials."""
         client: STSClient = self._client("sts")
         return client
 

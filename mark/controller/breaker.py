@@ -21,7 +21,7 @@ PRIOR_HOURS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerPolicy:
-    """When a spot pool counts as volatile, and for how long it is left."""
+    """Thresholds of a volatile spot pool, and the times that it is left."""
 
     #: Share of its instances that get notice within the window, ...
     share: float = 0.25
@@ -49,11 +49,11 @@ class SpotPool:
     open_s: float = 0.0
 
     def is_open(self, now: float) -> bool:
-        """Whether the breaker is open: nothing may be launched in the pool."""
+        """True while the breaker is open: nothing may be launched in the pool."""
         return now < self.opened_at + self.open_s
 
     def is_returning(self, now: float) -> bool:
-        """Whether the breaker is half-open: one instance a tick may be launched."""
+        """True while the breaker is half-open: one instance a tick may be launched."""
         return not self.is_open(now) and now < self.opened_at + 2.0 * self.open_s
 
 

@@ -139,7 +139,7 @@ def entry_line(before: FleetView, seen: Observation, decision: Decision) -> byte
 
 
 def same_policy(one: ControllerPolicy, other: ControllerPolicy) -> bool:
-    """Whether two policies are written alike in a journal."""
+    """True where two policies are written alike in a journal."""
     return _POLICY.dump_json(one, fallback=plain) == _POLICY.dump_json(other, fallback=plain)
 
 
@@ -295,7 +295,7 @@ def _named_forecast(source: str) -> dict[str, str | None]:
 
 
 def _old_kind(text: str) -> NoteKind:
-    """What a sentence was about."""
+    """The kind of an older note, from its sentence."""
     if text.startswith(_OLD_TRAINING):
         return NoteKind.TRAINING
     return next((kind for words, kind in _OLD_NOTES.items() if words in text), NoteKind.OTHER)

@@ -26,7 +26,7 @@ class LaunchLimits:
         self._returning = {pool.offering: 1 for pool in state.spot_pools if pool.is_returning(seen.now)}
 
     def allowed(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
-        """How many of `wanted` may be launched, and a note for each limit that cut them."""
+        """The part of `wanted` that may be launched, and a note for each limit that cut them."""
         if name in self._backoff:
             text = f"{name} was refused: not asked for again before {self._backoff[name]:.0f} s"
             return 0, (Note(kind=NoteKind.LEFT_OUT, text=text),)

@@ -34,7 +34,7 @@ PUNCTUAL = 1e-6
 
 
 class Journal(Protocol):
-    """Where ticks are written."""
+    """The journal as the controller needs it."""
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         """Write one tick; `before` is the fleet at the tick before it."""
@@ -106,12 +106,12 @@ class Controller:
 
     @property
     def forecast_failed(self) -> ForecastFailed | None:
-        """Why the last forecast is the fallback's; None where it is the forecaster's own."""
+        """The failure for which the last forecast is the fallback's; None where it is the forecaster's own."""
         return self._stood_in
 
     @property
     def next_at(self) -> float:
-        """When the next plan is due: at the end of the period of the last one, at once before the first one."""
+        """The time of the next plan: at the end of the period of the last one, at once before the first one."""
         if math.isinf(self._planned_at):
             return -math.inf
         periods = math.floor((self._planned_at - self._first_at) / self.policy.period_s + PUNCTUAL)
@@ -119,7 +119,7 @@ class Controller:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What the header of a journal that follows needs, with `history`; asked after a tick."""
+        """The checkpoint for a journal that follows, to be used with `history`; asked after a tick."""
         return Checkpoint(
             state=self.state,
             fleet=self._fleet,
@@ -129,14 +129,14 @@ class Controller:
         )
 
     def is_surging(self) -> bool:
-        """Whether standbys are needed before the next plan; a driver asks each `watch_s`."""
+        """True where standbys are needed before the next plan; a driver polls it each `watch_s`."""
         if self._spending_limit is not SpendingLimit.NONE:
             return False
         return is_surging(self.state, self._fleet, self._data_plane.recent_rps(), self.policy)
 
     @property
     def watch_s(self) -> float:
-        """How often a driver looks for surges; infinite where the policy knows none."""
+        """Seconds between two polls for surges; infinite where the policy bridges none."""
         standby = self.policy.standby
         return standby.watch_s if standby is not None and standby.surges else math.inf
 
@@ -177,7 +177,7 @@ class Controller:
         return due or refused or changed
 
     def _with_plan(self, seen: Observation) -> Observation:
-        """What was seen, with forecast and plan; what fails becomes a fact and the last plan stays."""
+        """Add forecast and plan to an observation; what fails becomes a fact and the last plan stays."""
         ratios = self._measure() if self._measure else None
         seen = replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
         forecast, failed = self._forecast(seen.now)

@@ -1,4 +1,4 @@
-"""What the controller remembers between two ticks, what it sees at one, and what it decides."""
+"""State between two ticks of the controller, the observation of one, and its decision."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Observation:
 
 
 class NoteKind(StrEnum):
-    """What a note is about."""
+    """The subject of a note."""
 
     #: There is no plan to follow yet.
     NO_PLAN = "no-plan"

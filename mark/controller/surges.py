@@ -23,7 +23,7 @@ UP = (InstanceState.READY, InstanceState.PENDING)
 
 
 def is_surging(state: State, fleet: FleetView, recent_rps: Sequence[float], policy: ControllerPolicy) -> bool:
-    """Whether standbys should be woken before the next plan; the driver polls it each few seconds."""
+    """True where standbys should be woken before the next plan; the driver polls it each few seconds."""
     standby = policy.standby
     if standby is None or not standby.surges or state.plan is None:
         return False

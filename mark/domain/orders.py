@@ -85,7 +85,7 @@ class SpotWarned:
 
 
 class RefusalCause(StrEnum):
-    """Why a launch or a wake was refused."""
+    """The cause of a refused launch or wake."""
 
     #: AWS has none there now.
     CAPACITY = "capacity"

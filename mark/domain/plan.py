@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def launch_usd(self) -> float:
-        """What the launches cost before their first answer."""
+        """The price of the launches before their first answer, USD."""
         return sum((item.count - item.kept) * item.launch_usd for item in self.counts)
 
 

@@ -1,4 +1,4 @@
-"""What gateways report: arrivals by window, answers by who gave them, and what Lambda was used for."""
+"""Traffic reports of gateways: arrivals by window, answers by their source, and the use of Lambda."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NOT_THE_REQUEST = (408, 429)
 
 
 def is_rejection(status: int) -> bool:
-    """Whether an HTTP status says that the request is wrong in itself, which is no failure of a service."""
+    """True where an HTTP status says that the request is wrong in itself, which is no failure of a service."""
     return CLIENT_ERROR <= status < SERVER_ERROR and status not in NOT_THE_REQUEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTraffic:
-    """What one gateway saw of one model since its last report, but for the gauges at the end.
+    """One gateway's counts of one model since its last report; the last two fields are gauges.
 
     arrivals: (window's number, requests), the number being service time // WINDOW_S; those that turned out to be
     rejected are taken back, so that there may be fewer than none. instance, standby, lambda_:

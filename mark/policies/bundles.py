@@ -53,7 +53,7 @@ class PolicyBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """What bundles are made of. `offerings` are of the asked market, `on_demand` the same types on demand.
+    """The ingredients of bundles. `offerings` are of the asked market, `on_demand` the same types on demand.
 
     The premium of a managed service is `managed_cpu_factor` and `managed_gpu_factor` (SageMaker's list, 2026).
     """

@@ -66,7 +66,7 @@ def tuned(bundle: PolicyBundle, tuning: Tuning, market: Market) -> PolicyBundle:
 
 
 def _launch_weight(policy: ControllerPolicy, tuning: Tuning) -> float:
-    """It is milp's alone."""
+    """Refuse the launch weight for all planners but milp."""
     own = policy.launch_weight_usd_per_s
     return _or(tuning.launch_weight_usd_per_s, own) if policy.planner == "milp" else own
 

@@ -27,11 +27,11 @@ class GatewayStore:
         self._ttl_ms = ttl_ms(member_ttl_s)
 
     async def share_wall(self, offset_s: float) -> float:
-        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        """Share the host's offset of wall from monotonic clock, seconds; `offset_s` where none is stored yet."""
         return await share_wall_async(self._link, self._keys, offset_s)
 
     async def spec(self) -> ServiceSpec:
-        """What the service is; Misconfigured where nobody said."""
+        """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, await self._link.call("GET", self._keys.of("spec")))
 
     async def members_version(self) -> int:
@@ -52,7 +52,7 @@ class GatewayStore:
         return tuple(sorted(map(WARMED.decode, found), key=lambda warmed: warmed.model))
 
     async def overflow_closed(self) -> bool:
-        """Whether a budget or a pause limits spending now."""
+        """True while a budget or a pause limits spending."""
         told = await self._link.call("GET", self._keys.of("status", "budget"))
         return told is not None and json.loads(told)["limited_by"] != SpendingLimit.NONE.value
 
@@ -79,11 +79,11 @@ class AgentStore:
         self._ttl_ms = ttl_ms(member_ttl_s)
 
     async def share_wall(self, offset_s: float) -> float:
-        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        """Share the host's offset of wall from monotonic clock, seconds; `offset_s` where none is stored yet."""
         return await share_wall_async(self._link, self._keys, offset_s)
 
     async def spec(self) -> ServiceSpec:
-        """What the service is; Misconfigured where nobody said."""
+        """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, await self._link.call("GET", self._keys.of("spec")))
 
     async def announce(self, member: Member) -> bool:

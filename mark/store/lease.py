@@ -45,7 +45,7 @@ class Leases:
         self._link.run(RELEASE, self._keys, (lease.epoch,))
 
     def held_by(self) -> str | None:
-        """Who holds it, if anybody does."""
+        """The holder of the lease; None where nobody has it."""
         held = self._link.call("GET", self._keys[0])
         return held.decode() if held is not None else None
 

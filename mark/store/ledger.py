@@ -95,7 +95,7 @@ class StoredLedger:
 
 
 def _told(transition: Transition) -> str:
-    """What tells a transition from others."""
+    """The identity of a transition, for deduplication."""
     return f"{transition.instance} {transition.state} {transition.at!r}"
 
 

@@ -99,7 +99,7 @@ class ServiceStore:
         return self._keys.of_model(model, self.journal_segments(model))
 
     def spec(self) -> ServiceSpec:
-        """What the service is; Misconfigured where nobody said."""
+        """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, self._link.call("GET", self._keys.of("spec")))
 
     def put_clock(self, anchor: ClockAnchor) -> None:
@@ -117,7 +117,7 @@ class ServiceStore:
         return tuple(map(CLOCK.decode, self._link.call("LRANGE", self._keys.of("clocks"), 0, -1)))
 
     def share_wall(self, offset_s: float) -> float:
-        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        """Share the host's offset of wall from monotonic clock, seconds; `offset_s` where none is stored yet."""
         return share_wall(self._link, self._keys, offset_s)
 
     def forget_wall(self) -> None:
@@ -130,7 +130,7 @@ class ServiceStore:
         return members_of(answer)
 
     def forget_members(self) -> None:
-        """Whoever announced itself is gone for good: a service that starts has no agents yet."""
+        """Forget all announced agents: a service that starts has none yet."""
         for member in self.members():
             self._link.run(LEAVE, self._keys.members, (ttl_ms(self._member_ttl_s), member.instance))
 
@@ -161,7 +161,7 @@ class ServiceStore:
         self._link.call("HSET", self._keys.of("warmed"), warmed.model, WARMED.encode(warmed))
 
     def warmed(self, model: str) -> Warmed | None:
-        """What was said last of the model's environments."""
+        """The last warm-up of the model's environments."""
         found = self._link.call("HGET", self._keys.of("warmed"), model)
         return None if found is None else WARMED.decode(found)
 

@@ -61,7 +61,7 @@ SERVES = (MemberState.READY, MemberState.DRAINING)
 
 
 class Ec2Cloud:
-    """Instances of one model: observed, ordered, and what happened to them.
+    """The fleet of one model on EC2.
 
     `inbox` and `guard` are shared by the models of a service. `warm` pings so many Lambda environments; it is
     called from a thread of its own.
@@ -164,7 +164,7 @@ class Ec2Cloud:
 
     @property
     def has_pending_facts(self) -> bool:
-        """Whether a launch or a wake was refused since facts were drained: the controller should tick at once."""
+        """True after a refusal or a notice since facts were drained: the controller should tick at once."""
         return bool(self._facts)
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class Ec2Cloud:
                 _log.warning("overdue instances are ended at the next pass: %s", error)
 
     def _fact_of(self, arrived: Arrived) -> list[Fact]:
-        """What a message means to the controller."""
+        """The facts in a message; a state change goes into the ledger."""
         word = arrived.word
         match word:
             case SpotWarned():
@@ -389,7 +389,7 @@ WRONG_STATE = frozenset({"IncorrectInstanceState", "IncorrectState"})
 
 
 def _mistakes(reply: CreateFleetResultTypeDef) -> tuple[str, ...]:
-    """What no waiting mends (a permission, a template), each once: EC2 Fleet tells it with HTTP 200."""
+    """Errors that no waiting mends (a permission, a template), each once: EC2 Fleet reports them with HTTP 200."""
     told = {(error.get("ErrorCode", ""), error.get("ErrorMessage", "")) for error in reply.get("Errors", [])}
     return tuple(f"{code}: {message}" for code, message in sorted(told) if FAMILIES.get(code) is Misconfigured)
 

@@ -24,7 +24,7 @@ NOT_FOUND, UNAUTHORIZED = 404, 401
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this instance is: its id, its private address, its tags, its user data (a JSON object)."""
+    """The instance's identity: its id, its private address, its tags, its user data (a JSON object)."""
 
     instance: str
     host: str
@@ -76,7 +76,7 @@ class Imds:
         return text
 
     def identity(self) -> Identity:
-        """Who this instance is. Misconfigured where something is missing."""
+        """Read the instance's identity. Misconfigured where something is missing."""
         instance, host = self.get("meta-data/instance-id"), self.get("meta-data/local-ipv4")
         listed = self.get("meta-data/tags/instance")
         text = self.get("user-data")
@@ -86,7 +86,7 @@ class Imds:
         return Identity(instance=instance, host=host, tags=tags, user_data=_told(text))
 
     def taken_at(self) -> float | None:
-        """When a spot notice says that this instance is taken away, epoch seconds; None without a notice."""
+        """The termination time of a spot notice, epoch seconds; None without a notice."""
         text = self.get("meta-data/spot/instance-action")
         if text is None:
             return None

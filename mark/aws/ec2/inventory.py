@@ -1,4 +1,4 @@
-"""What a service has in its account now, by its tags, whoever launched it."""
+"""Inventory: the instances of a service in its account now, by their tags, whoever launched them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SPARE_MIN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What is rented, for which run of which command, and until when at the latest."""
+    """A request for one instance: for which run of which command, and until when at the latest."""
 
     service: str
     owner: str
@@ -43,7 +43,7 @@ class Rent:
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """What the instance is told of itself."""
+        """The tags of the instance."""
         return {
             SERVICE: self.service,
             OWNER: self.owner,
@@ -101,7 +101,7 @@ def _run(aws: Aws, asked: Rent, subnet: str, asks: Mapping[str, Any]) -> str:
 
 
 def _subnets(aws: Aws, service: str) -> tuple[str, ...]:
-    """Where the service stands: its groups belong to one network, which need not be the account's default one."""
+    """The service's subnets: its groups belong to one network, which need not be the account's default one."""
     with translated():
         pages = aws.ec2.get_paginator("describe_instances").paginate(
             Filters=[

@@ -40,11 +40,11 @@ class Transitions:
         self._first = True
 
     def knows(self, instance: str) -> bool:
-        """Whether it is, or lately was, an instance of this model."""
+        """True for an instance that is, or lately was, of this model."""
         return instance in self._rows
 
     def row(self, instance: str) -> Ec2Row:
-        """What is known of it."""
+        """The last row of an instance."""
         return self._rows[instance]
 
     def launched(self, rows: Mapping[str, Ec2Row]) -> None:

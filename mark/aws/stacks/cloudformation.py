@@ -47,12 +47,12 @@ class StackState:
 
     @property
     def busy(self) -> bool:
-        """Whether an operation on it is under way; a change set that waits for review is none."""
+        """True while an operation on it is under way; a change set that waits for review is none."""
         return self.status.endswith(IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
 
     @property
     def stands(self) -> bool:
-        """Whether it can be updated."""
+        """True where it can be updated."""
         return self.status in STANDS
 
 
@@ -136,7 +136,7 @@ class Stacks:
         return found
 
     def resources(self, name: str) -> dict[str, str]:
-        """What a stack has: logical name -> physical id."""
+        """The resources of a stack: logical name -> physical id."""
         with translated():
             pages = self._client.get_paginator("list_stack_resources").paginate(StackName=name)
             rows = [row for page in pages for row in page["StackResourceSummaries"]]
@@ -274,7 +274,7 @@ CANCELLED = ("Resource creation cancelled", "Resource update cancelled", "Resour
 
 
 def first_failure(events: Sequence[StackEvent], stack: str) -> StackEvent | None:
-    """What went wrong first: the oldest failure but for cancelled work, a resource's before the stack's."""
+    """The first failure: the oldest failure but for cancelled work, a resource's before the stack's."""
     failed = [
         event
         for event in events

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from mark.accounting.hourly_totals import book_name
-from mark.accounting.load_history import load_name
+from mark.accounting.hourly_totals import marks_key
+from mark.accounting.load_history import load_key
 from mark.aws.archive import figures_key, journal_key, packed, put_object
 from mark.aws.session import Aws
 from mark.controller.journal import read_journal
@@ -107,8 +107,8 @@ class Archivist:
     def _copy_figures(self, bucket: str, model: str) -> None:
         record = self._store.ledger(model)
         figures = {
-            "marks": self._store.status(book_name(model)),
-            "load": self._store.status(load_name(model)),
+            "marks": self._store.status(marks_key(model)),
+            "load": self._store.status(load_key(model)),
             "transitions": [asdict(transition) for transition in record.transitions],
             "rollups": [asdict(rollup) for rollup in record.rollups],
         }
@@ -118,7 +118,7 @@ class Archivist:
 
 
 def may_drop(store: ServiceStore, model: str, segment: int) -> bool:
-    """Whether a segment is copied, or nobody copies."""
+    """True for a segment that is copied, or where there is no bucket to copy it to."""
     bucket = (store.status(RESOURCES) or {}).get("bucket")
     archive = ARCHIVE.read(store) or ArchiveStatus()
     return segment < 1 or not bucket or segment <= archive.copied.get(model, 0)

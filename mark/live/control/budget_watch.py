@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from mark.accounting.budget import Budget, Verdict, day_start, judge, month_start, spent_usd
 from mark.accounting.daily_costs import ModelLedger
-from mark.accounting.hourly_totals import TallyMark, book_marks, book_name, first_mark
+from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, marks_key
 from mark.accounting.ledger import FleetUsage, unpriced, unpriced_words
-from mark.accounting.usage import UsageBook
+from mark.accounting.usage import IncrementalUsage
 from mark.config.budget import BudgetSettings
 from mark.controller.service import ServedModel
 from mark.controller.spending_limit import SpendingLimit
@@ -50,7 +50,7 @@ class BudgetWatch:
         self._day_usd = self._month_usd = 0.0
         self._polls = 0
         self._unpriced: dict[str, tuple[str, ...]] = {}
-        self._books = {model.name: UsageBook() for model in served}
+        self._usage = {model.name: IncrementalUsage() for model in served}
 
     def spending_limit(self) -> SpendingLimit:
         """The limit as last polled."""
@@ -104,21 +104,21 @@ class BudgetWatch:
         self._unpriced = found
 
     def _ledger(self, served: ServedModel, now: float) -> ModelLedger:
-        """What the model's bill is made of, with a mark of this instant."""
+        """The model's ledger for its bill, with a mark of this instant."""
         store, name = self._store, served.name
         began_at = (MODEL.read(store, name) or PublishedModel()).began_at
-        marks = book_marks(store.status(book_name(name))) or (first_mark(now if began_at is None else began_at),)
+        marks = load_marks(store.status(marks_key(name))) or (first_mark(now if began_at is None else began_at),)
         traffic, last = store.traffic(name), marks[-1]
         totals = replace(last.totals, billed=traffic.billed, gib_s=traffic.gib_s)
-        here = TallyMark(at=now, counted_to=last.counted_to, peak_rps=last.peak_rps, totals=totals)
+        here = HourlyMark(at=now, counted_to=last.counted_to, peak_rps=last.peak_rps, totals=totals)
         return ModelLedger(
             served=served, record=store.ledger(name), marks=(*marks, here), used=self._used(name, now)
         )
 
     def _used(self, name: str, now: float) -> Callable[[tuple[Transition, ...], float], FleetUsage]:
-        """How its usage is counted: day and month begin at instants that are asked for again."""
-        book = self._books[name]
-        return lambda transitions, at: (book.before if at == now else book.before_past)(transitions, at)
+        """The function that counts its usage: day and month begin at instants that are asked for again."""
+        usage = self._usage[name]
+        return lambda transitions, at: (usage.before if at == now else usage.before_past)(transitions, at)
 
     def _document(self) -> BudgetStatus:
         return BudgetStatus(

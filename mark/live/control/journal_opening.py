@@ -129,7 +129,7 @@ def _warn(model: str, segment: int, why: str) -> None:
 
 
 def _begun_anew(store: ServiceStore, model: str, found: _Found | None) -> Recovered | None:
-    """What is left where not all can be read; without any journal its age is what status last told of it."""
+    """Salvage what can be read; without any journal the age is that of the last status."""
     if found is not None and found.recovered is not None:
         return found.recovered
     told = MODEL.read(store, model)

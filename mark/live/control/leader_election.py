@@ -95,7 +95,7 @@ class Leader:
         self._aws.close()
 
     def _is_caught_up(self) -> bool:
-        """Whether our forecasters are the leader's; true where the store cannot be asked."""
+        """True where our forecasters are the leader's, or where the store cannot be asked."""
         self._caught_up_at = time.monotonic()
         try:
             return all(retraining.keep_up(self._store) for retraining, _ in self._forecasters.values())

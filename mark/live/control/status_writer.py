@@ -1,4 +1,4 @@
-"""What the acting controller publishes of a model after each tick, for the status page and `mark status`."""
+"""The status writer: a model's document after each tick, for the status page and `mark status`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.clock import ServiceClock
-from mark.live.control.hourly_totals import HourBook
+from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import (
@@ -51,7 +51,7 @@ class Publisher:
         self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
         self._assumed_rps = model.assumed_rps
         self._store, self._clock = store, clock
-        self._book = HourBook(store, self._served.name, began_at=began_at)
+        self._hourly_totals = HourlyTotalsWriter(store, self._served.name, began_at=began_at)
         before = MODEL.read(store, self._served.name) or PublishedModel()
         self._decisions = deque(before.decisions, maxlen=DECISIONS)
         self._capacity = deque(_told_capacity(before.series), maxlen=MINUTES)
@@ -65,7 +65,7 @@ class Publisher:
         """Tell what was seen and decided."""
         self._remember(controller, decision)
         MODEL.write(self._store, self._document(controller, decision), self.model)
-        self._book.keep(controller.history, self._clock.now())
+        self._hourly_totals.keep(controller.history, self._clock.now())
 
     def _remember(self, controller: Controller, decision: Decision) -> None:
         now = self._clock.now()
@@ -123,7 +123,7 @@ class Publisher:
         )
 
     def _forecaster(self, controller: Controller) -> str:
-        """Who made the last forecast."""
+        """The name of what made the last forecast."""
         if controller.forecast is None:
             return self._bundle.forecaster
         failed = controller.forecast_failed
@@ -139,7 +139,7 @@ def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
 
 
 def stand_in_notes(controller: Controller) -> tuple[str, ...]:
-    """That the last forecast is not the forecaster's own, and why."""
+    """The note that the last forecast is not the forecaster's own, and why."""
     failed, forecast = controller.forecast_failed, controller.forecast
     if failed is None or forecast is None:
         return ()

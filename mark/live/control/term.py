@@ -54,7 +54,7 @@ Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """What the models of a service share: events, guardrails, what launches start from, the spending limit."""
+    """Shared by the models of a service: events, guardrails, launch templates, the spending limit."""
 
     inbox: EventInbox
     guard: Guard
@@ -121,7 +121,7 @@ class Term:
     def _drivers(
         self, models: Sequence[LiveModel], forecasters: Forecasters, opened: ExitStack
     ) -> list[Callable[[], None]]:
-        """What drives each model, recovered from its journal."""
+        """Make the driver of each model, recovered from its journal."""
         resources = self._store.status(RESOURCES)
         if resources is None:
             raise RetryLater("nobody has said yet where the queues are")

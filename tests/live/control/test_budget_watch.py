@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mark.accounting.hourly_totals import book_document, book_name, first_mark
+from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
@@ -57,7 +57,7 @@ def store(redis: EmbeddedRedis, served: ServedModel, request: pytest.FixtureRequ
     made = ServiceStore(connect(redis.url), request.node.name)
     made.put_spec(service_spec(SETTINGS, make_live_models(SETTINGS)))
     at(made, NOON + 7200.0)
-    made.put_status(book_name(served.name), book_document([first_mark(NOON)]))
+    made.put_status(marks_key(served.name), dump_marks([first_mark(NOON)]))
     for state, when in (("pending", NOON - 10.0), ("running", NOON)):
         told = {"instance": "i-1", "model": served.name, "offering": "c5.large:spot", "role": Role.SERVING}
         made.note(Transition(**told, state=state, at=when))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mark.accounting.hourly_totals import book_marks, book_name
+from mark.accounting.hourly_totals import load_marks, marks_key
 from mark.config.settings import Settings
 from mark.controller.state import Decision, State
 from mark.domain.clock import ClockAnchor
@@ -147,7 +147,7 @@ def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
         assert type(warmer.believed()) is int
         assert type(plane.lambda_warm()) is int
         assert published(store, 0, 1, lambda_warm=plane.lambda_warm()).lambda_warm == 7
-        assert book_marks(store.status(book_name(model.name)))
+        assert load_marks(store.status(marks_key(model.name)))
         now = clock.now()
         store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))  # the account began anew
         assert warmer.believed() == 0
