@@ -34,11 +34,11 @@ def keep_standbys(
     bridged = bridge_surges if policy.standby.surges else _bridge_interruption
     state, bridge = bridged(state, seen, policy, policy.standby, standbys, tokens)
     stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
-    rest = _rest(state, [i for i in standbys if i.id not in stopping], tokens)
+    rest = _stop_booted(state, [i for i in standbys if i.id not in stopping], tokens)
     return state, bridge + rest + _size(state, policy.standby, standbys, limits, tokens)
 
 
-def rest_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
+def stop_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
     """Under a spending limit: put standbys to sleep at a floor, end them in a pause."""
     standbys = [i for i in seen.fleet if i.role is Role.STANDBY]
     if seen.spending_limit is SpendingLimit.PAUSE:
@@ -94,7 +94,7 @@ def _bridge_interruption(
     return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
 
 
-def _rest(state: State, standbys: list[Instance], tokens: Tokens) -> list[Order]:
+def _stop_booted(state: State, standbys: list[Instance], tokens: Tokens) -> list[Order]:
     """Stop those that are ready without having been woken: their first boot is over."""
     ready = tuple(i.id for i in standbys if i.state is InstanceState.READY and i.id not in state.active_standbys)
     if not ready or state.bridging:

@@ -19,7 +19,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import ratio_notes, with_ratios
 from mark.controller.slo import watch
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
-from mark.controller.standby import keep_standbys, rest_standbys, short_rps
+from mark.controller.standby import keep_standbys, short_rps, stop_standbys
 from mark.controller.state import (
     Counts,
     Decision,
@@ -65,7 +65,7 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     if seen.spending_limit is SpendingLimit.NONE:
         state, standbys = keep_standbys(state, seen, policy, limits, tokens)
     else:
-        standbys = rest_standbys(seen, tokens)
+        standbys = stop_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
     orders = (*watched, *launches, *drains, *standbys, *warm)
     told = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()

@@ -29,7 +29,7 @@ from mark.aws.ec2.launch import (
     wakes_refused,
 )
 from mark.aws.ec2.observed import Ec2Row, fleet_view
-from mark.aws.ec2.stuck_instances import Overdue
+from mark.aws.ec2.stuck_instances import StuckInstances
 from mark.aws.ec2.transitions import Transitions
 from mark.aws.errors import FAMILIES, cause_of, code_of, translated
 from mark.aws.inbox import Arrived, EventInbox
@@ -93,7 +93,7 @@ class Ec2Cloud:
             setup.model,
             usd_per_hour={name: offering.usd_per_hour for name, offering in setup.offerings.items()},
         )
-        self._overdue = Overdue(
+        self._stuck = StuckInstances(
             drain_limit_s=setup.drain_limit_s, silent_limit_s=setup.silent_limit_s, lost_limit_s=setup.lost_limit_s
         )
         self._rows: dict[str, Ec2Row] = {}
@@ -123,7 +123,7 @@ class Ec2Cloud:
             for name, row in self._unlisted.items()
             if now - row.launched_at < self._setup.unlisted_limit_s
         }
-        self._end_overdue(self._overdue.names(view, rows, now, {member.instance for member in members}))
+        self._end_stuck(self._stuck.names(view, rows, now, {member.instance for member in members}))
         return view
 
     def drain_facts(self) -> Sequence[Fact]:
@@ -192,7 +192,9 @@ class Ec2Cloud:
         except RetryLater as error:
             if self._listed_at is None or now - self._listed_at > self._setup.stale_limit_s:
                 raise
-            _log.warning("instances of %.0f s ago are believed: %s", now - self._listed_at, error)
+            _log.warning(
+                "instances cannot be listed; using the listing of %.0f s ago: %s", now - self._listed_at, error
+            )
             return
         self._rows = {row.id: row for row in listed}
         self._unlisted = {name: row for name, row in self._unlisted.items() if name not in self._rows}
@@ -203,19 +205,19 @@ class Ec2Cloud:
     def _still_drains(self, name: str) -> bool:
         return name in self._rows and self._rows[name].state != "stopped"
 
-    def _end_overdue(self, overdue: Collection[str]) -> None:
+    def _end_stuck(self, stuck: Collection[str]) -> None:
         """End what drains or keeps silent for too long: its agent will not end it."""
-        late = [self._rows[name] for name in overdue]
+        late = [self._rows[name] for name in stuck]
         serving = [row.id for row in late if row.role is Role.SERVING]
         standby = [row.id for row in late if row.role is Role.STANDBY]
         for names, act in ((serving, self._terminate), (standby, self._stop)):
             if not names:
                 continue
-            _log.warning("%s overdue: %s", act.__name__.strip("_"), ", ".join(names))
+            _log.warning("instances are stuck and ended by %s: %s", act.__name__.strip("_"), ", ".join(names))
             try:
                 act(names)
             except RetryLater as error:
-                _log.warning("overdue instances are ended at the next pass: %s", error)
+                _log.warning("stuck instances are ended at the next pass: %s", error)
 
     def _fact_of(self, arrived: Arrived) -> list[Fact]:
         """The facts in a message; a state change goes into the ledger."""
@@ -229,7 +231,7 @@ class Ec2Cloud:
             case StateChanged():
                 self._transitions.told(word.instance, word.state, word.at)
             case RebalanceAdvised():
-                _log.info("%s is likely to be claimed away, AWS says", word.instance)
+                _log.info("AWS recommends to rebalance: %s is likely to be interrupted", word.instance)
             case _:
                 assert_never(word)
         return []
@@ -265,7 +267,7 @@ class Ec2Cloud:
             case StartStandby():
                 self._start(order)
             case StopStandby():
-                self._rest(order.instances)
+                self._stop_standbys(order.instances)
             case WarmLambda():
                 self._warm_up(order.concurrency)
             case _:
@@ -330,7 +332,7 @@ class Ec2Cloud:
         ready = self._serving()
         self._terminate([name for name in names if name not in ready])
 
-    def _rest(self, names: Sequence[str]) -> None:
+    def _stop_standbys(self, names: Sequence[str]) -> None:
         """Standbys go to sleep: those that serve drain and then stop themselves, the others are stopped."""
         ready = self._serving()
         serving = [name for name in names if name in ready]

@@ -10,7 +10,7 @@ from mark.domain.fleet import FleetView, Instance, InstanceState
 DRAINS, NOT_READY, LOST = "drains", "not ready", "lost"
 
 
-class Overdue:
+class StuckInstances:
     """Remembers since when each instance drains or runs without an agent. Instants are service time.
 
     An agent that was never heard may still load its model (`silent_limit_s`); one that was heard and announces

@@ -1,4 +1,4 @@
-"""The DataPlane port over the store: what gateways counted, as the controller asks for it."""
+"""The DataPlane port over the store, where gateways report what they counted."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mark.store.service import ServiceStore
 RECENT_WINDOWS = 12
 
 
-class LivePlane:
-    """One model's traffic. `next_unit_at` is where the history ended: units go on from there, none twice."""
+class LiveDataPlane:
+    """One model's data plane. `next_unit_at` is where the history ended: units go on from there, none twice."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class LivePlane:
         self._closed: SloWindow | None = None
 
     def next_unit(self) -> DemandUnit | None:
-        """The oldest unit that has closed and was not given yet."""
+        """Take the oldest unit that has ended and was not taken yet."""
         if not self.is_behind():
             return None
         start_at = self._next_unit_at
@@ -61,7 +61,7 @@ class LivePlane:
         return self._clock.now() >= self._next_unit_at + UNIT_S
 
     def take_slo_window(self) -> SloWindow | None:
-        """The window that closed since the last call, if one did."""
+        """Take the window that closed since the last call; None where none did."""
         self._poll_monitor()
         window, self._closed = self._closed, None
         return window

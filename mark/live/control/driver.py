@@ -1,4 +1,4 @@
-"""Drives one model's controller in real time.
+"""The driver of one model's controller in real time.
 
 A tick comes each period of the service's clock, and at once when something happened: a spot notice, a refused
 launch, a window of the SLO monitor that missed. It decides nothing: `Controller.tick` is the one of the replay.
@@ -16,27 +16,27 @@ from mark.controller.journal import Header, header_line
 from mark.controller.runner import Controller
 from mark.domain.orders import Order
 from mark.live.clock import ServiceClock
-from mark.live.control.data_plane import LivePlane
+from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.observe_mode import LiveCloud
-from mark.live.control.status_writer import Publisher
+from mark.live.control.status_writer import ModelStatusWriter
 from mark.store.journal import StoreJournal
 
 log = logging.getLogger(__name__)
 
 SETTLE_S = 0.06
-"""Real seconds after a period's end until it is looked at: gateways report the last window by then."""
+"""Real seconds from a period's end to its tick: gateways report the last window by then."""
 SEGMENT_BYTES = 16 * 1024 * 1024
 """A segment of the journal that is longer is followed by another: some days of ticks."""
 WAITING_BYTES = 4 * SEGMENT_BYTES
 """How long a segment may become while another, that would be dropped for its successor, is not archived."""
 SIZE_EACH_TICKS = 100
-"""Ticks between two looks at the segment's length."""
+"""Ticks between two checks of the segment's length."""
 POLL_EACH_S = 0.05
-"""How often it looks whether something happened."""
+"""Real seconds between two polls for events and the SLO monitor."""
 
 
 class ModelDriver:
-    """Ticks one model while this process holds the lease."""
+    """The driver of one model, while this process holds the lease."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class ModelDriver:
         *,
         clock: ServiceClock,
         cloud: LiveCloud,
-        plane: LivePlane,
-        publisher: Publisher,
+        plane: LiveDataPlane,
+        publisher: ModelStatusWriter,
         journal: StoreJournal,
         header: Header,
     ) -> None:
@@ -55,7 +55,7 @@ class ModelDriver:
         self._watch_at = -math.inf
 
     def wake(self) -> None:
-        """Look at once: something happened."""
+        """Tick at once: something happened."""
         self._wake.set()
 
     def observe(self) -> None:
@@ -94,7 +94,7 @@ class ModelDriver:
             self._journal.rotate(header_line(self._checkpointed()), unkept=is_last_call)
 
     def _is_surging(self) -> bool:
-        """Looked at every few seconds of service time."""
+        """Poll for surges every few seconds of service time."""
         now = self._clock.now()
         if now < self._watch_at or math.isinf(self._controller.watch_s):
             return False

@@ -1,4 +1,4 @@
-"""Keeps for reports, at each hour's end, what gateways had counted and the load that came.
+"""Hourly totals for reports: at each hour's end what gateways had counted, and the load.
 
 `mark.accounting.hourly_totals` and `mark.accounting.load_history` say how.
 """

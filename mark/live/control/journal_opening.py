@@ -1,4 +1,4 @@
-"""A model's journal as the next controller finds it: folded, gone on with under another policy, or begun anew.
+"""Opening of a model's journal at a takeover: folded, continued under another policy, or begun anew.
 
 It goes on in the last segment where all of that can be read and was written under the policy of today, in the
 form of today. Where the settings have changed, or the form, a segment follows whose header has the policy of today
@@ -125,7 +125,10 @@ def _read_last(store: ServiceStore, model: str, read: Read) -> _Found | None:
 
 
 def _warn(model: str, segment: int, why: str) -> None:
-    log.warning("left out of the journal", extra={"model": model, "segment": segment, "why": why})
+    log.warning(
+        "an unreadable part of the journal is left out",
+        extra={"model": model, "segment": segment, "why": why},
+    )
 
 
 def _begun_anew(store: ServiceStore, model: str, found: _Found | None) -> Recovered | None:
@@ -158,7 +161,7 @@ def known_quotas(aws: Aws) -> Quotas:
     try:
         return read_quotas(aws)
     except MarkError as error:
-        log.warning("the account's quotas are not known", extra={"why": str(error)})
+        log.warning("the account's quotas cannot be read and are taken as unlimited", extra={"why": str(error)})
         return ()
 
 

@@ -86,7 +86,7 @@ class Leader:
                     self._is_caught_up()
                 stop.wait(TRY_EACH_S)
                 continue
-            log.info("acting", extra={"epoch": lease.epoch})
+            log.info("this controller leads", extra={"epoch": lease.epoch})
             self._act(lease, stop)
             with suppress(RetryLater):
                 self._store.leases.release(lease)

@@ -31,7 +31,7 @@ MINUTES = 60
 DECISIONS = 12
 
 
-class Publisher:
+class ModelStatusWriter:
     """Writes one model's status document."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Publisher:
         return self._served.name
 
     def publish(self, controller: Controller, decision: Decision) -> None:
-        """Tell what was seen and decided."""
+        """Write the document of a tick, and the hourly totals."""
         self._remember(controller, decision)
         MODEL.write(self._store, self._document(controller, decision), self.model)
         self._hourly_totals.keep(controller.history, self._clock.now())

@@ -29,12 +29,12 @@ from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import BudgetWatch
-from mark.live.control.data_plane import LivePlane
+from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
 from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.control.observe_mode import LiveCloud, ShadowCloud
-from mark.live.control.status_writer import Publisher
+from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
@@ -63,7 +63,7 @@ class _Shared:
 
 
 class Term:
-    """Acts for all models of a service while its lease holds."""
+    """One term: acts for all models of a service while its lease holds."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Term:
         """Make the driver of each model, recovered from its journal."""
         resources = self._store.status(RESOURCES)
         if resources is None:
-            raise RetryLater("nobody has said yet where the queues are")
+            raise RetryLater("the service's queues are not set up yet")
         drivers: list[ModelDriver] = []
 
         def wake() -> None:
@@ -197,7 +197,7 @@ class Term:
             clock=clock,
             cloud=cloud,
             plane=plane,
-            publisher=Publisher(
+            publisher=ModelStatusWriter(
                 model, store=store, clock=clock, began_at=written.began_at, trained=retraining.told
             ),
             journal=written.journal,
@@ -226,9 +226,9 @@ class Term:
             gateways=self._settings.service.gateways,
         )
 
-    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LivePlane:
+    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LiveDataPlane:
         policy = model.bundle.controller
-        return LivePlane(
+        return LiveDataPlane(
             self._store,
             model.name,
             clock=clock,

@@ -24,7 +24,7 @@ from mark.live.commands import explain as live_explaining
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.journal_opening import OpenedJournal, open_journal
 from mark.live.control.observe_mode import ShadowCloud
-from mark.live.control.status_writer import Publisher
+from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report
@@ -65,7 +65,7 @@ class Life:
     opened: OpenedJournal
     controller: Controller
     plane: Plane
-    publisher: Publisher
+    publisher: ModelStatusWriter
     watch: BudgetWatch
 
     def run(self, minutes: int) -> None:
@@ -108,7 +108,7 @@ def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
         opened=opened,
         controller=controller_of(model, opened, plane, store),
         plane=plane,
-        publisher=Publisher(
+        publisher=ModelStatusWriter(
             model,
             store=store,
             clock=SimpleNamespace(now=plane.now, anchor=ClockAnchor()),  # type: ignore[arg-type]
@@ -273,7 +273,11 @@ def test_a_broken_line_begins_a_journal_anew_with_the_fleet_that_is_there(
     connect(redis.url).call("XADD", Keys("shop").of("journal", "inception-v3", 1), "*", "line", line)
 
     second = begin(store, NOON + 1260.0)
-    [left_out] = [record.__dict__ for record in caplog.records if record.message == "left out of the journal"]
+    [left_out] = [
+        record.__dict__
+        for record in caplog.records
+        if record.message == "an unreadable part of the journal is left out"
+    ]
     assert (left_out["segment"], "line 22 of the journal" in left_out["why"]) == (1, True)
     second.run(20)
     assert {one.id for one in second.controller.fleet} >= {one.id for one in there}
