@@ -285,6 +285,7 @@ def test_on_any_path(ticks: list[tuple[int, int, float, float, int]], limit: int
         observation = seen(now, fleet, wanted=plan(small=small, large=large), load=load)
         decision = step(state, observation, policy)
         assert decision == step(state, observation, policy)
+        decision.state.validate()
         new, gone = launched(decision.orders), drained(decision.orders)
         outstanding = sum(item.count for item in decision.state.requested)
         if new:

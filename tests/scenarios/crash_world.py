@@ -183,9 +183,9 @@ class Life:
             self._tick()
 
     def _tick(self) -> None:
-        self.controller.tick()
+        self.controller.tick().state.validate()
         while self._refused:
-            self.controller.tick()
+            self.controller.tick().state.validate()
 
     # The ports. Whatever is read or done goes through `_call`.
 

@@ -159,6 +159,7 @@ def test_a_restarted_controller_that_folds_its_journal_goes_on_with_the_same_ord
             again = step(state, seen, header.policy)
             assert again == decision
             state = again.state
+            state.validate()
 
 
 def _folded(ticks: list[Tick], policy: ControllerPolicy) -> State:

@@ -71,7 +71,9 @@ class Life:
     def run(self, minutes: int) -> None:
         for _ in range(minutes):
             self.plane.at += 60.0
-            self.publisher.publish(self.controller, self.controller.tick())
+            decision = self.controller.tick()
+            decision.state.validate()
+            self.publisher.publish(self.controller, decision)
             self.watch.poll()
 
     def ready(self) -> set[str]:
