@@ -73,7 +73,7 @@ def note_interruptions(
     return tuple(pool for pool in found if pool.notices or now < pool.opened_at + 2.0 * pool.open_s)
 
 
-def hazards_seen(
+def observed_hazards(
     pools: tuple[SpotPool, ...],
     policy: BreakerPolicy,
     prior_per_hour: Mapping[str, float],

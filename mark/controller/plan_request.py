@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from mark.controller.breaker import hazards_seen
+from mark.controller.breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import counted, full_offerings
 from mark.controller.service_time_ratios import with_ratios
@@ -91,7 +91,7 @@ def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) ->
     if policy.breaker is None:
         return ()
     prior = {offering.name: offering.hazard_per_hour for offering in policy.offerings}
-    return hazards_seen(known.spot_pools, policy.breaker, prior, running)
+    return observed_hazards(known.spot_pools, policy.breaker, prior, running)
 
 
 def _bridge(policy: ControllerPolicy, fleet: FleetView) -> Bridge:

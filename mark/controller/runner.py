@@ -15,7 +15,7 @@ from typing import Protocol
 from mark.controller.journal import Checkpoint
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
-from mark.controller.recovery import Recovered, still_open
+from mark.controller.recovery import Recovered, unseen_orders
 from mark.controller.service_time_ratios import ServiceTimeRatios
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit, no_spending_limit
 from mark.controller.state import Decision, Observation, State
@@ -82,7 +82,7 @@ class Controller:
         self._stood_in: ForecastFailed | None = None
         self._first_at = recovered.first_at if recovered else -math.inf
         self._planned_at = recovered.planned_at if recovered else -math.inf
-        self._open = recovered.unseen if recovered else ()
+        self._unseen = recovered.unseen if recovered else ()
 
     @property
     def fleet(self) -> FleetView:
@@ -125,7 +125,7 @@ class Controller:
             fleet=self._fleet,
             first_at=self._first_at,
             planned_at=self._planned_at,
-            orders=self._open,
+            orders=self._unseen,
         )
 
     def is_surging(self) -> bool:
@@ -161,7 +161,7 @@ class Controller:
         decision = step(self.state, seen, self.policy)
         self._journal.append(self._fleet, seen, decision)
         self.state, self._fleet, self._lambda_warm = decision.state, seen.fleet, seen.lambda_warm
-        self._open = still_open(self._open, self.state, decision.orders)
+        self._unseen = unseen_orders(self._unseen, self.state, decision.orders)
         for order in decision.orders:
             self._cloud.submit(order)
         self._cloud.acknowledge()

@@ -12,7 +12,7 @@ from mark.domain.offering import Offering
 from mark.domain.orders import Launch, Order
 
 
-def watch(
+def monitor_slo(
     state: State, seen: Observation, policy: ControllerPolicy, limits: LaunchLimits, tokens: Tokens
 ) -> tuple[State, list[Order]]:
     """After a window that missed, and outside the cool-down, launch L instances of T.
@@ -33,7 +33,7 @@ def watch(
         return state, []
     limits.reserve(offering.name, count)
     order = Launch(
-        token=tokens.take(),
+        token=tokens.next(),
         offering=offering.name,
         count=count,
         reason=(

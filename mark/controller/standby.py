@@ -44,10 +44,10 @@ def stop_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
     if seen.spending_limit is SpendingLimit.PAUSE:
         all_of_them = tuple(i.id for i in standbys)
         reason = "the service is paused: standbys end"
-        return [Terminate(token=tokens.take(), reason=reason, instances=all_of_them)] if standbys else []
+        return [Terminate(token=tokens.next(), reason=reason, instances=all_of_them)] if standbys else []
     up = tuple(i.id for i in standbys if i.state in (InstanceState.READY, InstanceState.PENDING))
     reason = "the budget is reached: standbys sleep"
-    return [StopStandby(token=tokens.take(), reason=reason, instances=up)] if up else []
+    return [StopStandby(token=tokens.next(), reason=reason, instances=up)] if up else []
 
 
 def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float:
@@ -75,7 +75,7 @@ def _bridge_interruption(
         if not up:
             return closed, []
         reason = "what was planned is ready again: standbys go back to sleep"
-        return closed, [StopStandby(token=tokens.take(), reason=reason, instances=up)]
+        return closed, [StopStandby(token=tokens.next(), reason=reason, instances=up)]
     if not (leaving or state.bridging):
         return state, []
     there = {i.id for i in awake}
@@ -91,7 +91,7 @@ def _bridge_interruption(
         f"{len(leaving)} instances are being taken away, {short:.1f} requests/s short: "
         f"wake {len(woken)} of {len(asleep)} standbys"
     )
-    return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
+    return state, [StartStandby(token=tokens.next(), reason=reason, instances=woken)]
 
 
 def _stop_booted(state: State, standbys: list[Instance], tokens: Tokens) -> list[Order]:
@@ -99,7 +99,7 @@ def _stop_booted(state: State, standbys: list[Instance], tokens: Tokens) -> list
     ready = tuple(i.id for i in standbys if i.state is InstanceState.READY and i.id not in state.active_standbys)
     if not ready or state.bridging:
         return []
-    return [StopStandby(token=tokens.take(), reason="booted: stands by from now on", instances=ready)]
+    return [StopStandby(token=tokens.next(), reason="booted: stands by from now on", instances=ready)]
 
 
 def _size(
@@ -116,13 +116,13 @@ def _size(
             return []
         limits.reserve(name, count)
         reason = f"{why}: {wanted} standbys"
-        return [Launch(token=tokens.take(), reason=reason, offering=name, count=count, role=Role.STANDBY)]
+        return [Launch(token=tokens.next(), reason=reason, offering=name, count=count, role=Role.STANDBY)]
     spare = [i.id for i in standbys if i.state is InstanceState.STOPPED and i.id not in state.active_standbys]
     surplus = tuple(sorted(spare, reverse=True)[: max(0, len(standbys) - _enough(standby, wanted))])
     if not surplus:
         return []
     reason = f"{len(standbys)} standbys, {wanted} are enough"
-    return [Terminate(token=tokens.take(), reason=reason, instances=surplus)]
+    return [Terminate(token=tokens.next(), reason=reason, instances=surplus)]
 
 
 def _standby_target(state: State, standby: StandbyPolicy) -> tuple[int, str]:

@@ -207,7 +207,7 @@ class Tokens:
         self._tick = tick
         self._next = 0
 
-    def take(self) -> str:
+    def next(self) -> str:
         """The next token."""
         self._next += 1
         return f"t{self._tick}-{self._next}"

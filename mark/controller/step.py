@@ -3,7 +3,7 @@
 Level-triggered: every tick compares what is wanted (the plan), what was requested and what is observed, and orders
 the difference; a lost call or a crash heals at the next tick. It scales up at once and down with patience: an
 instance is drained only when every plan of the cool-down could do without it, and the load just observed can too.
-Standbys are kept in `standby.py`, the objective is watched in `slo.py`.
+Standbys are kept in `standby.py`, the objective is boosts in `slo.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mark.controller.capacity import carried_rps, usable_rps
 from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy
 from mark.controller.service_time_ratios import ratio_notes, with_ratios
-from mark.controller.slo import watch
+from mark.controller.slo import monitor_slo
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
 from mark.controller.standby import keep_standbys, short_rps, stop_standbys
 from mark.controller.state import (
@@ -56,18 +56,18 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     policy = with_ratios(policy, state.service_time_ratios)
     tokens = Tokens(state.tick)
     limits = LaunchLimits(state, seen, policy)
-    state, watched = watch(state, seen, policy, limits, tokens)
+    state, boosts = monitor_slo(state, seen, policy, limits, tokens)
     if state.plan is None:
-        first = (*watched, *_warm_ups(state, seen, policy, tokens))
+        first = (*boosts, *_warm_ups(state, seen, policy, tokens))
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
-    launches, notes = _launches(state, seen, limits, tokens, ordered=watched)
+    launches, notes = _launches(state, seen, limits, tokens, ordered=boosts)
     drains, kept = _drains(state, seen, policy, tokens)
     if seen.spending_limit is SpendingLimit.NONE:
         state, standbys = keep_standbys(state, seen, policy, limits, tokens)
     else:
         standbys = stop_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
-    orders = (*watched, *launches, *drains, *standbys, *warm)
+    orders = (*boosts, *launches, *drains, *standbys, *warm)
     told = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()
     noted = (*_guarded(seen), *notes, *kept, *told)
     return Decision(state=_remember(state, seen, orders), orders=orders, notes=noted)
@@ -196,7 +196,7 @@ def _launches(
         limits.reserve(name, missing)
         plan = state.plan
         reason = f"{count} wanted, {have[name]} there or on their way" + (f"; {plan.reason}" if plan else "")
-        orders.append(Launch(token=tokens.take(), reason=reason, offering=name, count=missing))
+        orders.append(Launch(token=tokens.next(), reason=reason, offering=name, count=missing))
     return orders, notes
 
 
@@ -242,7 +242,7 @@ def _drains(
         plans = f"wanted by every plan of {cooldown_s:g} s" if cooldown_s > 0 else "wanted by the plan"
         reason = f"{len(instances)} there, {floor[name]} {plans}"
         ids = tuple(i.id for i in instances[:surplus])
-        orders.append(Drain(token=tokens.take(), reason=reason, instances=ids))
+        orders.append(Drain(token=tokens.next(), reason=reason, instances=ids))
     return orders, notes
 
 
@@ -270,7 +270,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     if wanted <= seen.lambda_warm:
         return []
     reason = f"Lambda may have to answer {gap:.1f} requests/s: {wanted} environments"
-    return [WarmLambda(token=tokens.take(), reason=reason, concurrency=wanted)]
+    return [WarmLambda(token=tokens.next(), reason=reason, concurrency=wanted)]
 
 
 def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> State:

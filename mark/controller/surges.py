@@ -57,7 +57,7 @@ def bridge_surges(
     rested = {i.id for i in spare}
     left = tuple(name for name in state.active_standbys if name not in rested)
     reason = f"the last minute needed {keep} of {len(awake)} standbys that are awake"
-    order = StopStandby(token=tokens.take(), reason=reason, instances=tuple(i.id for i in spare))
+    order = StopStandby(token=tokens.next(), reason=reason, instances=tuple(i.id for i in spare))
     return replace(state, active_standbys=left, bridging=bool(left)), [order]
 
 
@@ -76,7 +76,7 @@ def _wake(
         f"wake {len(woken)} of {len(asleep)}"
     )
     state = replace(state, bridging=True, active_standbys=(*state.active_standbys, *woken), last_wake_at=seen.now)
-    return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
+    return state, [StartStandby(token=tokens.next(), reason=reason, instances=woken)]
 
 
 def _needed(

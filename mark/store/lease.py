@@ -30,8 +30,8 @@ class Leases:
         self._link = link
         self._keys = (keys.of("lease"), keys.of("epoch"))
 
-    def take(self, holder: str, ttl_s: float) -> Lease | None:
-        """The lease, or None while another holds it. `holder` is a name that no other process has."""
+    def acquire(self, holder: str, ttl_s: float) -> Lease | None:
+        """Acquire the lease; None while another holds it. `holder` is a name that no other process has."""
         epoch = self._link.run(TAKE, self._keys, (holder, _ms(ttl_s)))
         return Lease(holder=holder, epoch=epoch, ttl_s=ttl_s) if epoch else None
 

@@ -58,7 +58,7 @@ def write_service(url: str) -> ServiceStore:
 
 
 def _journal(store: ServiceStore) -> None:
-    lease = store.leases.take("test", 60.0)
+    lease = store.leases.acquire("test", 60.0)
     assert lease is not None
     hour = (RPS,) * 60
     header = Header(

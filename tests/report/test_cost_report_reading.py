@@ -114,7 +114,7 @@ def counted(share: float) -> ModelTraffic:
 
 def tick_lines(store: ServiceStore) -> None:
     """A journal of one launch, at the start of the second day."""
-    lease = store.leases.take("test", 30.0)
+    lease = store.leases.acquire("test", 30.0)
     assert lease is not None
     header = Header(policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=(), max_rps=()))
     journal = store.open_journal("m", header_line(header), lease)

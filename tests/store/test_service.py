@@ -297,7 +297,7 @@ def test_what_is_known_of_a_removed_model_expires_and_stays_where_it_is_back(
         return {key.decode(): link.call("TTL", key) for key in keys}
 
     store.put_spec(spec("digits", "words"))
-    lease = store.leases.take("controller", 60.0)
+    lease = store.leases.acquire("controller", 60.0)
     assert lease is not None
     for model in ("digits", "words"):
         seen = ModelTraffic(model=model, arrivals=((1, 2),), instance=2, latency_counts=((3, 2),))

@@ -78,7 +78,7 @@ class Leader:
             stop.wait(TRY_EACH_S)
         while not stop.is_set():
             try:
-                lease = self._store.leases.take(self._holder, LEASE_S)
+                lease = self._store.leases.acquire(self._holder, LEASE_S)
             except RetryLater:
                 lease = None
             if lease is None:

@@ -104,7 +104,7 @@ def kept(redis: EmbeddedRedis) -> Iterator[Kept]:
     store_service(redis.url, anchor=ServiceStore(link, "shop").clock())
     store = ServiceStore(link, "shop")
     store.put_status(RESOURCES, {"bucket": BUCKET})
-    lease = store.leases.take("test", 600.0)
+    lease = store.leases.acquire("test", 600.0)
     assert lease is not None
     with mock_aws():
         there, clock = aws(max_attempts=1), HandClock(BEGAN_AT)

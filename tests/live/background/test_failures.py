@@ -177,7 +177,7 @@ def test_status_tells_what_fails_where_the_acting_controller_runs(tmp_path: Any)
         store.put_status("model:m", {})
         for holder in ("controller-0.1", "controller-1.2"):
             BackgroundFailures(store, holder).record("receiving spot notices", f"{holder} cannot")
-        assert store.leases.take("controller-1.2", 60.0)
+        assert store.leases.acquire("controller-1.2", 60.0)
         [model] = LiveView(store, "shop").status().models
         [note] = [note for note in model.notes if "fails" in note]
         assert note == "receiving spot notices fails for 0 s and is tried again: controller-1.2 cannot"

@@ -220,7 +220,7 @@ def last_word(store: ServiceStore, *, on: bool) -> None:
 def test_a_pause_says_how_this_very_service_goes_on(
     other: ServiceStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert other.leases.take("controller", 60.0) is not None
+    assert other.leases.acquire("controller", 60.0) is not None
     last_word(other, on=True)
     assert paused(tmp_path) == 0
     name = other.spec().name
@@ -241,7 +241,7 @@ def test_a_pause_that_no_controller_heard_fails(
 ) -> None:
     on = "--off" not in flags
     if says == "another thing":
-        assert other.leases.take("controller", 60.0) is not None
+        assert other.leases.acquire("controller", 60.0) is not None
         last_word(other, on=not on)
     elif says != "nothing":
         last_word(other, on=on)
@@ -260,7 +260,7 @@ def test_a_pause_that_leaves_instances_running_fails(
     other.put_spec(ServiceSpec(name=other.spec().name, models=(served,)))
     told: dict[str, Any] = {"instance": "i-1", "model": served.name, "offering": "c5.large:spot"}
     other.note(Transition(**told, role=Role.SERVING, state="running", at=NOON))
-    assert other.leases.take("controller", 60.0) is not None
+    assert other.leases.acquire("controller", 60.0) is not None
     last_word(other, on=True)
     assert paused(tmp_path) == 1
     said = capsys.readouterr()

@@ -99,9 +99,9 @@ def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
     (model,) = make_live_models(settings)
     store.put_spec(service_spec(settings, [model]))
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=at, speed=0.0))
-    lease = store.leases.take(f"controller-{at}", 0.001)
+    lease = store.leases.acquire(f"controller-{at}", 0.001)
     while lease is None:  # the one before held it for a millisecond
-        lease = store.leases.take(f"controller-{at}", 0.001)
+        lease = store.leases.acquire(f"controller-{at}", 0.001)
     opened = open_journal(
         model, settings, store=store, lease=replace(lease, ttl_s=60.0), now=at, read=iter, quotas=lambda: ()
     )

@@ -135,7 +135,7 @@ def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path / "redis") as server:
         store = ServiceStore(connect(server.url), "shop")
         store_service(server.url, anchor=ClockAnchor())
-        lease = store.leases.take("controller-0", 60.0)
+        lease = store.leases.acquire("controller-0", 60.0)
         assert lease is not None
         clock = ServiceClock(store)
         aws: Any = SimpleNamespace(invoking=lambda **_: Function())
