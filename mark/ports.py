@@ -233,7 +233,7 @@ class Overflow(Protocol):
         ...
 
     async def warm(self, function: str, timeout_s: float) -> OverflowReply:
-        """Have an environment load the model; `reply` says nothing. Errors as `invoke`."""
+        """Have an environment load the model; `reply` has no meaning. Errors as `invoke`."""
         ...
 
 

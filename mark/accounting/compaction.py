@@ -24,7 +24,7 @@ from mark.domain.costs import BilledTime, InstanceUsage, LedgerRecord, Transitio
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 KEEP_RAW_S = 2 * DAY_S
-"""For how long transitions of what has ended are kept one by one; what is told later than this is not noted."""
+"""For how long transitions of what has ended are kept one by one; later messages are not noted."""
 KEEP_HOURS_S = 40 * DAY_S
 """For how long hours are kept, as long as hourly tallies are."""
 KEEP_DAYS_S = 400 * DAY_S

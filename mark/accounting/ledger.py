@@ -1,4 +1,4 @@
-"""The bill of a live fleet, from the transitions that AWS told of. Pure.
+"""The bill of a live fleet, from the transitions that AWS reported. Pure.
 
 A stretch is billed from `running` to the next state that is not: EC2 bills neither pending nor stopping instances.
 Transitions may come late, twice and out of order; only their instants count.
@@ -101,7 +101,7 @@ def running_now(usage: FleetUsage, now: float) -> list[InstanceUsage]:
 
 
 def offered_usd_per_hour(served: ServedModel, usages: Iterable[InstanceUsage]) -> dict[str, float]:
-    """Prices by offering: of what is offered today, and by the catalogue of what was when nobody wrote prices."""
+    """Prices by offering: of what is offered today, and by the catalogue of what was where none was recorded."""
     prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
     for item in usages:
         if item.usd_per_hour is None and item.offering not in prices:
@@ -112,7 +112,7 @@ def offered_usd_per_hour(served: ServedModel, usages: Iterable[InstanceUsage]) -
 
 
 def unpriced(served: ServedModel, usages: Sequence[InstanceUsage]) -> tuple[str, ...]:
-    """Offerings that were used and whose price nobody knows."""
+    """Offerings that were used and have no price."""
     prices = offered_usd_per_hour(served, usages)
     return tuple(sorted({u.offering for u in usages if u.usd_per_hour is None and u.offering not in prices}))
 

@@ -53,7 +53,7 @@ def latest(demand: Demand, since: float) -> Demand:
 
 
 def joined(earlier: Demand | None, later: Demand) -> Demand:
-    """Both as one, as far back as KEEP_UNITS; where they overlap or one is missing, `later` is believed.
+    """Both as one, as far back as KEEP_UNITS; where they overlap or one is missing, `later` counts.
 
     What lies between them was not seen by anybody: the earlier part is dropped then.
     """

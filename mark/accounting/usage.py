@@ -58,7 +58,7 @@ class IncrementalUsage:
         self._sums = _Sums()
 
     def _learn(self, transitions: Sequence[Transition]) -> None:
-        """Note what is new; all of it again where something was told late of what is over."""
+        """Note what is new; all of it again after a late transition of an instance that is over."""
         if transitions is self._known:
             return
         told = tuple(transitions)

@@ -1,4 +1,4 @@
-"""Prices and facts of instance types as AWS tells them now, in the settings' region."""
+"""Current prices and properties of instance types on AWS, in the settings' region."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLAIN = {
     "capacitystatus": "Used",
     "marketoption": "OnDemand",
 }
-"""What tells plain Linux from the other products of a type."""
+"""The filter for plain Linux among the products of a type."""
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 
 

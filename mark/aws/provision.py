@@ -42,7 +42,7 @@ WARM_TIMEOUT_S = 60
 RAW_ATTEMPTS = 5
 """After so many failures a message of `raw` is a dead letter."""
 KEEP_S = 24 * 3600
-"""Events of yesterday interest nobody."""
+"""Events of yesterday are of no use."""
 AT_ONCE = 500
 """Instances that are ended in one call; EC2 allows 1,000."""
 DETAIL_TYPES = dict(zip(RULES, (SPOT, REBALANCE, STATE), strict=True))
@@ -210,7 +210,7 @@ def _said(role: str) -> dict[str, str]:
 
 
 def _make_template(aws: Aws, setup: ServiceSetup, role: Role) -> str:
-    """The launch template of a role; a new default version where what it says has changed."""
+    """The launch template of a role; a new default version where its content has changed."""
     name, data = template_name(setup.service, role), _template_data(setup, role)
     try:
         with translated():
@@ -283,7 +283,7 @@ def _make_queue(aws: Aws, service: str, part: str, attributes: Mapping[str, str]
 
 
 def _make_rule(aws: Aws, service: str, rule: str, raw_arn: str) -> str:
-    """A rule that sends what EC2 says into the raw queue; its ARN."""
+    """A rule that sends EC2's events into the raw queue; its ARN."""
     name = name_of(service, rule)
     pattern = {"source": [SOURCE], "detail-type": [DETAIL_TYPES[rule]]}
     with translated():

@@ -92,7 +92,7 @@ class Aws:
 
     @property
     def lambda_(self) -> LambdaClient:
-        """Functions: their making, and calls that nobody waits for in haste."""
+        """Functions: their making, and calls that are not urgent."""
         client: LambdaClient = self._client("lambda", waits_s=60)
         return client
 
@@ -173,7 +173,7 @@ class Aws:
         return client
 
     def invoking(self, *, connections: int, timeout_s: float) -> LambdaClient:
-        """A client for requests that somebody waits for: one attempt, what failed is the caller's to decide."""
+        """A client for requests of users: one attempt; the caller decides about a failure."""
         with self._making:
             client: LambdaClient = self._made(
                 "lambda",

@@ -28,7 +28,7 @@ VERSION = 3
 READABLE = (1, 2, 3)
 """Version 1 had no checkpoints."""
 FIELDS_SINCE = 3
-"""Up to the version before, sentences told what fields say since (`_with_fields`)."""
+"""Before this version, sentences held what fields hold since (`_with_fields`)."""
 Line = TypeVar("Line")
 
 

@@ -19,7 +19,7 @@ from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering
 
 SLOWEST, FASTEST = 2.0, 0.5
-"""Bounds of a ratio: a plan believes no more, and no less."""
+"""Bounds of a ratio, against bad measurements."""
 STEP = 0.05
 REPORTED = 0.2
 """A ratio that is further from 1 gets a note with the plan."""

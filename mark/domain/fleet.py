@@ -44,7 +44,7 @@ class Instance:
 
     @property
     def stays(self) -> bool:
-        """Serving or about to, and nobody has said that it will go."""
+        """True for an instance that is pending or ready and has no notice."""
         return self.interrupt_at is None and self.state in (InstanceState.PENDING, InstanceState.READY)
 
 

@@ -123,7 +123,7 @@ class LaunchRefused:
 
     @property
     def why(self) -> str:
-        """The cause for people: AWS's code and the zone, or what a limit says."""
+        """The cause for people: AWS's code and the zone, or the limit's sentence."""
         if self.code:
             return f"{self.code} in {self.zone}" if self.zone else self.code
         return f"{self.cause}: {self.said}" if self.said else str(self.cause)

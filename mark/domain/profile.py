@@ -10,7 +10,7 @@ from enum import StrEnum
 from mark.domain.errors import Misconfigured
 
 NOT_STATED = "not stated"
-"""The source of what somebody wrote down without saying where it comes from."""
+"""The source of a profile that was written without one."""
 
 
 class Evidence(StrEnum):

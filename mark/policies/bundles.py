@@ -21,7 +21,7 @@ from mark.planner.baselines import cheapest_type, peak_count, single_rps
 WEEK_UNITS = 7 * 24 * 60
 """What the hedged planner looks back on: the surges of a week."""
 WARM_SHARE = 0.25
-"""Environments kept warm for surges that nobody foresees: a cold one answers too late (some cents a day)."""
+"""Environments kept warm for unforecast surges: a cold one answers too late (some cents a day)."""
 PATIENCE_S = 360.0
 """Scale-in cool-down where nothing takes late requests away, as in mark."""
 MONITOR_TYPE = "c5.large"

@@ -13,7 +13,7 @@ from mark.domain.plan import Excuse
 from mark.domain.times import CloudTimes
 
 MOST_EXCUSES = 3
-"""So many types are told of where none serves: one line is read, a list of all is not."""
+"""Types named in an error where none serves: one line is read, a list of all is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ class GatewayStore:
         return members_of(await self._link.run(MEMBERS, self._keys.members, (self._ttl_ms, 1)))
 
     async def clock(self) -> ClockAnchor:
-        """The service's clock; the wall's own where nobody set it."""
+        """The service's clock; the wall's own where none is set."""
         return clock_of(await self._link.call("GET", self._keys.of("clock")))
 
     async def warmed(self) -> tuple[Warmed, ...]:
@@ -96,5 +96,5 @@ class AgentStore:
         await self._link.run(LEAVE, self._keys.members, (self._ttl_ms, instance))
 
     async def clock(self) -> ClockAnchor:
-        """The service's clock; the wall's own where nobody set it."""
+        """The service's clock; the wall's own where none is set."""
         return clock_of(await self._link.call("GET", self._keys.of("clock")))

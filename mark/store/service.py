@@ -38,7 +38,7 @@ KEEP_CLOCKS = 50
 RETIRED_S = 40 * 86400.0
 """For how long a model is remembered that is served no more, in wall seconds: as far as reports look back."""
 KEEP_DRAINS_S = 86400.0
-"""For how long a request to drain that no agent heeds is kept, in wall seconds."""
+"""Wall seconds that a request to drain is kept which no agent follows."""
 
 
 class ServiceStore:
@@ -109,7 +109,7 @@ class ServiceStore:
         self._link.call("LTRIM", self._keys.of("clocks"), -KEEP_CLOCKS, -1)
 
     def clock(self) -> ClockAnchor:
-        """The service's clock; the wall's own where nobody set it."""
+        """The service's clock; the wall's own where none is set."""
         return clock_of(self._link.call("GET", self._keys.of("clock")))
 
     def clocks(self) -> tuple[ClockAnchor, ...]:
@@ -153,7 +153,7 @@ class ServiceStore:
         return traffic_totals(model, self._link.run(TRAFFIC, keys, (ttl_ms(GATEWAY_TTL_S),)))
 
     def report(self, report: GatewayReport) -> None:
-        """Count what somebody else than a gateway saw, once: warm-up pings are billed too."""
+        """Count a report that is not a gateway's, once: warm-up pings are billed too."""
         self._link.run(REPORT, report_keys(self._keys, report), report_args(report))
 
     def put_warmed(self, warmed: Warmed) -> None:
@@ -191,7 +191,7 @@ class ServiceStore:
         return self._ledger_of(model).record()
 
     def transitions(self, model: str) -> tuple[Transition, ...]:
-        """The transitions that are kept one by one, by time; those of one instant as they were told."""
+        """The transitions that are kept one by one, by time; those of one instant in order of arrival."""
         return self.ledger(model).transitions
 
     def compact_ledger(self, model: str, end: float, *, least: int) -> int:
@@ -229,7 +229,7 @@ class StoreMembership:
         return tuple(member for member in self._store.members() if member.model == self._model)
 
     def drain(self, instances: Sequence[str]) -> None:
-        """Have these told to drain when they next announce themselves, until they leave."""
+        """Request that these drain: their agents get it with their next announcement, until they leave."""
         if instances:
             self._link.run(DRAIN, (self._drains,), (ttl_ms(KEEP_DRAINS_S), *instances))
 

@@ -1,4 +1,4 @@
-"""Guardrails: a check against the inventory before anything is rented or woken, whatever the plan says."""
+"""Guardrails: a check against the inventory before anything is rented or woken, whatever the plan."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mark.domain.errors import Misconfigured, RetryLater
 
 ENDPOINT = "http://169.254.169.254"
 DMI = Path("/sys/class/dmi/id")
-"""Where Linux says who made the machine: Amazon, on EC2."""
+"""The file in which Linux names the machine's maker: Amazon, on EC2."""
 TIMEOUT_S = 2.0
 TOKEN_TTL_S = 21_600
 NOT_FOUND, UNAUTHORIZED = 404, 401
@@ -33,7 +33,7 @@ class Identity:
 
 
 def instance_type_here(dmi: Path = DMI, endpoint: str = ENDPOINT) -> str | None:
-    """The EC2 instance type of this machine, None where it is no EC2 instance; nobody else is asked."""
+    """The EC2 instance type of this machine, None where it is no EC2 instance; nothing else is asked."""
     if not any("amazon" in _line(dmi / name).lower() for name in ("sys_vendor", "bios_vendor", "bios_version")):
         return None
     imds = Imds(endpoint)
@@ -64,7 +64,7 @@ class Imds:
         self._token: str | None = None
 
     def get(self, path: str) -> str | None:
-        """The text under `latest/` + path; None where there is none. RetryLater where nobody answers."""
+        """The text under `latest/` + path; None where there is none. RetryLater without an answer."""
         status, text = self._ask("GET", path, {"x-aws-ec2-metadata-token": self._session()})
         if status == UNAUTHORIZED:  # the session is over
             self._token = None
@@ -124,7 +124,7 @@ class Imds:
 
 
 def _told(text: str) -> dict[str, str]:
-    """User data that tells something; a start script tells nothing here."""
+    """User data that is a JSON object; a start script has none."""
     try:
         told = json.loads(text)
     except ValueError:

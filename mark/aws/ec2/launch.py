@@ -175,7 +175,7 @@ def shortfall(
 
 
 def _zone(setup: FleetSetup, error: CreateFleetErrorTypeDef) -> str | None:
-    """The zone that an error of the answer speaks of, where it says so."""
+    """The zone of an error in the answer; None where it names none."""
     override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
     zones = {subnet: zone for zone, subnet in setup.subnets}
     return override.get("AvailabilityZone") or zones.get(override.get("SubnetId", ""))

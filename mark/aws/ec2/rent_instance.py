@@ -65,7 +65,7 @@ class Rented:
 
 
 def rent(aws: Aws, asked: Rent, now: float) -> str:
-    """Rent it; its id. The same run rents a type once. NoCapacity, Misconfigured, RetryLater as AWS says.
+    """Rent it; its id. The same run rents a type once. NoCapacity, Misconfigured, RetryLater as AWS has it.
 
     One subnet after another is asked, until one has the type.
     """
@@ -134,7 +134,7 @@ def look_at(aws: Aws, run: str) -> tuple[Rented, ...]:
 
 
 def end_all(aws: Aws, run: str, known: Sequence[str]) -> tuple[str, ...]:
-    """End what a run has rented, also what its launch never told of; which that were."""
+    """End what a run has rented, also what its launch did not report; returns their ids."""
     for name in known:  # first: the listing may fail
         _end(aws, name)
     others = [item.id for item in look_at(aws, run) if item.id not in known]

@@ -1,4 +1,4 @@
-"""Transitions of instances into the ledger, told by the `events` queue, or by the listing where it lost one.
+"""Transitions of instances into the ledger, from the `events` queue, or from the listing where the queue lost one.
 
 The queue knows the exact second; the listing only that a state was there at a pass. So a state that is listed is
 written down only when the queue has not told of it for `patience_s`. What was there before the first pass was

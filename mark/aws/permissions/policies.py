@@ -23,7 +23,7 @@ __all__ = ["NO_RESOURCE", "PLATFORM", "Names", "Need", "Statement", "needs", "po
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One `Allow` of a policy. `why` says what it is for, or why it is no narrower."""
+    """One `Allow` of a policy. `why` is its purpose, or the reason why it is no narrower."""
 
     sid: str
     actions: tuple[str, ...]

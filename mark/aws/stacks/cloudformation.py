@@ -26,7 +26,7 @@ LONGEST_BODY = 51_200
 CHANGE_SET_S, STACK_S = 300.0, 3600.0
 """How long a change set and a stack may take; an ElastiCache takes a quarter of an hour."""
 NOTHING = ("didn't contain changes", "No updates are to be performed", "no changes")
-"""How CloudFormation says that a change set is empty."""
+"""CloudFormation's messages that a change set is empty."""
 IN_PROGRESS = "_IN_PROGRESS"
 FAILED_NEW = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED")
 """A stack that never stood, or half of one that was to go: it has to be removed before it can be made."""
@@ -214,7 +214,7 @@ class Stacks:
                 self._client.delete_stack(StackName=name)
 
     def carry_out(self, change_set: ChangeSet) -> Iterator[StackEvent]:
-        """Carry it out; the events until the stack has settled. `settled` says how it ended."""
+        """Carry it out; the events until the stack has settled. `settled` gives its end."""
         seen = self._event_ids(change_set.stack)
         with translated():
             self._client.execute_change_set(StackName=change_set.stack, ChangeSetName=change_set.id)

@@ -35,7 +35,7 @@ ROLES_FOR = ("ec2", "ecs-tasks", "lambda", "scheduler")
 LINKED_FOR = ("autoscaling", "ecs", "elasticache", "elasticloadbalancing")
 """Services that make a role of their own when an account first uses them."""
 IMAGES = "parameter/aws/service/ecs/optimized-ami/*"
-"""Where AWS says which machine image is its newest."""
+"""The public parameters that name AWS's newest machine images."""
 
 
 def deployer_policy(names: Names, types: Iterable[str]) -> dict[str, Any]:

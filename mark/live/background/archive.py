@@ -69,7 +69,7 @@ class Archivist:
     def _copy(
         self, bucket: str, model: str, segments: Sequence[int], copied: dict[str, int], *, whole: bool
     ) -> None:
-        """Closed segments, each noted in `copied`; and where `whole` says so all that is there by now."""
+        """Closed segments, each noted in `copied`; and with `whole` all that is there by now."""
         for segment in segments:
             self._copy_segment(bucket, model, segment)
             copied[model] = segment

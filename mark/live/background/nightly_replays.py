@@ -45,7 +45,7 @@ CHILD_POLL_S = 0.2
 
 
 class _ReplayFailed(Exception):
-    """The child did not replay the day; the message says why."""
+    """The child did not replay the day; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,7 @@ class ModelDriver:
         return self._controller.is_surging()
 
     def _checkpointed(self) -> Header:
-        """The header of the journal's next segment: it says all that folding the one before would."""
+        """The header of the journal's next segment: it holds all that folding the one before would give."""
         controller = self._controller
         return replace(self._header, checkpoint=controller.checkpoint, history=controller.history)
 

@@ -43,9 +43,9 @@ class ModelStatusWriter:
         began_at: float,
         trained: Callable[[], ForecasterStatus | None],
     ) -> None:
-        """`trained` says what the forecaster was trained on last, and what is being trained.
+        """`trained` gives the forecaster's last training, and the one that runs.
 
-        What the controller before this one told of the last hour is still told.
+        The last hour's entries of the controller before this one are kept.
         """
         self._began_at, self._trained = began_at, trained
         self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
@@ -131,7 +131,7 @@ class ModelStatusWriter:
 
 
 def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
-    """(end of the minute, requests/s) as an earlier document told them."""
+    """(end of the minute, requests/s) from an earlier document."""
     if series is None:
         return []
     told = enumerate(series.capacity_rps, 1)

@@ -225,7 +225,7 @@ class Retraining:
         return True
 
     def _prove(self, made: Forecaster) -> None:
-        """Have it forecast once where nobody waits: the first forecast loads, computes and may fail."""
+        """Have it forecast once off the critical path: the first forecast loads, computes and may fail."""
         history, horizon = self._history, self._model.bundle.controller.horizon
         check_forecast(made.forecast(history, horizon), history, horizon)
 

@@ -32,7 +32,7 @@ STOP_S = 3.0
 
 
 class _TrainingFailed(Exception):
-    """The child did not train; the message says why."""
+    """The child did not train; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
