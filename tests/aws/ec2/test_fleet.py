@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from mark.aws.ec2.guard import UNLISTED_S, Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup, shortfall
@@ -575,6 +576,26 @@ def test_a_spot_notice_is_a_fact_until_it_is_acknowledged(there: Scene) -> None:
     last = scene(again=there)
     assert last.inbox.receive(0) == 0
     crashed.cloud.close()
+    last.cloud.close()
+
+
+def test_messages_that_cannot_be_deleted_now_are_deleted_by_the_next_acknowledgement(there: Scene) -> None:
+    there.cloud.submit(launch(1, kind=SPOT.name))
+    [name] = there.ids()
+    there.send(SpotWarned(instance=name, at=1000.0, terminates_at=1120.0))
+    assert len(there.cloud.drain_facts()) == 1
+    events = there.aws.sqs.meta.events
+
+    def throttled(**_: object) -> None:
+        raise ClientError({"Error": {"Code": "Throttling", "Message": "no"}}, "DeleteMessageBatch")
+
+    events.register("before-call.sqs.DeleteMessageBatch", throttled)
+    there.cloud.acknowledge()
+    events.unregister("before-call.sqs.DeleteMessageBatch", throttled)
+    there.cloud.acknowledge()
+
+    last = scene(again=there)
+    assert last.inbox.receive(0) == 0
     last.cloud.close()
 
 
