@@ -76,10 +76,12 @@ Order = Launch | Drain | Terminate | StartStandby | StopStandby | WarmLambda
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotWarned:
-    """A spot instance will be taken away at `terminates_at`."""
+    """A spot instance got its interruption notice."""
 
     instance: str
+    #: When the notice was given, epoch seconds.
     at: float
+    #: When the instance is terminated, epoch seconds.
     terminates_at: float
     kind: Literal["spot-warned"] = "spot-warned"
 
@@ -153,8 +155,11 @@ Fact = SpotWarned | LaunchRefused | ForecastFailed | PlanFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloWindow:
-    """The monitor's last full window (M requests or 60 s): answered or shed in it, and how many missed."""
+    """The SLO monitor's last full window (M requests or 60 s)."""
 
+    #: When it was full, epoch seconds.
     closed_at: float
+    #: Requests that were answered, shed or failed in it.
     requests: int
+    #: Of these, requests that missed the objective.
     missed: int
