@@ -40,7 +40,7 @@ class ModelTraffic:
     failed: int = 0
     #: Requests that the model called wrong in themselves, which tells nothing of the service.
     rejected: int = 0
-    #: Requests that were sent to a second agent.
+    #: Requests that were sent again after their agent was lost.
     redispatched: int = 0
     #: (bin, requests), a bin being LATENCY_BIN_S wide.
     latency_counts: tuple[tuple[int, int], ...] = ()
