@@ -224,8 +224,8 @@ _OLD_CAUSES = {
 }
 _OLD_NOTES = {
     "no plan yet": NoteKind.NO_PLAN,
-    " was refused: not asked for again before ": NoteKind.LEFT_OUT,
-    " was held back by a guardrail: ": NoteKind.HELD_BACK,
+    " was refused: not asked for again before ": NoteKind.CAPACITY_BACKOFF,
+    " was held back by a guardrail: ": NoteKind.GUARDRAIL_HOLD,
     " was taken away in bulk: ": NoteKind.VOLATILE_POOL,
     " wanted, but the limit is ": NoteKind.INSTANCE_LIMIT,
     " wanted, but the account's quota leaves ": NoteKind.QUOTA,

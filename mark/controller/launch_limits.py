@@ -28,13 +28,13 @@ class LaunchLimits:
     def allowed(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
         """The part of `wanted` that may be launched, and a note for each limit that cut them."""
         if name in self._backoff:
-            text = f"{name} was refused: not asked for again before {self._backoff[name]:.0f} s"
-            return 0, (Note(kind=NoteKind.LEFT_OUT, text=text),)
+            text = f"{name} was refused: no launch of it before {self._backoff[name]:.0f} s"
+            return 0, (Note(kind=NoteKind.CAPACITY_BACKOFF, text=text),)
         if name in self._holds:
-            text = f"{name} was held back by a guardrail: not before {self._holds[name]:.0f} s"
-            return 0, (Note(kind=NoteKind.HELD_BACK, text=text),)
+            text = f"{name} was cut by a guardrail: no launch of it before {self._holds[name]:.0f} s"
+            return 0, (Note(kind=NoteKind.GUARDRAIL_HOLD, text=text),)
         if name in self._volatile:
-            text = f"{name} was taken away in bulk: nothing is launched in that pool for a while"
+            text = f"{name} was interrupted in bulk: its circuit breaker is open, no launch for a while"
             return 0, (Note(kind=NoteKind.VOLATILE_POOL, text=text),)
         wanted = min(wanted, self._returning.get(name, wanted))
         quota = self._quotas.left(name)

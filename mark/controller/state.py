@@ -155,11 +155,11 @@ class NoteKind(StrEnum):
 
     #: There is no plan to follow yet.
     NO_PLAN = "no-plan"
-    #: An offering that was refused is not asked for until that has expired.
-    LEFT_OUT = "left-out"
-    #: An offering that a guardrail cut off is not asked for until a period later.
-    HELD_BACK = "held-back"
-    #: A spot pool that was taken away in bulk is left alone.
+    #: An offering that was refused is not launched until its back-off has expired.
+    CAPACITY_BACKOFF = "capacity-backoff"
+    #: An offering that a guardrail cut is not launched until a period later.
+    GUARDRAIL_HOLD = "guardrail-hold"
+    #: The circuit breaker of a spot pool is open.
     VOLATILE_POOL = "volatile-pool"
     #: The policy's limit of instances cut what was wanted.
     INSTANCE_LIMIT = "instance-limit"

@@ -109,7 +109,7 @@ def test_a_refused_offering_is_left_alone_until_it_expires() -> None:
     assert made.see(seen(1.0, wanted=plan(small=5), facts=(refusal(made, 1.0, 5),))) == ()
     assert made.state.requested == ()
     assert made.state.capacity_backoff == ((SMALL.name, 601.0),)
-    assert kinds(made) == [NoteKind.LEFT_OUT]
+    assert kinds(made) == [NoteKind.CAPACITY_BACKOFF]
     assert made.see(seen(600.9, wanted=plan(small=5))) == ()
     assert launched(made.see(seen(601.0, wanted=plan(small=5)))) == {SMALL.name: 5}
 
@@ -127,10 +127,10 @@ def test_what_a_guardrail_cut_off_is_asked_for_again_after_a_period() -> None:
     there = (*instances(8), *instances(2, token=order.token, first=20))
     assert made.see(seen(1.0, there, wanted=plan(small=13), facts=(cut(order.token, 0.0, 3),))) == ()
     assert made.state.requested == ()
-    assert kinds(made) == [NoteKind.GUARDRAIL, NoteKind.HELD_BACK]
+    assert kinds(made) == [NoteKind.GUARDRAIL, NoteKind.GUARDRAIL_HOLD]
     assert made.last.notes[0].text.startswith(f"3 {SMALL.name} refused: guardrail: ")
     assert made.see(seen(60.9, there)) == ()
-    assert kinds(made) == [NoteKind.HELD_BACK]
+    assert kinds(made) == [NoteKind.GUARDRAIL_HOLD]
     assert launched(made.see(seen(61.0, there))) == {SMALL.name: 3}
 
 

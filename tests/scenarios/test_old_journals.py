@@ -73,11 +73,11 @@ def test_the_kinds_of_old_notes_are_told_from_their_words() -> None:
     ticks = [tick for name in FACTS for tick in read_journal(old_lines(name))[1]]
     kinds = Counter(note.kind for tick in ticks for note in tick.notes)
     assert kinds == {
-        NoteKind.LEFT_OUT: 11,
+        NoteKind.CAPACITY_BACKOFF: 11,
         NoteKind.TRAINING: 4,
         NoteKind.KEPT: 4,
         NoteKind.GUARDRAIL: 4,
-        NoteKind.HELD_BACK: 2,
+        NoteKind.GUARDRAIL_HOLD: 2,
         NoteKind.INSTANCE_LIMIT: 2,
     }
 
