@@ -1,4 +1,4 @@
-"""The ports: what the cores ask of the world. Adapters live in the shells, forecasters in `predictors`."""
+"""Ports: the cores' interfaces to the world. Adapters live in the shells, forecasters in `predictors`."""
 
 from __future__ import annotations
 
@@ -24,34 +24,38 @@ class Clock(Protocol):
 
 
 class Cloud(Protocol):
-    """Where instances live: the simulator, the emulated AWS, or AWS."""
+    """A model's fleet: in the simulator, on the emulated AWS, or on AWS."""
 
     def observe(self) -> FleetView:
         """All instances that are not gone."""
         ...
 
-    def facts(self) -> Sequence[Fact]:
-        """What happened since the last call (interruption notices, refused launches).
+    def drain_facts(self) -> Sequence[Fact]:
+        """Take what happened since the last call: interruption notices, refused launches.
 
-        Asking again says that the facts given before were written down; those of a controller that crashed before
-        it wrote are given to the next one.
+        Notices stay in the queue until `acknowledge`: those of a controller that crashed before it wrote its
+        journal are taken by the next one.
         """
         ...
 
+    def acknowledge(self) -> None:
+        """Forget the facts drained so far: the journal has them."""
+        ...
+
     def submit(self, order: Order) -> None:
-        """Ask; the result is seen by a later `observe` or `facts`."""
+        """Send an order; its result is seen by a later `observe` or `drain_facts`."""
         ...
 
 
 class DataPlane(Protocol):
-    """What the gateways and agents report to the controller."""
+    """The controller's view of what gateways and agents report."""
 
-    def demand(self) -> DemandUnit | None:
-        """Arrivals of the unit that has just ended; None between units."""
+    def next_unit(self) -> DemandUnit | None:
+        """Take the oldest unit that has ended and was not taken yet; None between units."""
         ...
 
-    def slo_window(self) -> SloWindow | None:
-        """The monitor's window that closed since the last call, if one did."""
+    def take_slo_window(self) -> SloWindow | None:
+        """Take the monitor's window that closed since the last call; None where none did."""
         ...
 
     def lambda_warm(self) -> int:
@@ -71,7 +75,7 @@ class Forecaster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecasterSetup:
-    """What a forecaster's factory is given: the history to learn from, a seed, a place for what it learned.
+    """Arguments of a forecaster's factory: the history to learn from, a seed, a place for what it learned.
 
     `progress` is called while something long runs, with its label and the share of it that is done, in [0, 1].
     """
@@ -90,7 +94,7 @@ class ForecasterSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleSetup(ForecasterSetup):
-    """What a factory is given that declares `uses_truth`, and no other: in a replay, the load to come."""
+    """Arguments of a factory that declares `uses_truth`: in a replay, the load to come as well."""
 
     truth: Demand
 
@@ -102,7 +106,7 @@ class OracleSetup(ForecasterSetup):
 
 
 class ForecasterFactory(Protocol):
-    """What a forecaster's name loads: an entry point of `mark.forecasters`, or `module:attribute`."""
+    """A forecaster's factory, loaded by its name: an entry point of `mark.forecasters`, or `module:attribute`."""
 
     def __call__(self, setup: ForecasterSetup) -> Forecaster: ...
 
@@ -132,10 +136,10 @@ class Membership(Protocol):
 
 
 class Ledger(Protocol):
-    """Where the fleet's transitions are written down, for the bill."""
+    """The ledger of the fleet's transitions, for the bill."""
 
     def note(self, transition: Transition) -> None:
-        """Write it down once, however often it is told."""
+        """Write a transition once, however often it is noted (idempotent)."""
         ...
 
     def transitions(self, model: str) -> Sequence[Transition]:
@@ -144,7 +148,7 @@ class Ledger(Protocol):
 
 
 class GatewayLink(Protocol):
-    """What a gateway asks of the store. RetryLater where it is away: the gateway goes on with its last view."""
+    """A gateway's link to the store. RetryLater while unreachable: the gateway goes on with its last view."""
 
     async def members_version(self) -> int:
         """Rises with each change of the members; cheap to ask."""
@@ -159,25 +163,25 @@ class GatewayLink(Protocol):
         ...
 
     async def overflow_closed(self) -> bool:
-        """Whether nothing may be spent on Lambda now: a budget is reached, or the service is paused."""
+        """True where nothing may be spent on Lambda now: a budget is reached, or the service is paused."""
         ...
 
     async def report(self, report: GatewayReport) -> None: ...
 
     async def announce_gateway(self, peer: Peer) -> Sequence[Peer]:
-        """Say that this gateway is there (and again four times a second); those that said so lately, by name."""
+        """Announce this gateway (again four times a second); returns those announced lately, by name."""
         ...
 
     async def leave_gateways(self, name: str) -> None:
-        """Say that this gateway is there no more."""
+        """Withdraw this gateway's announcement."""
         ...
 
 
 class AgentLink(Protocol):
-    """What an agent asks of the store. RetryLater where it is away: the agent goes on serving."""
+    """An agent's link to the store. RetryLater where it is unreachable: the agent goes on serving."""
 
     async def announce(self, member: Member) -> bool:
-        """Say that it is there (and again each second); whether it shall drain."""
+        """Announce the agent (again each second); returns whether it shall drain."""
         ...
 
     async def leave(self, instance: str) -> None: ...
@@ -210,7 +214,7 @@ class InferReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverflowReply:
-    """What Lambda answered, what it was billed for (GiB seconds), and whether it started cold.
+    """Lambda's answer, its billed memory time (GiB seconds), and whether it started cold.
 
     `lost`: its environment ended while it worked, so that `reply` is no answer of the model.
     """
@@ -229,12 +233,12 @@ class Overflow(Protocol):
         ...
 
     async def warm(self, function: str, timeout_s: float) -> OverflowReply:
-        """Have an environment load the model; `reply` says nothing. Errors as `invoke`."""
+        """Have an environment load the model; `reply` has no meaning. Errors as `invoke`."""
         ...
 
 
 class Backend(Protocol):
-    """What answers batches behind an agent."""
+    """The model server behind an agent: answers batches."""
 
     async def start(self) -> None:
         """Load the model, or wait until its server is ready. Misconfigured where it never will be."""

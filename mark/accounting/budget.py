@@ -1,6 +1,6 @@
-"""What may be spent in a day and a month, and what is held back once it is. Pure.
+"""Budgets of a day and a month, and the spending limit once one is reached. Pure.
 
-Days and months are those of UTC on the service's clock. What is held back is part of what a tick sees, so a
+Days and months are those of UTC on the service's clock. The limit is part of what a tick sees, so a
 journal says when and folding it gives the same orders. It ends by itself when the next day, or month, begins.
 """
 
@@ -16,7 +16,7 @@ from mark.controller.spending_limit import SpendingLimit
 
 
 class Reached(StrEnum):
-    """What to do when a budget is reached."""
+    """The action that is taken when a budget is reached."""
 
     WARN = "warn"
     FLOOR = "floor"
@@ -25,7 +25,7 @@ class Reached(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What may be spent, USD; None: as much as it takes."""
+    """Limits in USD by day and by month; None: as much as it takes."""
 
     daily_usd: float | None = None
     monthly_usd: float | None = None
@@ -34,13 +34,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is held back, and why: one line for each budget that is reached."""
+    """The spending limit, and why: one line for each budget that is reached."""
 
-    restraint: SpendingLimit
+    spending_limit: SpendingLimit
     reasons: tuple[str, ...]
 
 
-_HELD_BACK = {
+_LIMITS = {
     Reached.WARN: SpendingLimit.NONE,
     Reached.FLOOR: SpendingLimit.FLOOR,
     Reached.PAUSE: SpendingLimit.PAUSE,
@@ -48,28 +48,28 @@ _HELD_BACK = {
 
 
 def judge(budget: Budget, *, day_usd: float, month_usd: float) -> Verdict:
-    """What follows from what was spent today and this month."""
+    """Compare what was spent today and this month with the budget."""
     pairs = (("day", budget.daily_usd, day_usd), ("month", budget.monthly_usd, month_usd))
     reasons = tuple(
         f"{spent:.2f} USD spent this {period}, the budget is {limit:g}"
         for period, limit, spent in pairs
         if limit is not None and spent >= limit
     )
-    return Verdict(restraint=_HELD_BACK[budget.when_reached] if reasons else SpendingLimit.NONE, reasons=reasons)
+    return Verdict(spending_limit=_LIMITS[budget.when_reached] if reasons else SpendingLimit.NONE, reasons=reasons)
 
 
 def day_start(now: float) -> float:
-    """When the day of UTC began that `now` lies in."""
+    """Midnight UTC at or before `now`, epoch seconds."""
     return datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 
 def month_start(now: float) -> float:
-    """When its month began."""
+    """Midnight UTC of the first of the month of `now`, epoch seconds."""
     return datetime.fromtimestamp(day_start(now), UTC).replace(day=1).timestamp()
 
 
 def spent_usd(ledgers: Sequence[ModelLedger], since: float, until: float) -> float:
-    """What a service spent in `[since, until)`, overhead included, as its bill has it."""
+    """USD that a service spent in `[since, until)`, overhead included, as its bill has it."""
     since = max(since, min((ledger.began_at for ledger in ledgers), default=until))
     return max(0.0, _usd_by(ledgers, until) - _usd_by(ledgers, since))
 

@@ -24,7 +24,7 @@ from mark.domain.costs import BilledTime, InstanceUsage, LedgerRecord, Transitio
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 KEEP_RAW_S = 2 * DAY_S
-"""For how long transitions of what has ended are kept one by one; what is told later than this is not noted."""
+"""For how long transitions of what has ended are kept one by one; later messages are not noted."""
 KEEP_HOURS_S = 40 * DAY_S
 """For how long hours are kept, as long as hourly tallies are."""
 KEEP_DAYS_S = 400 * DAY_S
@@ -37,7 +37,7 @@ def folding_end(now: float) -> float:
 
 
 def foldable(transitions: Iterable[Transition], end: float) -> int:
-    """How many transitions `compacted` would take out."""
+    """The number of transitions that `compacted` would take out."""
     return sum(len(folded) for folded, _ in _split(transitions, end))
 
 
@@ -68,7 +68,7 @@ def coarsened(rollups: Sequence[UsageRollup], now: float) -> tuple[UsageRollup, 
 
 
 def rolled_up(rollups: Sequence[UsageRollup], at: float) -> FleetUsage:
-    """What `rollups` had come to by `at`: one stretch for each role, offering and price, as long as was billed."""
+    """The usage of `rollups` by `at`: one stretch for each role, offering and price, as long as was billed."""
     billed: Counter[Price] = Counter()
     asleep_s = running_s = 0.0
     for item in rollups:
@@ -82,7 +82,7 @@ def rolled_up(rollups: Sequence[UsageRollup], at: float) -> FleetUsage:
 
 @dataclass(slots=True)
 class _Sum:
-    """What one hour adds."""
+    """The usage that one hour adds."""
 
     billed: Counter[Price] = field(default_factory=Counter)
     asleep_s: float = 0.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from mark.accounting.compaction import rolled_up
-from mark.accounting.hourly_totals import TallyMark, totals_at
+from mark.accounting.hourly_totals import HourlyMark, totals_at
 from mark.accounting.ledger import FleetUsage, joined, live_bill, usage_before
 from mark.catalog.billing import bill_overhead
 from mark.controller.service import ServedModel
@@ -42,16 +42,16 @@ class ModelLedger:
 
     served: ServedModel
     record: LedgerRecord
-    marks: tuple[TallyMark, ...]
+    marks: tuple[HourlyMark, ...]
     used: Callable[[tuple[Transition, ...], float], FleetUsage] = usage_before
 
     @property
     def began_at(self) -> float:
-        """When it began."""
+        """The first mark's instant, service time."""
         return self.marks[0].at
 
     def usage(self, at: float) -> FleetUsage:
-        """What had been used before `at`, what was folded included."""
+        """Usage up to `at`, rollups included."""
         return joined(self.used(self.record.transitions, at), rolled_up(self.record.rollups, at))
 
 
@@ -67,7 +67,7 @@ def days_between(since: float, until: float) -> tuple[tuple[date, float, float],
 
 
 def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
-    """What a model had used before `at`, as `live_bill` has it, without the overhead that models share.
+    """The bill of a model up to `at`, as `live_bill` has it, without the overhead that models share.
 
     What begins right then is not charged its first minute yet.
     """
@@ -80,7 +80,7 @@ def model_bill(ledger: ModelLedger, at: float) -> tuple[BillLine, ...]:
 
 
 def shared_bill(ledgers: Sequence[ModelLedger], at: float) -> tuple[BillLine, ...]:
-    """What stood around all fleets by `at`: gateways for their peaks together, balancer, store, controllers.
+    """The overhead around all fleets up to `at`: gateways for their peaks together, balancer, store, controllers.
 
     Gateways are billed for the peak of the whole life, as in `live_bill`.
     """
@@ -112,7 +112,7 @@ def _by_key(lines: Iterable[BillLine]) -> dict[Key, BillLine]:
 
 
 def _between(bills: Sequence[dict[Key, BillLine]], since: float, until: float) -> tuple[DayCost, ...]:
-    """What each day added; lines without a quantity are left out."""
+    """The lines that each day added; lines without a quantity are left out."""
     found = []
     for (day, _, _), before, after in zip(days_between(since, until), bills, bills[1:], strict=False):
         for key, line in after.items():

@@ -1,4 +1,4 @@
-"""What gateways had counted at the end of each hour, so that a day's part of totals that only grow is known. Pure.
+"""Hourly totals of what gateways counted: marks, between which a day's part of growing totals is known. Pure.
 
 A mark is made at the first tick after an hour's end. Between two marks counts are taken to have grown evenly.
 """
@@ -22,7 +22,7 @@ KEEP_MARKS = 40 * 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tallies:
+class Totals:
     """Totals since a service began. `requests` are those that arrived, scaled as the rates of a rehearsal are.
 
     The others are a model's of `ModelTraffic`; they may be broken, where they were read between two marks.
@@ -41,67 +41,67 @@ class Tallies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TallyMark:
+class HourlyMark:
     """Totals at `at`. `counted_to` is where the demand in `requests` ended, `peak_rps` its largest rate so far."""
 
     at: float
     counted_to: float
     peak_rps: float
-    totals: Tallies
+    totals: Totals
 
 
-NAMES = tuple(field.name for field in fields(Tallies))
-_MARKS = TypeAdapter(tuple[TallyMark, ...])
+NAMES = tuple(field.name for field in fields(Totals))
+_MARKS = TypeAdapter(tuple[HourlyMark, ...])
 
 
-def book_name(model: str) -> str:
+def marks_key(model: str) -> str:
     """The name under which a model's marks are kept in the store."""
     return f"tallies:{model}"
 
 
-def book_document(marks: Sequence[TallyMark]) -> dict[str, Any]:
+def dump_marks(marks: Sequence[HourlyMark]) -> dict[str, Any]:
     """The marks as they are kept, no more of them than a report looks at."""
     return {"marks": _MARKS.dump_python(tuple(marks[-KEEP_MARKS:]), mode="json")}
 
 
-def book_marks(document: Mapping[str, Any] | None) -> tuple[TallyMark, ...]:
+def load_marks(document: Mapping[str, Any] | None) -> tuple[HourlyMark, ...]:
     """The marks that were kept; none where there is no document."""
     return () if document is None else _MARKS.validate_python(document["marks"])
 
 
-def first_mark(began_at: float) -> TallyMark:
+def first_mark(began_at: float) -> HourlyMark:
     """Nothing has come yet."""
-    return TallyMark(at=began_at, counted_to=began_at, peak_rps=0.0, totals=Tallies())
+    return HourlyMark(at=began_at, counted_to=began_at, peak_rps=0.0, totals=Totals())
 
 
-def is_due(marks: Sequence[TallyMark], now: float) -> bool:
-    """Whether an hour has ended since the last mark."""
+def is_due(marks: Sequence[HourlyMark], now: float) -> bool:
+    """True once an hour has ended since the last mark."""
     return not marks or math.floor(now / HOUR_S) > math.floor(marks[-1].at / HOUR_S)
 
 
-def next_mark(last: TallyMark, traffic: ModelTraffic, history: Demand, now: float) -> TallyMark:
+def next_mark(last: HourlyMark, traffic: ModelTraffic, history: Demand, now: float) -> HourlyMark:
     """The totals now; `history` holds the units that came since `last`."""
     units = min(len(history), max(0, round((history.end_at - last.counted_to) / history.unit_s)))
     means, peaks = history.mean_rps[len(history) - units :], history.max_rps[len(history) - units :]
     counted = {name: float(getattr(traffic, name)) for name in NAMES if name != "requests"}
-    return TallyMark(
+    return HourlyMark(
         at=now,
         counted_to=max(last.counted_to, history.end_at),
         peak_rps=max((last.peak_rps, *peaks)),
-        totals=Tallies(requests=last.totals.requests + sum(means) * history.unit_s, **counted),
+        totals=Totals(requests=last.totals.requests + sum(means) * history.unit_s, **counted),
     )
 
 
-def totals_at(marks: Sequence[TallyMark], at: float) -> Tallies:
+def totals_at(marks: Sequence[HourlyMark], at: float) -> Totals:
     """Totals at an instant: on a straight line between the marks around it, those of the outermost beyond them."""
     if not marks:
-        return Tallies()
+        return Totals()
     right = bisect_right([mark.at for mark in marks], at)
     if right in (0, len(marks)):
         return marks[min(right, len(marks) - 1)].totals
     before, after = marks[right - 1], marks[right]
     share = (at - before.at) / (after.at - before.at)
-    return Tallies(
+    return Totals(
         **{
             name: (1 - share) * getattr(before.totals, name) + share * getattr(after.totals, name)
             for name in NAMES

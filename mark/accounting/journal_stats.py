@@ -1,4 +1,4 @@
-"""What a journal tells of a period: interruptions, refusals, forecast errors, large orders, idle hours.
+"""Statistics of a journal's period: interruptions, refusals, forecast errors, large orders, idle hours.
 
 One pass over the ticks, oldest first. Pure; a journal may be longer than memory.
 """
@@ -58,13 +58,13 @@ class HourUse:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nearly all of what was ready did nothing."""
+        """True where nearly all of what was ready did nothing."""
         return self.carried_rps > 0 and self.asked_rps < IDLE_SHARE * self.carried_rps
 
 
 @dataclass(slots=True)
 class JournalFacts:
-    """What was told. since, until: first and last tick in the period; `_rps`: sums over the minutes scored."""
+    """Counts and sums of a period. since, until: its first and last tick; `_rps`: sums over the minutes scored."""
 
     since: float | None = None
     until: float | None = None

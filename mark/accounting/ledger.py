@@ -1,4 +1,4 @@
-"""The bill of a live fleet, from the transitions that AWS told of. Pure.
+"""The bill of a live fleet, from the transitions that AWS reported. Pure.
 
 A stretch is billed from `running` to the next state that is not: EC2 bills neither pending nor stopping instances.
 Transitions may come late, twice and out of order; only their instants count.
@@ -28,7 +28,7 @@ SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetUsage:
-    """What a fleet used by some instant: stretches in state running, and instance seconds asleep and running."""
+    """Usage of a fleet up to an instant: stretches in state running, and instance seconds asleep and running."""
 
     usages: tuple[InstanceUsage, ...]
     asleep_s: float
@@ -75,7 +75,7 @@ def usages_of(billed: Mapping[Price, int]) -> tuple[InstanceUsage, ...]:
 
 
 def price_order(price: Price) -> tuple[str, str, float]:
-    """How prices are sorted; none comes first."""
+    """The sorting key of a price; none comes first."""
     role, offering, usd_per_hour = price
     return role.value, offering, -1.0 if usd_per_hour is None else usd_per_hour
 
@@ -95,13 +95,13 @@ def usage_before(transitions: Iterable[Transition], at: float) -> FleetUsage:
 
 
 def running_now(usage: FleetUsage, now: float) -> list[InstanceUsage]:
-    """What is billed at `now`, by which `usage` was counted, by offering and instance."""
+    """Instances billed at `now`, up to which `usage` was counted, by offering and instance."""
     running = (item for item in usage.usages if item.ended_at == now)
     return sorted(running, key=lambda item: (item.offering, item.instance))
 
 
 def offered_usd_per_hour(served: ServedModel, usages: Iterable[InstanceUsage]) -> dict[str, float]:
-    """Prices by offering: of what is offered today, and by the catalogue of what was when nobody wrote prices."""
+    """Prices by offering: of what is offered today, and by the catalogue of what was where none was recorded."""
     prices = {offering.name: offering.usd_per_hour for offering in served.offerings}
     for item in usages:
         if item.usd_per_hour is None and item.offering not in prices:
@@ -112,13 +112,13 @@ def offered_usd_per_hour(served: ServedModel, usages: Iterable[InstanceUsage]) -
 
 
 def unpriced(served: ServedModel, usages: Sequence[InstanceUsage]) -> tuple[str, ...]:
-    """Offerings that were used and whose price nobody knows."""
+    """Offerings that were used and have no price."""
     prices = offered_usd_per_hour(served, usages)
     return tuple(sorted({u.offering for u in usages if u.usd_per_hour is None and u.offering not in prices}))
 
 
 def unpriced_words(names: Sequence[str]) -> str:
-    """What a status, a log or a report says of offerings that are `unpriced`."""
+    """The note on `unpriced` offerings in a status, a log or a report."""
     return f"{', '.join(names)}: no longer offered and in no price list; no sum holds what they cost"
 
 
@@ -156,7 +156,7 @@ def live_bill(
 
 
 def rent_usd_per_hour(served: ServedModel, running: Sequence[InstanceUsage]) -> float:
-    """What the instances that run now cost an hour."""
+    """The price of the instances that run now, USD an hour."""
     prices = offered_usd_per_hour(served, running)
     return sum(prices.get(u.offering, 0.0) if u.usd_per_hour is None else u.usd_per_hour for u in running)
 

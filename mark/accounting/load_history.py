@@ -14,12 +14,12 @@ from mark.domain.demand import UNIT_S, WINDOW_S, Demand
 KEEP_UNITS = 40 * 24 * 60
 
 
-def load_name(model: str) -> str:
+def load_key(model: str) -> str:
     """The name under which a model's load is kept in the store."""
     return f"load:{model}"
 
 
-def load_document(load: Demand) -> dict[str, Any]:
+def dump_load(load: Demand) -> dict[str, Any]:
     """The load as it is kept."""
     return {
         "end_at": load.end_at,
@@ -28,7 +28,7 @@ def load_document(load: Demand) -> dict[str, Any]:
     }
 
 
-def load_of(document: Mapping[str, Any] | None) -> Demand | None:
+def read_load(document: Mapping[str, Any] | None) -> Demand | None:
     """The load that was kept, if any was."""
     if document is None:
         return None
@@ -40,7 +40,7 @@ def load_of(document: Mapping[str, Any] | None) -> Demand | None:
 
 
 def start_of(demand: Demand) -> float:
-    """Where its first unit starts."""
+    """The start of its first unit, service time."""
     return demand.end_at - len(demand) * demand.unit_s
 
 
@@ -53,7 +53,7 @@ def latest(demand: Demand, since: float) -> Demand:
 
 
 def joined(earlier: Demand | None, later: Demand) -> Demand:
-    """Both as one, as far back as KEEP_UNITS; where they overlap or one is missing, `later` is believed.
+    """Both as one, as far back as KEEP_UNITS; where they overlap or one is missing, `later` counts.
 
     What lies between them was not seen by anybody: the earlier part is dropped then.
     """

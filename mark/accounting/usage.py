@@ -1,4 +1,4 @@
-"""A fleet's usage asked for again and again while its ledger grows: what is known is not counted anew.
+"""Incremental usage of a fleet whose ledger grows: what is over is not counted anew.
 
 Instances that have ended for good are kept as sums, so an answer costs what is still there. The answers are those
 of `usage_before`, but for the stretches that are over: they stand as one for each role, offering and price, which
@@ -19,7 +19,7 @@ KEEP_PAST = 8
 """Instants whose usage is kept: the starts of days and months that a budget counts from."""
 
 
-class UsageBook:
+class IncrementalUsage:
     """One model's. Transitions come sorted by time, each time all of them."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class UsageBook:
         self._begin()
 
     def before(self, transitions: Sequence[Transition], at: float) -> FleetUsage:
-        """What was used before `at`, the latest instant that is asked for."""
+        """Usage before `at`, the latest instant that is asked for."""
         self._learn(transitions)
         self._settle(at)
         if self._sums.last_at >= at:  # somebody asked for a later instant before
@@ -36,7 +36,7 @@ class UsageBook:
         return joined(fleet_usage(there, at), self._sums.usage())
 
     def before_past(self, transitions: Sequence[Transition], at: float) -> FleetUsage:
-        """What was used before an instant that is asked for over and over: only what is told late changes it."""
+        """Usage before an instant that is asked for again and again: only late transitions change it."""
         count = bisect_left(transitions, at, key=_at)
         if at not in self._past or self._past[at][0] != count:
             sums, usage = _Sums(), usage_before(transitions[:count], at)
@@ -58,7 +58,7 @@ class UsageBook:
         self._sums = _Sums()
 
     def _learn(self, transitions: Sequence[Transition]) -> None:
-        """Note what is new; all of it again where something was told late of what is over."""
+        """Note what is new; all of it again after a late transition of an instance that is over."""
         if transitions is self._known:
             return
         told = tuple(transitions)

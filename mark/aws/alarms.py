@@ -28,7 +28,7 @@ DEAD_LETTER_ALARM: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Ringing:
-    """An alarm that rings: its name, and what CloudWatch says of it."""
+    """An alarm that rings: its name, and CloudWatch's reason."""
 
     name: str
     reason: str
@@ -36,7 +36,7 @@ class Ringing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerts:
-    """`dead_letters`: messages about instances that nobody could read; `ringing`: alarms of the service.
+    """`dead_letters`: messages about instances that could not be read; `ringing`: alarms of the service.
 
     None where AWS did not say; `unknown` has its words then.
     """
@@ -58,13 +58,13 @@ def make_alarm(aws: Aws, service: str, *, owner: str) -> None:
 
 
 def remove_alarm(aws: Aws, service: str) -> None:
-    """Remove it; CloudWatch says nothing where there is none."""
+    """Remove it; CloudWatch does not object where there is none."""
     with translated():
         aws.alarms.delete_alarms(AlarmNames=[_alarm_name(service)])
 
 
 def read_alerts(aws: Aws, service: str) -> Alerts:
-    """What a service should be told of now. Whatever AWS does not say is unknown, and the rest stands."""
+    """Read dead letters and ringing alarms of a service. What AWS does not answer is None."""
     letters: int | None = None
     ringing: tuple[Ringing, ...] | None = None
     unknown = []

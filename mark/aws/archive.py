@@ -92,7 +92,7 @@ def make_bucket(aws: Aws, bucket: str, *, service: str, owner: str, keeping: Kee
 
 
 def lifecycle_rules(keeping: Keeping) -> Any:
-    """What is forgotten, and when, as S3 has it."""
+    """The bucket's rules of expiry, as S3 has them."""
     rules: list[dict[str, Any]] = [
         {
             "ID": "old-versions",

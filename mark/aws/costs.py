@@ -1,4 +1,4 @@
-"""What AWS says that something cost: Cost Explorer, by day. It knows a day about 24 h after its end."""
+"""Costs by day as AWS's Cost Explorer has them. It knows a day about 24 h after its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METRIC = "UnblendedCost"
 
 
 def daily_usd(aws: Aws, since: date, until: date, tags: Mapping[str, str]) -> dict[date, float]:
-    """Cost of each day of `[since, until)` of what bears all these tags, USD; errors as AWS says.
+    """Cost of each day of `[since, until)` of what bears all these tags, USD; errors as AWS has them.
 
     Tags count only once they are activated as cost allocation tags, and from then on: until then days are 0.
     """

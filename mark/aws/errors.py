@@ -25,7 +25,7 @@ from mark.domain.orders import RefusalCause
 NOT_BEGUN = ("EC2", "EFS", "ENI", "Invalid", "KMS", "SnapStart", "SubnetIP", "Throttl")
 """How the codes of 5xx answers begin that say that nothing was run: Lambda had no environment to run it in."""
 ANSWER_SHOWN = 200
-"""Characters of an answer that cannot be read that an error tells."""
+"""Characters of an unreadable answer that an error shows."""
 _RETRY_LATER = (
     "DataUnavailableException",
     "EC2ThrottledException",
@@ -158,7 +158,7 @@ def family_of(code: str, status: int = 0) -> type[MarkError]:
 
 
 def cause_of(code: str) -> RefusalCause:
-    """Why a launch was refused that AWS answered with this code; without a code it had no capacity."""
+    """The cause of a refusal with this code of AWS's; without a code it had no capacity."""
     if code in _QUOTA:
         return RefusalCause.QUOTA
     if code in _UNAUTHORIZED:
@@ -192,7 +192,7 @@ def as_mark_error(error: ClientError | BotoCoreError) -> MarkError:
 
 
 def may_be_done(error: MarkError) -> bool:
-    """Whether AWS may have done what was asked, or be at it: it was asked, and no answer says what became of it.
+    """True where AWS may have done what was asked, or be at it: no answer says what became of it.
 
     A 5xx whose code names what could not be started (`NOT_BEGUN`) is such an answer.
     """
@@ -205,7 +205,7 @@ def may_be_done(error: MarkError) -> bool:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Whatever boto3 raises within leaves as an error of ours, its cause chained."""
+    """Translate what boto3 raises within into an error of ours, its cause chained."""
     try:
         yield
     except (ClientError, BotoCoreError) as error:
@@ -216,7 +216,7 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def absent_is_done() -> Iterator[None]:
-    """As `translated`, but what does not exist is what the caller wanted."""
+    """Translate as `translated`, but pass over what does not exist: the caller wanted that."""
     try:
         with translated():
             yield

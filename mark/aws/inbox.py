@@ -1,8 +1,9 @@
-"""The service's `events` queue: long-polled by a thread, handed out by instance, deleted once written down.
+"""The inbox of the service's `events` queue: polled by a thread, claimed from by instance, then acknowledged.
 
-A message is deleted when its taker says that it is done with it; until then SQS gives it again to whoever polls
-after `visibility_s`, so that the next controller gets what a crashed one had taken. A message that nobody takes
-(EventBridge tells of every instance of the account) is deleted after `keep_s`.
+A claimed message is deleted by `ack`; until then SQS delivers it again to whoever polls after `visibility_s`, so
+that the next controller gets what a crashed one had claimed (at-least-once delivery). A message that the same
+inbox receives again is left out: deduplication by SQS's id. One that nobody claims (EventBridge reports every
+instance of the account) is deleted after `keep_s`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LONGEST_PAUSE_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """A message that was received: SQS's id of it, and what it says."""
+    """A message that was received: SQS's id and the parsed body."""
 
     id: str
     word: QueueWord
@@ -43,8 +44,8 @@ class Arrived:
 class EventInbox:
     """One per service, shared by the clouds of its models; only the controller that acts starts it.
 
-    From the poller's thread `wake` is called when a spot notice has arrived, and after each poll `tell` with why
-    it failed, None where it did not. No failure ends the polling.
+    From the poller's thread `wake` is called when a spot notice has arrived, and after each poll `on_poll`
+    with why it failed, None where it did not. No failure ends the polling.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class EventInbox:
         queue_url: str,
         *,
         wake: Callable[[], None] = lambda: None,
-        tell: Callable[[str | None], None] = lambda _: None,
+        on_poll: Callable[[str | None], None] = lambda _: None,
         pause_s: float = PAUSE_S,
         visibility_s: int = 30,
         poll_s: int = POLL_S,
@@ -61,7 +62,7 @@ class EventInbox:
     ) -> None:
         self._sqs = sqs
         self._queue_url = queue_url
-        self._wake, self._tell, self._pause_s = wake, tell, pause_s
+        self._wake, self._on_poll, self._pause_s = wake, on_poll, pause_s
         self._visibility_s = visibility_s
         self._poll_s = poll_s
         self._keep_s = keep_s
@@ -76,7 +77,7 @@ class EventInbox:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop polling; returns when the poll under way has ended. What was not done is the next one's at once."""
+        """End the polling and make unacknowledged messages visible; returns when the poll under way has ended."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -84,29 +85,31 @@ class EventInbox:
         self._receipts.clear()
         try:
             for start in range(0, len(receipts), BATCH):
-                self._release(receipts[start : start + BATCH])
+                self._make_visible(receipts[start : start + BATCH])
         except MarkError as error:
-            _log.warning("messages that were not done come back in %d s: %s", self._visibility_s, error)
+            _log.warning(
+                "messages without an acknowledgement are delivered again in %d s: %s", self._visibility_s, error
+            )
 
-    def take(self, mine: Callable[[str], bool]) -> list[Arrived]:
-        """Messages about instances that are `mine`, as they came; each is handed out once."""
+    def claim(self, mine: Callable[[str], bool]) -> list[Arrived]:
+        """Take the messages about instances that are `mine`, in order of arrival; each is claimed once."""
         with self._lock:
             taken = [arrived for arrived, _ in self._waiting.values() if mine(arrived.word.instance)]
             for arrived in taken:
                 del self._waiting[arrived.id]
         return taken
 
-    def put_back(self, arrived: Iterable[Arrived]) -> None:
-        """These could not be handled now; they are handed out again."""
+    def release(self, arrived: Iterable[Arrived]) -> None:
+        """Give back what could not be handled now; it can be claimed again."""
         with self._lock:
             self._waiting |= {item.id: (item, time.monotonic()) for item in arrived}
 
-    def done(self, arrived: Iterable[Arrived]) -> None:
-        """Delete these: what they say is written down. RetryLater where the queue is away: say it again later."""
+    def ack(self, arrived: Iterable[Arrived]) -> None:
+        """Delete what the journal has. RetryLater where the queue is away: call again later."""
         self._delete([item.id for item in arrived])
 
     def receive(self, wait_s: int) -> int:
-        """One poll; how many new messages it brought."""
+        """Poll once; returns the number of new messages."""
         with translated():
             reply = self._sqs.receive_message(
                 QueueUrl=self._queue_url,
@@ -120,12 +123,12 @@ class EventInbox:
             with self._lock:
                 again = name in self._receipts
                 self._receipts[name] = receipt
-            if again:  # taken and not done yet, or still waiting: only its receipt is newer
+            if again:  # claimed and not acknowledged, or still waiting: only its receipt is newer
                 continue
             try:
                 word = parse_word(message["Body"])
             except Misconfigured as error:
-                _log.warning("a message of the events queue says nothing: %s", error)
+                _log.warning("a message of the events queue cannot be parsed and is deleted: %s", error)
                 bad.append(name)
                 continue
             with self._lock:
@@ -142,7 +145,7 @@ class EventInbox:
         pause_s = self._pause_s
         while not self._stop.is_set():
             why = self._failure()
-            self._tell(why)
+            self._on_poll(why)
             if why is None:
                 pause_s = self._pause_s
             else:
@@ -150,7 +153,7 @@ class EventInbox:
                 pause_s = min(LONGEST_PAUSE_S, 2.0 * pause_s)
 
     def _failure(self) -> str | None:
-        """Poll once; why it failed, None where it did not."""
+        """Poll once; the reason of a failure, None on success."""
         try:
             self.receive(self._poll_s)
             self._forget()
@@ -163,7 +166,7 @@ class EventInbox:
         return None
 
     def _forget(self) -> None:
-        """Delete what nobody has taken for long: it is about instances of others."""
+        """Delete what nobody has claimed for `keep_s`: it is about instances of others."""
         before = time.monotonic() - self._keep_s
         with self._lock:
             old = [name for name, (_, at) in self._waiting.items() if at < before]
@@ -171,7 +174,7 @@ class EventInbox:
                 del self._waiting[name]
         self._delete(old)
 
-    def _release(self, receipts: list[str]) -> None:
+    def _make_visible(self, receipts: list[str]) -> None:
         with translated():
             self._sqs.change_message_visibility_batch(
                 QueueUrl=self._queue_url,

@@ -24,7 +24,7 @@ _TO_DO = {
     ),
     "SendingPausedException": "sending is paused; switch it on again (aws sesv2 put-account-sending-attributes)",
 }
-"""SES's refusals that somebody must mend, by code: what to do."""
+"""SES's refusals that no retry mends, by code: the advice."""
 
 
 def send_mail(ses: SESV2Client, message: bytes, *, sender: str, to: Sequence[str]) -> str:

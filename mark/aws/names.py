@@ -1,4 +1,4 @@
-"""What a service's resources on AWS are called."""
+"""Names of a service's resources on AWS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def name_of(service: str, part: str) -> str:
 
 
 def template_name(service: str, role: Role, machine: str = "") -> str:
-    """The launch template of a role; `machine` tells templates of further kinds of machines apart."""
+    """The launch template of a role; `machine` is part of the names of further kinds of machines."""
     return name_of(service, f"{role.value}-{machine}" if machine else role.value)
 
 

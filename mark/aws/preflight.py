@@ -1,4 +1,4 @@
-"""What `mark doctor` asks of an account beside quotas and prices: who is asking, mail, images."""
+"""Preflight checks of an account for `mark doctor`, beside quotas and prices: credentials, mail, images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whose credentials are used."""
+    """The owner of the credentials that are used."""
 
     account: str
     arn: str
@@ -25,7 +25,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailAccount:
-    """How far mail goes. `sandbox`: to verified addresses only."""
+    """The account's limits for mail. `sandbox`: to verified addresses only."""
 
     sandbox: bool
     sends: bool
@@ -33,7 +33,7 @@ class MailAccount:
 
 
 def caller(aws: Aws) -> Caller:
-    """Who asks. Misconfigured without credentials, or with such as AWS does not take."""
+    """Read the owner of the credentials. Misconfigured without any, or with such as AWS does not take."""
     with translated():
         told = aws.identity.get_caller_identity()
     return Caller(account=told["Account"], arn=told["Arn"])
@@ -51,14 +51,14 @@ def mail_account(aws: Aws) -> MailAccount:
 
 
 def is_verified(aws: Aws, sender: str) -> bool | None:
-    """Whether mail may be sent from an address, by itself or by its domain; None where SES knows neither."""
+    """True where mail may be sent from an address, by itself or by its domain; None where SES knows neither."""
     known = [_verified(aws, name) for name in (sender, sender.partition("@")[2])]
     told = [found for found in known if found is not None]
     return any(told) if told else None
 
 
 def has_image(aws: Aws, image: str) -> bool:
-    """Whether an image is in ECR, by tag or digest. Misconfigured where it is none of the account's region."""
+    """True for an image in ECR, by tag or digest. Misconfigured where it is none of the account's region."""
     found = _IMAGE.fullmatch(image)
     if found is None:
         raise Misconfigured(f"{image} is not in ECR: it must read ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME:TAG")

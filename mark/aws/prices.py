@@ -1,4 +1,4 @@
-"""Prices and facts of instance types as AWS tells them now, in the settings' region."""
+"""Current prices and properties of instance types on AWS, in the settings' region."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _PLAIN = {
     "capacitystatus": "Used",
     "marketoption": "OnDemand",
 }
-"""What tells plain Linux from the other products of a type."""
+"""The filter for plain Linux among the products of a type."""
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeFacts:
-    """What AWS says that a type has. `architectures` in our words."""
+    """The properties of a type as AWS has them. `architectures` in our words."""
 
     name: str
     vcpus: int
@@ -80,7 +80,7 @@ def on_demand_usd_per_hour(aws: Aws, types: Collection[str]) -> dict[str, float]
 
 
 def type_facts(aws: Aws, types: Collection[str]) -> dict[str, TypeFacts]:
-    """What these types have; one that the region does not know is not in the answer."""
+    """Read the properties of these types; one that the region does not know is not in the answer."""
     found: dict[str, TypeFacts] = {}
     for some in _slices(sorted(types)):
         with translated():

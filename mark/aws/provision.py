@@ -1,4 +1,4 @@
-"""What a service needs on AWS, made where it is missing and tagged with the service; and its removal.
+"""Provisioning of a service's resources on AWS: made where missing, tagged with the service; and removal.
 
 EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
 launch templates: `serving` ends, `standby` stops, when an instance powers itself off
@@ -42,7 +42,7 @@ WARM_TIMEOUT_S = 60
 RAW_ATTEMPTS = 5
 """After so many failures a message of `raw` is a dead letter."""
 KEEP_S = 24 * 3600
-"""Events of yesterday interest nobody."""
+"""Events of yesterday are of no use."""
 AT_ONCE = 500
 """Instances that are ended in one call; EC2 allows 1,000."""
 DETAIL_TYPES = dict(zip(RULES, (SPOT, REBALANCE, STATE), strict=True))
@@ -71,7 +71,7 @@ class ServiceSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceResources:
-    """Where what was made is found."""
+    """The addresses of the resources."""
 
     raw_url: str
     events_url: str
@@ -205,12 +205,12 @@ def _handlers(setup: ServiceSetup, events_url: str) -> tuple[FunctionSetup, Func
 
 
 def _said(role: str) -> dict[str, str]:
-    """What has the SDK say who calls, as `session.py` does."""
+    """Environment that has the SDK name its caller, as `session.py` does."""
     return {"AWS_SDK_UA_APP_ID": f"mark-{role}"}
 
 
 def _make_template(aws: Aws, setup: ServiceSetup, role: Role) -> str:
-    """The launch template of a role; a new default version where what it says has changed."""
+    """The launch template of a role; a new default version where its content has changed."""
     name, data = template_name(setup.service, role), _template_data(setup, role)
     try:
         with translated():
@@ -258,7 +258,7 @@ def _template_data(setup: ServiceSetup, role: Role) -> dict[str, Any]:
 
 
 def _holds(have: object, wanted: object) -> bool:
-    """Whether all that is wanted is there; AWS adds what it defaults to."""
+    """True where all that is wanted is there; AWS adds what it defaults to."""
     if isinstance(wanted, Mapping):
         return isinstance(have, Mapping) and all(_holds(have.get(key), value) for key, value in wanted.items())
     return have == wanted
@@ -283,7 +283,7 @@ def _make_queue(aws: Aws, service: str, part: str, attributes: Mapping[str, str]
 
 
 def _make_rule(aws: Aws, service: str, rule: str, raw_arn: str) -> str:
-    """A rule that sends what EC2 says into the raw queue; its ARN."""
+    """A rule that sends EC2's events into the raw queue; its ARN."""
     name = name_of(service, rule)
     pattern = {"source": [SOURCE], "detail-type": [DETAIL_TYPES[rule]]}
     with translated():

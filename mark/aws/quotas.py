@@ -37,7 +37,7 @@ def code_of_quota(family: str, market: Market) -> str:
 
 
 def read_quotas(aws: Aws) -> Quotas:
-    """Quotas of vCPUs as the account has them now, by family and market. RetryLater, Misconfigured as AWS says."""
+    """Quotas of vCPUs as the account has them now, by family and market. Errors as AWS has them."""
     found: list[VcpuQuota] = []
     token: dict[str, str] = {}
     with translated():

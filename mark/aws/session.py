@@ -44,7 +44,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
-    """Where AWS is and how patiently it is asked.
+    """The address of AWS, and the time-outs and retries of its clients.
 
     `endpoint_url` None: AWS's own. `credentials` None: what boto3 finds (role, profile, environment).
     `max_attempts` counts the first call too; `adaptive` also slows down the client that is throttled. `role`: who
@@ -92,7 +92,7 @@ class Aws:
 
     @property
     def lambda_(self) -> LambdaClient:
-        """Functions: their making, and calls that nobody waits for in haste."""
+        """Functions: their making, and calls that are not urgent."""
         client: LambdaClient = self._client("lambda", waits_s=60)
         return client
 
@@ -138,7 +138,7 @@ class Aws:
 
     @property
     def costs(self) -> CostExplorerClient:
-        """What AWS says that it cost."""
+        """The client of Cost Explorer."""
         client: CostExplorerClient = self._client("ce")
         return client
 
@@ -168,12 +168,12 @@ class Aws:
 
     @property
     def identity(self) -> STSClient:
-        """Whose credentials these are."""
+        """The client that names the owner of the credentials."""
         client: STSClient = self._client("sts")
         return client
 
     def invoking(self, *, connections: int, timeout_s: float) -> LambdaClient:
-        """A client for requests that somebody waits for: one attempt, what failed is the caller's to decide."""
+        """A client for requests of users: one attempt; the caller decides about a failure."""
         with self._making:
             client: LambdaClient = self._made(
                 "lambda",

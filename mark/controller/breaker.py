@@ -1,4 +1,4 @@
-"""The circuit breaker of spot pools: a pool that is taken away in bulk is left, and entered again slowly.
+"""The circuit breaker of spot pools: open after a bulk interruption, half-open for a while, then closed.
 
 A pool is one offering (a type in a zone or region on spot). When so many of its instances are given notice within
 `window_s` that it counts as volatile, nothing more is launched in it for `open_s`, twice as long each time in a
@@ -21,51 +21,63 @@ PRIOR_HOURS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerPolicy:
-    """A pool is volatile when `share` of its instances, and `count` of them at least, get notice in `window_s`."""
+    """Thresholds of a volatile spot pool, and the times that it is left."""
 
+    #: Share of its instances that get notice within the window, ...
     share: float = 0.25
+    #: ... and so many of them at least.
     count: int = 2
+    #: Length of the window, seconds.
     window_s: float = 600.0
+    #: Seconds that nothing is launched in it then; twice as long each time in a row, ...
     open_s: float = 1800.0
+    #: ... so long at most.
     longest_s: float = 6 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """What is remembered of one pool: notices within the window, and the breaker's state (0: never opened)."""
+class SpotPool:
+    """One spot pool: its notices within the window, and the state of its breaker."""
 
+    #: The spot offering that is the pool.
     offering: str
+    #: When its notices of the last `window_s` came, epoch seconds.
     notices: tuple[float, ...] = ()
+    #: When the breaker last opened, epoch seconds.
     opened_at: float = float("-inf")
+    #: Seconds that it stays open then; 0: it never opened.
     open_s: float = 0.0
 
     def is_open(self, now: float) -> bool:
-        """Whether nothing may be launched in it."""
+        """True while the breaker is open: nothing may be launched in the pool."""
         return now < self.opened_at + self.open_s
 
     def is_returning(self, now: float) -> bool:
-        """Whether it is entered again, slowly."""
+        """True while the breaker is half-open: one instance a tick may be launched."""
         return not self.is_open(now) and now < self.opened_at + 2.0 * self.open_s
 
 
 def note_interruptions(
-    pools: tuple[Pool, ...], facts: Iterable[Fact], fleet: FleetView, now: float, policy: BreakerPolicy
-) -> tuple[Pool, ...]:
-    """The pools after what was seen; a pool without notices that is closed again is forgotten."""
+    pools: tuple[SpotPool, ...], facts: Iterable[Fact], fleet: FleetView, now: float, policy: BreakerPolicy
+) -> tuple[SpotPool, ...]:
+    """Fold the notices of a tick into the pools; a pool without notices whose breaker is closed is forgotten."""
     offering_of = {instance.id: instance.offering for instance in fleet}
     known = {pool.offering: pool for pool in pools}
     for fact in facts:
         name = offering_of.get(fact.instance) if isinstance(fact, SpotWarned) else None
         if name is not None:
-            pool = known.get(name, Pool(offering=name))
+            pool = known.get(name, SpotPool(offering=name))
             known[name] = replace(pool, notices=(*pool.notices, now))
     size = Counter(instance.offering for instance in fleet if instance.role is Role.SERVING)
-    found = (_settled(pool, size[pool.offering], now, policy) for _, pool in sorted(known.items()))
+    found = (_after_notices(pool, size[pool.offering], now, policy) for _, pool in sorted(known.items()))
     return tuple(pool for pool in found if pool.notices or now < pool.opened_at + 2.0 * pool.open_s)
 
 
-def hazards_seen(
-    pools: tuple[Pool, ...], policy: BreakerPolicy, prior_per_hour: Mapping[str, float], running: Mapping[str, int]
+def observed_hazards(
+    pools: tuple[SpotPool, ...],
+    policy: BreakerPolicy,
+    prior_per_hour: Mapping[str, float],
+    running: Mapping[str, int],
 ) -> tuple[tuple[str, float], ...]:
     """Interruptions per instance-hour of pools with notices: the catalogue's, corrected by what was seen.
 
@@ -83,7 +95,7 @@ def hazards_seen(
     )
 
 
-def _settled(pool: Pool, size: int, now: float, policy: BreakerPolicy) -> Pool:
+def _after_notices(pool: SpotPool, size: int, now: float, policy: BreakerPolicy) -> SpotPool:
     recent = tuple(at for at in pool.notices if at > now - policy.window_s)
     if pool.is_open(now) or len(recent) < max(policy.count, policy.share * size):
         return replace(pool, notices=recent)

@@ -1,4 +1,4 @@
-"""What a fleet carries, as the plan counts it: for drains, warm-ups, interruptions and surges alike. Pure."""
+"""Fleet capacity as the plan counts it: for drains, warm-ups, interruptions and surges alike. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mark.controller.state import State
 
 
 def usable_rps(state: State, policy: ControllerPolicy, name: str) -> float:
-    """What the plan counts on from one instance, requests/s; its raw capacity if the plan holds none."""
+    """The planned rate of one instance, requests/s; its raw capacity if the plan holds none."""
     if state.plan is not None:
         for item in state.plan.counts:
             if item.offering == name:
@@ -19,5 +19,5 @@ def usable_rps(state: State, policy: ControllerPolicy, name: str) -> float:
 
 
 def carried_rps(state: State, policy: ControllerPolicy, counts: Mapping[str, int]) -> float:
-    """What so many instances of each offering carry together, requests/s."""
+    """The planned rate of these instances by offering together, requests/s."""
     return sum(usable_rps(state, policy, name) * count for name, count in sorted(counts.items()))

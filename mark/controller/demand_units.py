@@ -1,4 +1,4 @@
-"""What gateways counted, as the controller is told of it: units that closed, and the SLO monitor's windows. Pure.
+"""Demand units and the SLO monitor's windows, made from what gateways counted. Pure.
 
 Gateways count arrivals in windows of 5 s of service time and add up what became of requests; both only grow. A
 clock that runs `speed` times as fast as the wall collects a window in 5 / speed real seconds, so its rate is its
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mark.controller.policy import MonitorPolicy
-from mark.domain.clock import ClockAnchor, pace_between
+from mark.domain.clock import ClockAnchor, mean_speed
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
 from mark.domain.orders import SloWindow
 from mark.domain.traffic import ModelTraffic
@@ -32,8 +32,8 @@ def unit_windows(start_at: float) -> tuple[int, int]:
 
 
 def window_speeds(anchors: Sequence[ClockAnchor], first: int, last: int) -> list[float]:
-    """How fast the clock went in each of these windows, both included."""
-    return [pace_between(anchors, at * WINDOW_S, (at + 1) * WINDOW_S) for at in range(first, last + 1)]
+    """The clock's speed in each of these windows, both included."""
+    return [mean_speed(anchors, at * WINDOW_S, (at + 1) * WINDOW_S) for at in range(first, last + 1)]
 
 
 def live_unit(start_at: float, counts: Sequence[int], speeds: Sequence[float]) -> DemandUnit:

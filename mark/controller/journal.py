@@ -8,7 +8,7 @@ its Header has a Checkpoint and all of the history, so that folding it needs no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -28,13 +28,13 @@ VERSION = 3
 READABLE = (1, 2, 3)
 """Version 1 had no checkpoints."""
 FIELDS_SINCE = 3
-"""Up to the version before, sentences told what fields say since (`_with_fields`)."""
+"""Before this version, sentences held what fields hold since (`_with_fields`)."""
 Line = TypeVar("Line")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Where a controller stood after a tick.
+    """The controller's position after a tick.
 
     `fleet` is what it saw there, `first_at` its first tick and `planned_at` the last one at which it planned,
     `orders` what a crash right then could have lost: the orders of that tick, and launches that had not been seen.
@@ -74,7 +74,7 @@ class Header:
 
     @property
     def state(self) -> State:
-        """What the controller remembered before the first tick."""
+        """The controller's state before the first tick."""
         return self.checkpoint.state if self.checkpoint else State()
 
 
@@ -91,7 +91,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """One tick as it was: what was seen, and what was decided."""
+    """One tick: its observation and its decision."""
 
     seen: Observation
     orders: tuple[Order, ...]
@@ -107,12 +107,12 @@ class BrokenLine:
 
     @property
     def words(self) -> str:
-        """As it is told."""
+        """The line's number and the reason, as a sentence."""
         return f"line {self.number} of the journal cannot be read: {self.why}"
 
 
 Skip = Callable[[BrokenLine], object]
-"""Told of each line that is left out."""
+"""Called with each line that is left out."""
 
 _HEADER = TypeAdapter(Header)
 _POLICY = TypeAdapter(ControllerPolicy)
@@ -139,21 +139,21 @@ def entry_line(before: FleetView, seen: Observation, decision: Decision) -> byte
 
 
 def same_policy(one: ControllerPolicy, other: ControllerPolicy) -> bool:
-    """Whether a journal says the same of both."""
+    """True where two policies are written alike in a journal."""
     return _POLICY.dump_json(one, fallback=plain) == _POLICY.dump_json(other, fallback=plain)
 
 
 def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[Header, Iterator[Tick]]:
     """The header and the ticks of a journal. Misconfigured names the line that cannot be read.
 
-    With `skip` such a line is told to it and left out, if it is not the header: what comes after it is read, but
+    With `skip` such a line is passed to it and left out, if it is not the header: what comes after it is read, but
     fleets are then what the lines that were read say of them, and folding them gives other decisions.
     """
     numbered = enumerate(lines, start=1)
     first = next(numbered, None)
     if first is None:
         raise Misconfigured("the journal is empty; run the simulation again with --out")
-    header = _parsed(_HEADER, first)
+    header = _parsed(_HEADER, (1, _renamed_header(first[1])))
     if header.version not in READABLE:
         raise Misconfigured(f"the journal has version {header.version}, this program reads up to {VERSION}")
     return header, _ticks(header, numbered, skip)
@@ -195,8 +195,23 @@ class _Unreadable(Misconfigured):
         self.line = line
 
 
-# Journals of versions 1 and 2 told in sentences what fields say since. Nothing else reads those sentences.
+# Journals of versions 1 and 2 told in sentences what fields say since, and some fields had other names. Nothing
+# else reads those sentences and names.
 
+_OLD_NOTICE = {"gone_at": "terminates_at"}
+_OLD_OBSERVATION = {"paces": "service_time_ratios", "restraint": "spending_limit"}
+_OLD_PLAN = {"awake": "standbys_awake", "patience_s": "wake_delay_s", "pool": "standby_target"}
+_OLD_STATE = {
+    "awake": "active_standbys",
+    "extras": "slo_boosts",
+    "held": "guardrail_holds",
+    "paces": "service_time_ratios",
+    "pools": "spot_pools",
+    "quiet_until": "monitor_quiet_until",
+    "unavailable": "capacity_backoff",
+    "wanted": "desired",
+    "woke_at": "last_wake_at",
+}
 _OLD_GUARDRAIL = "guardrail: "
 _OLD_CAUSES = {
     "AccessDenied": RefusalCause.AUTHORIZATION,
@@ -209,8 +224,8 @@ _OLD_CAUSES = {
 }
 _OLD_NOTES = {
     "no plan yet": NoteKind.NO_PLAN,
-    " was refused: not asked for again before ": NoteKind.LEFT_OUT,
-    " was held back by a guardrail: ": NoteKind.HELD_BACK,
+    " was refused: not asked for again before ": NoteKind.CAPACITY_BACKOFF,
+    " was held back by a guardrail: ": NoteKind.GUARDRAIL_HOLD,
     " was taken away in bulk: ": NoteKind.VOLATILE_POOL,
     " wanted, but the limit is ": NoteKind.INSTANCE_LIMIT,
     " wanted, but the account's quota leaves ": NoteKind.QUOTA,
@@ -221,11 +236,31 @@ _OLD_NOTES = {
 _OLD_TRAINING = "forecaster: "
 
 
+def _renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in document.items()}
+
+
+def _renamed_header(text: bytes) -> bytes:
+    """A header of an older version with today's names; what is no header is left for the reader to refuse."""
+    try:
+        header = from_json(text)
+        if header["version"] >= FIELDS_SINCE or header.get("checkpoint") is None:
+            return text
+        state = header["checkpoint"]["state"] = _renamed(header["checkpoint"]["state"], _OLD_STATE)
+        if state["plan"] is not None:
+            state["plan"] = _renamed(state["plan"], _OLD_PLAN)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return text
+    return to_json(header, inf_nan_mode="strings")
+
+
 def _with_fields(text: bytes) -> bytes:
     """An entry of an older version as this one writes it; what is no entry is left for the reader to refuse."""
     try:
         entry = from_json(text)
-        seen = entry["seen"]
+        seen = entry["seen"] = _renamed(entry["seen"], _OLD_OBSERVATION)
+        if seen["plan"] is not None:
+            seen["plan"] = _renamed(seen["plan"], _OLD_PLAN)
         if seen["forecast"] is not None:
             seen["forecast"] |= _named_forecast(seen["forecast"]["source"])
         seen["facts"] = [new for fact in seen["facts"] for new in _upgraded_fact(fact)]
@@ -238,7 +273,7 @@ def _with_fields(text: bytes) -> bytes:
 def _upgraded_fact(fact: dict[str, Any]) -> list[dict[str, Any]]:
     """A refusal had one word for its cause, AWS's codes in a row and a limit's sentence."""
     if fact["kind"] != "launch-refused":
-        return [fact]
+        return [_renamed(fact, _OLD_NOTICE)]
     code: str = fact["code"]
     if code.startswith(_OLD_GUARDRAIL):
         said = code.removeprefix(_OLD_GUARDRAIL)
@@ -260,7 +295,7 @@ def _named_forecast(source: str) -> dict[str, str | None]:
 
 
 def _old_kind(text: str) -> NoteKind:
-    """What a sentence was about."""
+    """The kind of an older note, from its sentence."""
     if text.startswith(_OLD_TRAINING):
         return NoteKind.TRAINING
     return next((kind for words, kind in _OLD_NOTES.items() if words in text), NoteKind.OTHER)

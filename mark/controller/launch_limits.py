@@ -1,4 +1,4 @@
-"""What may be launched now: every limit in one place, for the plan, the SLO monitor and the standbys. Pure.
+"""Launch limits: back-off, circuit breaker, instances and quotas, for plan, SLO monitor and standbys. Pure.
 
 An offering that was refused is left alone until that has expired, one that a guardrail held back for a period; a
 spot pool that was taken away in bulk is left while its breaker is open and entered by one instance a tick after
@@ -8,36 +8,36 @@ that. What is left of the policy's limit of instances and of the account's quota
 from __future__ import annotations
 
 from mark.controller.policy import ControllerPolicy
-from mark.controller.quotas import Allowance, counted
+from mark.controller.quotas import QuotaLimits, counted
 from mark.controller.state import Note, NoteKind, Observation, State
 
 
-class Launchable:
-    """What may be launched at one tick beside what is there and requested; what is taken counts from then on."""
+class LaunchLimits:
+    """The launches that one tick may still order; what is reserved counts as launched from then on."""
 
     def __init__(self, state: State, seen: Observation, policy: ControllerPolicy) -> None:
         self._limit = policy.max_instances
         self._left = max(0, self._limit - len(seen.fleet) - sum(item.count for item in state.requested))
         requested = ((item.offering, item.count) for item in state.requested)
-        self._allowance = Allowance(policy.quotas, policy.known_offerings, counted(seen.fleet, requested))
-        self._unavailable = dict(state.unavailable)
-        self._held = dict(state.held)
-        self._volatile = {pool.offering for pool in state.pools if pool.is_open(seen.now)}
-        self._returning = {pool.offering: 1 for pool in state.pools if pool.is_returning(seen.now)}
+        self._quotas = QuotaLimits(policy.quotas, policy.known_offerings, counted(seen.fleet, requested))
+        self._backoff = dict(state.capacity_backoff)
+        self._holds = dict(state.guardrail_holds)
+        self._volatile = {pool.offering for pool in state.spot_pools if pool.is_open(seen.now)}
+        self._returning = {pool.offering: 1 for pool in state.spot_pools if pool.is_returning(seen.now)}
 
-    def most(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
-        """How many of `wanted` may be launched, and a note for each limit that cut them."""
-        if name in self._unavailable:
-            text = f"{name} was refused: not asked for again before {self._unavailable[name]:.0f} s"
-            return 0, (Note(kind=NoteKind.LEFT_OUT, text=text),)
-        if name in self._held:
-            text = f"{name} was held back by a guardrail: not before {self._held[name]:.0f} s"
-            return 0, (Note(kind=NoteKind.HELD_BACK, text=text),)
+    def allowed(self, name: str, wanted: int) -> tuple[int, tuple[Note, ...]]:
+        """The part of `wanted` that may be launched, and a note for each limit that cut them."""
+        if name in self._backoff:
+            text = f"{name} was refused: no launch of it before {self._backoff[name]:.0f} s"
+            return 0, (Note(kind=NoteKind.CAPACITY_BACKOFF, text=text),)
+        if name in self._holds:
+            text = f"{name} was cut by a guardrail: no launch of it before {self._holds[name]:.0f} s"
+            return 0, (Note(kind=NoteKind.GUARDRAIL_HOLD, text=text),)
         if name in self._volatile:
-            text = f"{name} was taken away in bulk: nothing is launched in that pool for a while"
+            text = f"{name} was interrupted in bulk: its circuit breaker is open, no launch for a while"
             return 0, (Note(kind=NoteKind.VOLATILE_POOL, text=text),)
         wanted = min(wanted, self._returning.get(name, wanted))
-        quota = self._allowance.left(name)
+        quota = self._quotas.left(name)
         notes = []
         if wanted > self._left:
             text = f"{name}: {wanted} wanted, but the limit is {self._limit} instances"
@@ -47,9 +47,9 @@ class Launchable:
             notes.append(Note(kind=NoteKind.QUOTA, text=text))
         return int(min(wanted, self._left, quota)), tuple(notes)
 
-    def take(self, name: str, count: int) -> None:
-        """So many were ordered."""
+    def reserve(self, name: str, count: int) -> None:
+        """Count an order of this tick against all limits."""
         self._left -= count
-        self._allowance.take(name, count)
+        self._quotas.reserve(name, count)
         if name in self._returning:
             self._returning[name] = max(0, self._returning[name] - count)

@@ -1,16 +1,16 @@
-"""Which planner a policy names, and what it is asked: the same request live, in a replay and from a journal."""
+"""The policy's planner and its request: the same live, in a replay and from a journal."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from mark.controller.breaker import hazards_seen
+from mark.controller.breaker import observed_hazards
 from mark.controller.policy import ControllerPolicy
 from mark.controller.quotas import counted, full_offerings
-from mark.controller.service_time_ratios import with_paces
+from mark.controller.service_time_ratios import with_ratios
 from mark.controller.state import Observation, State
-from mark.controller.step import learn, running_counts
+from mark.controller.step import apply_observation, running_counts
 from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
 from mark.domain.fleet import FleetView, Role
@@ -39,7 +39,7 @@ def planner_names() -> tuple[str, ...]:
 
 
 def plan_fleet(request: PlanRequest, policy: ControllerPolicy) -> Plan:
-    """The policy's planner, asked. Raises PlanInfeasible where no fleet meets the objective, or none so large."""
+    """Plan with the policy's planner. PlanInfeasible where no fleet meets the objective, or none so large."""
     _refuse_absurd(request)
     if policy.planner == "static":
         return plan_static(policy.static_count)(request)
@@ -61,13 +61,13 @@ def _refuse_absurd(request: PlanRequest) -> None:
 def plan_request(
     state: State, seen: Observation, policy: ControllerPolicy, *, history: Demand, forecast: Forecast
 ) -> PlanRequest:
-    """What the planner is asked at a tick that saw `seen` (still without forecast and plan)."""
-    known = learn(state, seen, policy)
-    policy = with_paces(policy, known.paces)
+    """Compose the planner's request at a tick that saw `seen` (still without forecast and plan)."""
+    known = apply_observation(state, seen, policy)
+    policy = with_ratios(policy, known.service_time_ratios)
     # what runs of an offering that was taken away is no candidate
     running = tuple(item for item in running_counts(known, seen.fleet) if policy.offering(item[0]) is not None)
-    refused = {name for name, _ in known.unavailable}
-    refused |= {pool.offering for pool in known.pools if pool.is_open(seen.now)}
+    refused = {name for name, _ in known.capacity_backoff}
+    refused |= {pool.offering for pool in known.spot_pools if pool.is_open(seen.now)}
     counts = counted(seen.fleet, ((item.offering, item.count) for item in known.requested))
     refused |= full_offerings(policy.quotas, policy.known_offerings, counts)
     return PlanRequest(
@@ -91,24 +91,24 @@ def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) ->
     if policy.breaker is None:
         return ()
     prior = {offering.name: offering.hazard_per_hour for offering in policy.offerings}
-    return hazards_seen(known.pools, policy.breaker, prior, running)
+    return observed_hazards(known.spot_pools, policy.breaker, prior, running)
 
 
 def _bridge(policy: ControllerPolicy, fleet: FleetView) -> Bridge:
-    """What answers beside the planned fleet: Lambda where it is in time, and the standbys that are there."""
+    """The overflow beside the planned fleet: Lambda where it is in time, and the standbys that are there."""
     overflow, standby = policy.overflow, policy.standby
     able = overflow is not None and overflow.latency_s <= policy.slo.latency_s
     lambda_usd = overflow.usd_per_warm_request if overflow is not None and able else math.inf
     if standby is None or not standby.surges:
         return Bridge(lambda_usd=lambda_usd, relieves=overflow is not None)
-    pool = sum(1 for instance in fleet if instance.role is Role.STANDBY)
+    standbys = sum(1 for instance in fleet if instance.role is Role.STANDBY)
     return Bridge(
         lambda_usd=lambda_usd,
         relieves=overflow is not None,
         standby=standby.offering,
         wake_s=standby.wake_s,
         asleep_usd_per_hour=standby.asleep_usd_per_hour,
-        standbys=pool,
+        standbys=standbys,
     )
 
 

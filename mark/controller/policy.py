@@ -1,4 +1,4 @@
-"""What the controller may do, as frozen values: the journal opens with them."""
+"""The controller's policy, as frozen values: the journal opens with them."""
 
 from __future__ import annotations
 
@@ -18,76 +18,94 @@ KEEP_UNITS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyPolicy:
-    """Stopped instances that bridge spot interruptions (MArk section 4.5) and, with `surges`, surges too.
+    """Stopped instances that bridge spot interruptions (MArk section 4.5) and, with `surges`, surges too."""
 
-    The pool is sized to carry `cover_share` of the planned capacity, or as the plan says; `max_count` at most. One
-    asleep costs `asleep_usd_per_hour`; one that is woken serves after `wake_s`. For surges the load is looked at
-    every `watch_s`.
-    """
-
+    #: What a standby is.
     offering: Offering
+    #: Share of the planned capacity that the standbys carry, where the plan has no target of its own.
     cover_share: float = 0.5
+    #: Standbys at most.
     max_count: int = 200
+    #: Seconds from waking one until it serves.
     wake_s: float = 75.0
+    #: Price of one that is asleep.
     asleep_usd_per_hour: float = 0.0
+    #: Whether they bridge surges as well, to the plan's target.
     surges: bool = False
+    #: Seconds between two polls of the load, for surges.
     watch_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorPolicy:
-    """The SLO monitor (MArk section 4.4): after a window that missed, launch `count` (L) of `offering` (T).
+    """The SLO monitor (MArk section 4.4): a window that missed the objective launches instances at once."""
 
-    A window is `requests` requests or `seconds`, whichever fills first; then it is quiet for `cooldown_s`.
-    """
-
+    #: What is launched (T), by its offering's name.
     offering: str
+    #: A window is full after so many requests (M), ...
     requests: int = 1000
+    #: ... or after so many seconds, whichever comes first.
     seconds: float = 60.0
+    #: Instances that are launched (L).
     count: int = 1
+    #: Seconds after a launch in which no other follows.
     cooldown_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerPolicy:
-    """One policy's control plane.
+    """One policy's control plane."""
 
-    `horizon` is how many units are forecast (an autoscaler looks at none of them). `fallbacks` are on-demand
-    twins, used while a spot offering is refused. `cooldown_s` is how long a smaller plan must last before anything
-    is drained; `keep_observed` also keeps what the last unit's load needed, `keep_planned` what stands
-    in for planned instances that are not ready yet. Lambda environments for `warm_share`
-    of the ready capacity are kept warm. A launch that stays unseen for `request_timeout_s` is forgotten; a refused
-    offering is left out for `unavailable_s`. For `settle_s` after its first tick, while the load is not yet
-    known, a smaller plan must last for SETTLING_COOLDOWN_S at least. `history_units` of load are shown to the
-    planner.
-    `launch_weight_usd_per_s` is what a second of a launch weighs beside its price (milp).
-    `quotas` are the account's: offerings of which no more may run are planned as if they had been refused.
-    """
-
+    #: The policy's name.
     name: str
+    #: The planner's name.
     planner: str
+    #: The objective of the model.
     slo: Slo
+    #: What a plan may consist of.
     offerings: tuple[Offering, ...]
+    #: On-demand twins, used while a spot offering is refused.
     fallbacks: tuple[Offering, ...] = ()
+    #: Lambda; None where it is not used.
     overflow: LambdaOffering | None = None
+    #: Standbys; None where there are none.
     standby: StandbyPolicy | None = None
+    #: The SLO monitor; None where there is none.
     monitor: MonitorPolicy | None = None
+    #: The circuit breaker of spot pools; None where there is none.
     breaker: BreakerPolicy | None = None
+    #: Instances of the planner `static`.
     static_count: int = 0
+    #: Seconds between two plans.
     period_s: float = 60.0
+    #: Units from an order to its instances' first answer.
     lead_units: int = 5
+    #: Units that are forecast; an autoscaler looks at none of them.
     horizon: int = HORIZON
+    #: Seconds that a smaller plan must last before anything is drained.
     cooldown_s: float = 360.0
+    #: Whether what the last unit's load needed is kept.
     keep_observed: bool = True
+    #: Whether instances are kept that stand in for planned ones which are not ready yet.
     keep_planned: bool = False
+    #: Whether Lambda environments are kept warm.
     warm_lambda: bool = True
+    #: Share of the ready capacity for which they are at least.
     warm_share: float = 0.0
+    #: Seconds after which a launch that stays unseen is forgotten.
     request_timeout_s: float = 900.0
+    #: Seconds that a refused offering is left out.
     unavailable_s: float = 600.0
+    #: Seconds after the first tick in which the load is not yet known: a smaller plan must then last for
+    #: SETTLING_COOLDOWN_S at least.
     settle_s: float = 0.0
+    #: Instances at most, standbys included.
     max_instances: int = 5000
+    #: Units of load that are shown to the planner.
     history_units: int = KEEP_UNITS
+    #: What a second of a launch weighs beside its price, USD/s (milp).
     launch_weight_usd_per_s: float = 0.0
+    #: The account's quotas: offerings of which no more may run are planned as if they had been refused.
     quotas: Quotas = ()
 
     def cooldown_at(self, age_s: float) -> float:

@@ -1,4 +1,4 @@
-"""How many vCPUs an account may run, by family and market, and what that leaves of a fleet's wishes. Pure.
+"""The account's vCPU quotas by family and market, and the instances that they still allow. Pure.
 
 EC2 counts the vCPUs of what runs, boots or stops, not of what is stopped. A family is a group of types that share
 a quota. What other models and others of the account run is not known here: EC2 refuses what is too much then.
@@ -47,33 +47,33 @@ def quota_family(instance_type: str, market: Market) -> str:
     return (_FAMILIES[letters] or letters) if letters in _FAMILIES else ""
 
 
-class Allowance:
-    """What the quotas leave beside `counts` instances by offering; what is taken from it counts from then on."""
+class QuotaLimits:
+    """The quotas less `counts` instances by offering; what is reserved counts from then on."""
 
     def __init__(self, quotas: Quotas, offerings: Iterable[Offering], counts: Mapping[str, int]) -> None:
         self._offerings = {item.name: item for item in offerings}
         self._left: dict[tuple[str, Market], float] = {(q.family, q.market): q.vcpus for q in quotas}
         for name, count in counts.items():
-            self.take(name, count)
+            self.reserve(name, count)
 
     def left(self, name: str) -> float:
-        """How many more of the offering may run; infinite where no quota is known."""
+        """Instances of the offering that may still be launched; infinite where no quota is known."""
         item = self._offerings.get(name)
-        left = self._left.get(_pool(item), math.inf) if item else math.inf
+        left = self._left.get(_quota_group(item), math.inf) if item else math.inf
         return left if item is None or math.isinf(left) else max(0, math.floor(left / item.instance_type.vcpus))
 
-    def take(self, name: str, count: int) -> None:
-        """So many more run."""
+    def reserve(self, name: str, count: int) -> None:
+        """Count a launch against its family's quota."""
         item = self._offerings.get(name)
-        if item is not None and _pool(item) in self._left:
-            self._left[_pool(item)] -= count * item.instance_type.vcpus
+        if item is not None and _quota_group(item) in self._left:
+            self._left[_quota_group(item)] -= count * item.instance_type.vcpus
 
 
 def full_offerings(quotas: Quotas, offerings: Sequence[Offering], counts: Mapping[str, int]) -> frozenset[str]:
     """Offerings of which not one more may run beside `counts`."""
     if not quotas:
         return frozenset()
-    allowance = Allowance(quotas, offerings, counts)
+    allowance = QuotaLimits(quotas, offerings, counts)
     return frozenset(item.name for item in offerings if allowance.left(item.name) < 1)
 
 
@@ -86,5 +86,5 @@ def counted(fleet: FleetView, requested: Iterable[tuple[str, int]]) -> dict[str,
     return counts
 
 
-def _pool(item: Offering) -> tuple[str, Market]:
+def _quota_group(item: Offering) -> tuple[str, Market]:
     return quota_family(item.instance_type.name, item.market), item.market

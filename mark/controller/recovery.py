@@ -1,14 +1,14 @@
-"""Taking over: what a journal says of the controller that wrote it, so that the next one goes on where it stopped.
+"""Takeover: the state of the controller that wrote a journal, from which the next one goes on.
 
 A tick is written down before its orders are submitted, so a crash may lose orders but never a decision. The next
 controller folds the journal to the same state and submits again, with their own tokens, all orders of the last
 tick and every launch that has not been seen: the cloud does what it has not done yet, and nothing twice.
 
-Where a line cannot be read there is no such state. Then demand and the first tick are `salvaged`, and the next
+Where a line cannot be read there is no such state. Then demand and the first tick are salvaged, and the next
 controller begins with an empty memory and the fleet that it observes, under tokens of their own.
 
-A journal's header says by which policy its ticks were decided, so another policy needs a journal of its own, which
-`goes_on` from where the one before stopped.
+A journal's header says by which policy its ticks were decided, so another policy needs a journal of its own,
+which goes on from where the one before stopped (`continue_under`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mark.domain.orders import Launch, Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """Where the controller that wrote a journal stopped.
+    """The point where the controller that wrote a journal stopped.
 
     `units`: the demand it had seen since the journal opened; `fleet`: what it saw last; `first_at`: its first
     tick, which periods are counted from; `planned_at`: the last one at which it planned; `unseen`: orders to
@@ -50,8 +50,8 @@ class Recovered:
         return history
 
 
-def still_open(before: Iterable[Order], state: State, orders: tuple[Order, ...]) -> tuple[Order, ...]:
-    """What a crash could lose after a tick that left `state` and gave `orders`: those, and unseen launches.
+def unseen_orders(before: Iterable[Order], state: State, orders: tuple[Order, ...]) -> tuple[Order, ...]:
+    """The orders that a crash could lose after a tick that left `state`: its `orders`, and unseen launches.
 
     `before` is what it could lose after the tick before.
     """
@@ -71,7 +71,7 @@ def recover(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
     for tick in ticks:
         first_at = tick.seen.now if first_at is None else first_at
         state, fleet = step(state, tick.seen, header.policy).state, tick.seen.fleet
-        unseen = still_open(unseen, state, tick.orders)
+        unseen = unseen_orders(unseen, state, tick.orders)
         if tick.seen.forecast is not None:
             planned_at = tick.seen.now
         if tick.seen.demand is not None:
@@ -88,8 +88,8 @@ def recover(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
     )
 
 
-def salvaged(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
-    """What lines that can be read tell where others cannot: the demand, and when it began. None: neither."""
+def salvage(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
+    """Salvage the demand and the first tick from the readable lines of a journal; None where there is no tick."""
     checkpoint = header.checkpoint
     first_at = checkpoint.first_at if checkpoint else None
     units: list[DemandUnit] = []
@@ -97,18 +97,18 @@ def salvaged(header: Header, ticks: Iterable[Tick]) -> Recovered | None:
         first_at = tick.seen.now if first_at is None else first_at
         if tick.seen.demand is not None:
             units.append(tick.seen.demand)
-    return None if first_at is None else begun_anew(first_at, tuple(units))
+    return None if first_at is None else start_anew(first_at, tuple(units))
 
 
-def begun_anew(first_at: float, units: tuple[DemandUnit, ...] = ()) -> Recovered:
-    """A controller that remembers nothing but when its service began, and the demand since."""
+def start_anew(first_at: float, units: tuple[DemandUnit, ...] = ()) -> Recovered:
+    """Begin anew: nothing is remembered but when the service began, and the demand since."""
     return Recovered(
         state=State(), fleet=FleetView(), units=units, first_at=first_at, planned_at=-math.inf, unseen=()
     )
 
 
-def goes_on(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
-    """Where another policy goes on: it plans at once, and launches that it does not know are not sent or awaited.
+def continue_under(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
+    """Continue under another policy: it plans at once; launches that it does not know are not sent or awaited.
 
     Those that come all the same are seen, and drained.
     """
@@ -123,7 +123,7 @@ def goes_on(recovered: Recovered, policy: ControllerPolicy) -> Recovered:
 
 
 def checkpoint_of(recovered: Recovered) -> Checkpoint:
-    """What the header of the journal says that follows."""
+    """The checkpoint for the header of the journal that follows."""
     return Checkpoint(
         state=recovered.state,
         fleet=recovered.fleet,

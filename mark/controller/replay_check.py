@@ -17,7 +17,7 @@ from mark.domain.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deviation:
+class Mismatch:
     """A tick at which folding gives something else than the journal holds."""
 
     at: float
@@ -26,7 +26,7 @@ class Deviation:
     folded: str
 
 
-def deviations(header: Header, ticks: Iterable[Tick]) -> Iterator[Deviation]:
+def mismatches(header: Header, ticks: Iterable[Tick]) -> Iterator[Mismatch]:
     """Fold `step` over a journal, plan again, and say where either differs from what was written."""
     state, history = header.state, header.history
     for tick in ticks:
@@ -35,10 +35,10 @@ def deviations(header: Header, ticks: Iterable[Tick]) -> Iterator[Deviation]:
             history = history.followed_by(seen.demand, header.policy.history_units)
         planned = _plan_again(state, seen, header.policy, history)
         if planned != seen.plan:
-            yield Deviation(at=seen.now, what="plan", recorded=str(seen.plan), folded=str(planned))
+            yield Mismatch(at=seen.now, what="plan", recorded=str(seen.plan), folded=str(planned))
         decision = step(state, seen, header.policy)
         if decision.orders != tick.orders:
-            yield Deviation(at=seen.now, what="orders", recorded=str(tick.orders), folded=str(decision.orders))
+            yield Mismatch(at=seen.now, what="orders", recorded=str(tick.orders), folded=str(decision.orders))
         state = decision.state
 
 
@@ -48,6 +48,6 @@ def _plan_again(state: State, seen: Observation, policy: ControllerPolicy, histo
     bare = replace(seen, forecast=None, plan=None)
     request = plan_request(state, bare, policy, history=history, forecast=seen.forecast)
     try:
-        return plan_fleet(request, apply_spending_limit(policy, seen.restraint))
+        return plan_fleet(request, apply_spending_limit(policy, seen.spending_limit))
     except PlanInfeasible:
         return None

@@ -15,8 +15,8 @@ from typing import Protocol
 from mark.controller.journal import Checkpoint
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.policy import ControllerPolicy
-from mark.controller.recovery import Recovered, still_open
-from mark.controller.service_time_ratios import Paces
+from mark.controller.recovery import Recovered, unseen_orders
+from mark.controller.service_time_ratios import ServiceTimeRatios
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit, no_spending_limit
 from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
@@ -34,7 +34,7 @@ PUNCTUAL = 1e-6
 
 
 class Journal(Protocol):
-    """Where ticks are written."""
+    """The journal as the controller needs it."""
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         """Write one tick; `before` is the fleet at the tick before it."""
@@ -44,8 +44,8 @@ class Journal(Protocol):
 class Controller:
     """The controller of one model. `fallback` answers for a forecaster that fails.
 
-    `measure`, where there is one, says before each plan how fast the offerings were measured to be; `restrain` at
-    each tick what is held back.
+    `measure`, where there is one, gives before each plan how fast the offerings were measured to be;
+    `spending_limit` at each tick what may be rented.
     `recovered` is where the controller before it stopped, `history` then includes the units that one saw. A tick
     that raised leaves the ports in between: recover from the journal, as after a crash.
     """
@@ -62,8 +62,8 @@ class Controller:
         journal: Journal,
         history: Demand,
         recovered: Recovered | None = None,
-        measure: Callable[[], Paces] | None = None,
-        restrain: Callable[[], SpendingLimit] = no_spending_limit,
+        measure: Callable[[], ServiceTimeRatios] | None = None,
+        spending_limit: Callable[[], SpendingLimit] = no_spending_limit,
     ) -> None:
         self.policy = policy
         self.state = recovered.state if recovered else State()
@@ -74,7 +74,7 @@ class Controller:
         self._fallback = fallback
         self._journal = journal
         self._measure = measure
-        self._restrain, self._restraint = restrain, SpendingLimit.NONE
+        self._read_limit, self._spending_limit = spending_limit, SpendingLimit.NONE
         self._history = history
         self._fleet = recovered.fleet if recovered else FleetView()
         self._lambda_warm = 0
@@ -82,7 +82,7 @@ class Controller:
         self._stood_in: ForecastFailed | None = None
         self._first_at = recovered.first_at if recovered else -math.inf
         self._planned_at = recovered.planned_at if recovered else -math.inf
-        self._open = recovered.unseen if recovered else ()
+        self._unseen = recovered.unseen if recovered else ()
 
     @property
     def fleet(self) -> FleetView:
@@ -106,12 +106,12 @@ class Controller:
 
     @property
     def forecast_failed(self) -> ForecastFailed | None:
-        """Why the last forecast is the fallback's; None where it is the forecaster's own."""
+        """The failure for which the last forecast is the fallback's; None where it is the forecaster's own."""
         return self._stood_in
 
     @property
     def next_at(self) -> float:
-        """When the next plan is due: at the end of the period of the last one, at once before the first one."""
+        """The time of the next plan: at the end of the period of the last one, at once before the first one."""
         if math.isinf(self._planned_at):
             return -math.inf
         periods = math.floor((self._planned_at - self._first_at) / self.policy.period_s + PUNCTUAL)
@@ -119,56 +119,57 @@ class Controller:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What the header of a journal that follows needs, with `history`; asked after a tick."""
+        """The checkpoint for a journal that follows, to be used with `history`; asked after a tick."""
         return Checkpoint(
             state=self.state,
             fleet=self._fleet,
             first_at=self._first_at,
             planned_at=self._planned_at,
-            orders=self._open,
+            orders=self._unseen,
         )
 
     def is_surging(self) -> bool:
-        """Whether standbys are needed before the next plan; a driver asks each `watch_s`."""
-        if self._restraint is not SpendingLimit.NONE:
+        """True where standbys are needed before the next plan; a driver polls it each `watch_s`."""
+        if self._spending_limit is not SpendingLimit.NONE:
             return False
         return is_surging(self.state, self._fleet, self._data_plane.recent_rps(), self.policy)
 
     @property
     def watch_s(self) -> float:
-        """How often a driver looks for surges; infinite where the policy knows none."""
+        """Seconds between two polls for surges; infinite where the policy bridges none."""
         standby = self.policy.standby
         return standby.watch_s if standby is not None and standby.surges else math.inf
 
     def tick(self) -> Decision:
-        """Observe, decide, write down, submit; returns what was decided."""
+        """Observe, decide, write the journal, submit, acknowledge; returns what was decided."""
         now = self._clock.now()
-        unit = self._data_plane.demand()
+        unit = self._data_plane.next_unit()
         if unit is not None:
             self._history = self._history.followed_by(unit, KEEP_HISTORY)
         seen = Observation(
             now=now,
             fleet=self._cloud.observe(),
             demand=unit,
-            facts=tuple(self._cloud.facts()),
-            slo=self._data_plane.slo_window(),
+            facts=tuple(self._cloud.drain_facts()),
+            slo=self._data_plane.take_slo_window(),
             lambda_warm=self._data_plane.lambda_warm(),
             recent_rps=self._data_plane.recent_rps() if math.isfinite(self.watch_s) else (),
-            restraint=self._restrain(),
+            spending_limit=self._read_limit(),
         )
         if self._plan_is_due(seen):
             seen = self._with_plan(seen)
         decision = step(self.state, seen, self.policy)
         self._journal.append(self._fleet, seen, decision)
         self.state, self._fleet, self._lambda_warm = decision.state, seen.fleet, seen.lambda_warm
-        self._open = still_open(self._open, self.state, decision.orders)
+        self._unseen = unseen_orders(self._unseen, self.state, decision.orders)
         for order in decision.orders:
             self._cloud.submit(order)
+        self._cloud.acknowledge()
         return decision
 
     def _plan_is_due(self, seen: Observation) -> bool:
-        """Once a period, and at once when a launch was refused or what is held back has changed."""
-        changed, self._restraint = seen.restraint is not self._restraint, seen.restraint
+        """Once a period, and at once when a launch was refused or the spending limit has changed."""
+        changed, self._spending_limit = seen.spending_limit is not self._spending_limit, seen.spending_limit
         refused = any(isinstance(fact, LaunchRefused) for fact in seen.facts)
         due = seen.now >= self.next_at
         if math.isinf(self._first_at):
@@ -176,16 +177,16 @@ class Controller:
         return due or refused or changed
 
     def _with_plan(self, seen: Observation) -> Observation:
-        """What was seen, with forecast and plan; what fails becomes a fact and the last plan stays."""
-        paces = self._measure() if self._measure else None
-        seen = replace(seen, recent_rps=self._data_plane.recent_rps(), paces=paces)
+        """Add forecast and plan to an observation; what fails becomes a fact and the last plan stays."""
+        ratios = self._measure() if self._measure else None
+        seen = replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
         forecast, failed = self._forecast(seen.now)
         self._latest, self._planned_at = forecast, seen.now
         self._stood_in = failed[0] if failed else None
         seen = replace(seen, facts=(*seen.facts, *failed))
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         try:
-            plan = plan_fleet(request, apply_spending_limit(self.policy, seen.restraint))
+            plan = plan_fleet(request, apply_spending_limit(self.policy, seen.spending_limit))
             return replace(seen, forecast=forecast, plan=plan)
         except PlanInfeasible as error:
             fact = PlanFailed(error=str(error), at=seen.now)

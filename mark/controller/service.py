@@ -19,7 +19,7 @@ BackendKind = Literal["emulated", "python", "oip", "tf-serving", "invocations"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSpec:
-    """What runs the model behind an agent.
+    """The backend that runs the model behind an agent.
 
     `emulated` takes the time that the offering's profile states and answers zeros: an emulated time, named so.
     `python` loads `target`, a `module:attribute` or `path/file.py:Name`, whose call gives an object with

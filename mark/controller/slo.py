@@ -4,33 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mark.controller.launch_limits import Launchable
+from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, MonitorPolicy
-from mark.controller.state import Extra, Observation, State, Tokens
+from mark.controller.state import Observation, SloBoost, State, Tokens
 from mark.dispatch.objective import missed_target
 from mark.domain.offering import Offering
 from mark.domain.orders import Launch, Order
 
 
-def watch(
-    state: State, seen: Observation, policy: ControllerPolicy, launchable: Launchable, tokens: Tokens
+def monitor_slo(
+    state: State, seen: Observation, policy: ControllerPolicy, limits: LaunchLimits, tokens: Tokens
 ) -> tuple[State, list[Order]]:
     """After a window that missed, and outside the cool-down, launch L instances of T.
 
-    Where none of T may be launched now its on-demand twin is taken, or nothing, and the next window may ask again.
+    Where none of T may be launched now, its on-demand twin is; or nothing, and the next window may launch again.
     """
     monitor, window = policy.monitor, seen.slo
     if monitor is None or window is None or window.closed_at <= state.window_at:
         return state, []
     state = replace(state, window_at=window.closed_at)
-    if not missed_target(window.missed, window.requests, policy.slo.target) or seen.now < state.quiet_until:
+    if (
+        not missed_target(window.missed, window.requests, policy.slo.target)
+        or seen.now < state.monitor_quiet_until
+    ):
         return state, []
-    offering, count = _available(launchable, policy, monitor)
+    offering, count = _available(limits, policy, monitor)
     if offering is None:
         return state, []
-    launchable.take(offering.name, count)
+    limits.reserve(offering.name, count)
     order = Launch(
-        token=tokens.take(),
+        token=tokens.next(),
         offering=offering.name,
         count=count,
         reason=(
@@ -39,17 +42,17 @@ def watch(
         ),
     )
     quiet_until = seen.now + max(monitor.cooldown_s, offering.boot_s)
-    extra = Extra(offering=offering.name, count=count, until=quiet_until + policy.cooldown_s)
-    return replace(state, quiet_until=quiet_until, extras=(*state.extras, extra)), [order]
+    boost = SloBoost(offering=offering.name, count=count, until=quiet_until + policy.cooldown_s)
+    return replace(state, monitor_quiet_until=quiet_until, slo_boosts=(*state.slo_boosts, boost)), [order]
 
 
 def _available(
-    launchable: Launchable, policy: ControllerPolicy, monitor: MonitorPolicy
+    limits: LaunchLimits, policy: ControllerPolicy, monitor: MonitorPolicy
 ) -> tuple[Offering | None, int]:
     """T, or its on-demand twin where T may not be launched, and how many; None and 0 where neither may."""
     asked = policy.offering(monitor.offering)
     if asked is None:
         return None, 0
     twins = (twin for twin in policy.fallbacks if twin.instance_type.name == asked.instance_type.name)
-    counts = ((one, launchable.most(one.name, monitor.count)[0]) for one in (asked, *twins))
+    counts = ((one, limits.allowed(one.name, monitor.count)[0]) for one in (asked, *twins))
     return next(((one, count) for one, count in counts if count), (None, 0))

@@ -1,4 +1,4 @@
-"""What a controller may rent while a budget is reached or somebody has paused the service. Pure."""
+"""Spending limits: the most a controller may rent while a budget is reached or the service is paused. Pure."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from mark.controller.policy import ControllerPolicy
 
 
 class SpendingLimit(StrEnum):
-    """What is held back: nothing; all but one instance a model, and Lambda; everything."""
+    """The most that may be rented for a model."""
 
+    #: Whatever the plan wants.
     NONE = "none"
+    #: One instance, and no Lambda.
     FLOOR = "floor"
+    #: Nothing.
     PAUSE = "pause"
 
 
 def no_spending_limit() -> SpendingLimit:
-    """What a controller is told that nobody holds back, a replay's for one."""
+    """Limit nothing, as in a replay."""
     return SpendingLimit.NONE
 
 
-def apply_spending_limit(policy: ControllerPolicy, restraint: SpendingLimit) -> ControllerPolicy:
-    """The policy while something is held back: it rents one instance, or none, at once and nothing beside them."""
-    if restraint is SpendingLimit.NONE:
+def apply_spending_limit(policy: ControllerPolicy, spending_limit: SpendingLimit) -> ControllerPolicy:
+    """The policy under a limit: one instance or none, taken down to at once, and nothing beside it."""
+    if spending_limit is SpendingLimit.NONE:
         return policy
     return replace(
         policy,
-        planner="static" if restraint is SpendingLimit.FLOOR else "nothing",
+        planner="static" if spending_limit is SpendingLimit.FLOOR else "nothing",
         static_count=1,
         overflow=None,
         standby=None,

@@ -1,9 +1,9 @@
-"""Standbys (MArk section 4.5): stopped instances, woken when spot instances are about to be taken away.
+"""Standbys (MArk section 4.5): stopped instances, woken for the failover when spot instances are taken away.
 
 All transitions of a standby are ordered here: launched with role standby; stopped once it is ready for the first
 time; woken while the fleet bridges an interruption; stopped again when what was planned is ready; terminated when
-the pool is too large. `State.awake` names those that were woken, `State.bridging` says that a gap is open. One
-that still sleeps a period after `State.woke_at` is woken again: the call was lost.
+there are too many. `State.active_standbys` names those that were woken, `State.bridging` says that a gap is open.
+One that still sleeps a period after `State.last_wake_at` is woken again: the call was lost.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ import math
 from dataclasses import replace
 
 from mark.controller.capacity import carried_rps
-from mark.controller.launch_limits import Launchable
+from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.spending_limit import SpendingLimit
-from mark.controller.state import Observation, State, Tokens, awake_of
+from mark.controller.state import Observation, State, Tokens, woken_standbys
 from mark.controller.surges import bridge_surges
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch, Order, StartStandby, StopStandby, Terminate
 
-POOL_SLACK = 1.25
-"""A pool for surges is cut when it is so many times larger than it need be."""
+STANDBY_SLACK = 1.25
+"""Standbys for surges are terminated once there are so many times more than needed (hysteresis)."""
 
 
 def keep_standbys(
-    state: State, seen: Observation, policy: ControllerPolicy, launchable: Launchable, tokens: Tokens
+    state: State, seen: Observation, policy: ControllerPolicy, limits: LaunchLimits, tokens: Tokens
 ) -> tuple[State, list[Order]]:
-    """Size the pool, wake for a gap, stop when it is closed."""
+    """Size the standbys, wake for a gap, stop when it is closed."""
     if policy.standby is None:
         return state, []
-    pool = [i for i in seen.fleet if i.role is Role.STANDBY]
-    bridged = bridge_surges if policy.standby.surges else _bridge
-    state, bridge = bridged(state, seen, policy, policy.standby, pool, tokens)
+    standbys = [i for i in seen.fleet if i.role is Role.STANDBY]
+    bridged = bridge_surges if policy.standby.surges else _bridge_interruption
+    state, bridge = bridged(state, seen, policy, policy.standby, standbys, tokens)
     stopping = {name for order in bridge if isinstance(order, StopStandby) for name in order.instances}
-    rest = _rest(state, [i for i in pool if i.id not in stopping], tokens)
-    return state, bridge + rest + _size(state, policy.standby, pool, launchable, tokens)
+    rest = _stop_booted(state, [i for i in standbys if i.id not in stopping], tokens)
+    return state, bridge + rest + _size(state, policy.standby, standbys, limits, tokens)
 
 
-def rest_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
-    """While something is held back: put standbys to sleep at a floor, end them in a pause."""
-    pool = [i for i in seen.fleet if i.role is Role.STANDBY]
-    if seen.restraint is SpendingLimit.PAUSE:
-        all_of_them = tuple(i.id for i in pool)
+def stop_standbys(seen: Observation, tokens: Tokens) -> list[Order]:
+    """Under a spending limit: put standbys to sleep at a floor, end them in a pause."""
+    standbys = [i for i in seen.fleet if i.role is Role.STANDBY]
+    if seen.spending_limit is SpendingLimit.PAUSE:
+        all_of_them = tuple(i.id for i in standbys)
         reason = "the service is paused: standbys end"
-        return [Terminate(token=tokens.take(), reason=reason, instances=all_of_them)] if pool else []
-    up = tuple(i.id for i in pool if i.state in (InstanceState.READY, InstanceState.PENDING))
+        return [Terminate(token=tokens.next(), reason=reason, instances=all_of_them)] if standbys else []
+    up = tuple(i.id for i in standbys if i.state in (InstanceState.READY, InstanceState.PENDING))
     reason = "the budget is reached: standbys sleep"
-    return [StopStandby(token=tokens.take(), reason=reason, instances=up)] if up else []
+    return [StopStandby(token=tokens.next(), reason=reason, instances=up)] if up else []
 
 
 def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float:
@@ -58,82 +58,82 @@ def short_rps(state: State, fleet: FleetView, policy: ControllerPolicy) -> float
     return max(0.0, min(state.plan.required_rps, state.plan.capacity_rps) - there)
 
 
-def _bridge(
+def _bridge_interruption(
     state: State,
     seen: Observation,
     policy: ControllerPolicy,
     standby: StandbyPolicy,
-    pool: list[Instance],
+    standbys: list[Instance],
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     leaving = [i.id for i in seen.fleet if i.role is Role.SERVING and i.interrupt_at is not None]
-    awake = awake_of(state, pool, seen.now, policy.period_s)
+    awake = woken_standbys(state, standbys, seen.now, policy.period_s)
     short = short_rps(state, seen.fleet, policy)
     if not leaving and short <= 0.0:
-        closed = replace(state, bridging=False, awake=())
+        closed = replace(state, bridging=False, active_standbys=())
         up = tuple(i.id for i in awake if i.state in (InstanceState.READY, InstanceState.PENDING))
         if not up:
             return closed, []
         reason = "what was planned is ready again: standbys go back to sleep"
-        return closed, [StopStandby(token=tokens.take(), reason=reason, instances=up)]
+        return closed, [StopStandby(token=tokens.next(), reason=reason, instances=up)]
     if not (leaving or state.bridging):
         return state, []
     there = {i.id for i in awake}
-    asleep = [i for i in pool if i.state is InstanceState.STOPPED and i.id not in there]
+    asleep = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in there]
     asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
     lacking = math.ceil(short / standby.offering.capacity_rps) - len(awake)
     woken = tuple(i.id for i in asleep[: max(0, lacking)])
-    state = replace(state, bridging=True, awake=(*(i.id for i in awake), *woken))
+    state = replace(state, bridging=True, active_standbys=(*(i.id for i in awake), *woken))
     if not woken:
         return state, []
-    state = replace(state, woke_at=seen.now)
+    state = replace(state, last_wake_at=seen.now)
     reason = (
         f"{len(leaving)} instances are being taken away, {short:.1f} requests/s short: "
         f"wake {len(woken)} of {len(asleep)} standbys"
     )
-    return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
+    return state, [StartStandby(token=tokens.next(), reason=reason, instances=woken)]
 
 
-def _rest(state: State, pool: list[Instance], tokens: Tokens) -> list[Order]:
+def _stop_booted(state: State, standbys: list[Instance], tokens: Tokens) -> list[Order]:
     """Stop those that are ready without having been woken: their first boot is over."""
-    ready = tuple(i.id for i in pool if i.state is InstanceState.READY and i.id not in state.awake)
+    ready = tuple(i.id for i in standbys if i.state is InstanceState.READY and i.id not in state.active_standbys)
     if not ready or state.bridging:
         return []
-    return [StopStandby(token=tokens.take(), reason="booted: stands by from now on", instances=ready)]
+    return [StopStandby(token=tokens.next(), reason="booted: stands by from now on", instances=ready)]
 
 
 def _size(
-    state: State, standby: StandbyPolicy, pool: list[Instance], launchable: Launchable, tokens: Tokens
+    state: State, standby: StandbyPolicy, standbys: list[Instance], limits: LaunchLimits, tokens: Tokens
 ) -> list[Order]:
-    """Launch what the pool lacks, terminate what it has too many of once all recent plans agree."""
-    wanted, why = _pool(state, standby)
+    """Launch standbys that are lacking, terminate surplus ones once all recent plans agree."""
+    wanted, why = _standby_target(state, standby)
     coming = sum(r.count for r in state.requested if r.role is Role.STANDBY)
-    have = len(pool) + coming
+    have = len(standbys) + coming
     if have < wanted:
         name = standby.offering.name
-        count, _ = launchable.most(name, wanted - have)
+        count, _ = limits.allowed(name, wanted - have)
         if count == 0:  # asked for again as soon as it may be
             return []
-        launchable.take(name, count)
+        limits.reserve(name, count)
         reason = f"{why}: {wanted} standbys"
-        return [Launch(token=tokens.take(), reason=reason, offering=name, count=count, role=Role.STANDBY)]
-    spare = [i.id for i in pool if i.state is InstanceState.STOPPED and i.id not in state.awake]
-    surplus = tuple(sorted(spare, reverse=True)[: max(0, len(pool) - _enough(standby, wanted))])
+        return [Launch(token=tokens.next(), reason=reason, offering=name, count=count, role=Role.STANDBY)]
+    spare = [i.id for i in standbys if i.state is InstanceState.STOPPED and i.id not in state.active_standbys]
+    surplus = tuple(sorted(spare, reverse=True)[: max(0, len(standbys) - _enough(standby, wanted))])
     if not surplus:
         return []
-    reason = f"{len(pool)} standbys, {wanted} are enough"
-    return [Terminate(token=tokens.take(), reason=reason, instances=surplus)]
+    reason = f"{len(standbys)} standbys, {wanted} are enough"
+    return [Terminate(token=tokens.next(), reason=reason, instances=surplus)]
 
 
-def _pool(state: State, standby: StandbyPolicy) -> tuple[int, str]:
-    """How many there should be, and why."""
-    if standby.surges and state.plan is not None and state.plan.pool is not None:
-        return min(standby.max_count, state.plan.pool), "worth their disks by the surges that were seen"
-    largest = max((w.capacity_rps for w in state.wanted), default=0.0)
+def _standby_target(state: State, standby: StandbyPolicy) -> tuple[int, str]:
+    """The number of standbys that there should be, and why."""
+    if standby.surges and state.plan is not None and state.plan.standby_target is not None:
+        return min(standby.max_count, state.plan.standby_target), "worth their disks by the surges that were seen"
+    largest = max((past.capacity_rps for past in state.desired), default=0.0)
     wanted = min(standby.max_count, math.ceil(standby.cover_share * largest / standby.offering.capacity_rps))
     return wanted, f"{standby.cover_share:.0%} of {largest:.0f} requests/s must be bridgeable"
 
 
 def _enough(standby: StandbyPolicy, wanted: int) -> int:
-    """More than so many are too many: a pool sized by surges shrinks late, for a new one costs a launch."""
-    return math.ceil(POOL_SLACK * wanted) if standby.surges else wanted
+    """The number above which standbys are surplus: those for surges go late, for a new one costs a launch."""
+    return math.ceil(STANDBY_SLACK * wanted) if standby.surges else wanted

@@ -1,4 +1,4 @@
-"""What the controller remembers between two ticks, what it sees at one, and what it decides."""
+"""State between two ticks of the controller, the observation of one, and its decision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mark.controller.breaker import Pool
+from mark.controller.breaker import SpotPool
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
@@ -19,14 +19,19 @@ Counts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """A launch of `total` instances, ordered at `at`; `seen` of them have appeared and `refused` never will."""
+    """A launch that was ordered and has not been answered in full."""
 
+    #: The order's token; its instances bear it.
     token: str
     offering: str
     role: Role
+    #: Instances ordered.
     total: int
+    #: When it was ordered, epoch seconds.
     at: float
+    #: Instances that have appeared.
     seen: int = 0
+    #: Instances that never will.
     refused: int = 0
 
     @property
@@ -36,82 +41,125 @@ class Requested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extra:
-    """Instances that the SLO monitor launched; they are not drained before `until`."""
+class SloBoost:
+    """Instances that the SLO monitor launched beyond the plan."""
 
     offering: str
     count: int
+    #: When they may be drained, epoch seconds.
     until: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a plan wanted at `at`: the cool-down looks back over these."""
+class Desired:
+    """The fleet that a plan wanted: the cool-down looks back over these (hysteresis of scaling down)."""
 
+    #: When it was planned, epoch seconds.
     at: float
     counts: Counts
+    #: What it carries, requests/s.
     capacity_rps: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The controller's memory. Nothing here is derived from a clock or a generator.
+    """The controller's memory between two ticks. Nothing in it is derived from a clock or a generator."""
 
-    first_at: when the first tick was. unavailable, held: until when an offering is not asked for. What was refused
-    is also planned without; what a guardrail held back is not: the limit is the service's, and another offering
-    would meet it as well.
-    """
-
+    #: Ticks so far; tokens of orders are made from it.
     tick: int = 0
+    #: When the first tick was, epoch seconds.
     first_at: float = float("-inf")
+    #: The plan that is followed; None before the first.
     plan: Plan | None = None
-    wanted: tuple[Wanted, ...] = ()
+    #: What the plans of the last cool-down wanted, oldest first; the last one is the plan's.
+    desired: tuple[Desired, ...] = ()
+    #: Launches whose instances have not all been seen or refused.
     requested: tuple[Requested, ...] = ()
-    unavailable: tuple[tuple[str, float], ...] = ()
-    held: tuple[tuple[str, float], ...] = ()
-    extras: tuple[Extra, ...] = ()
+    #: Until when (epoch seconds) an offering that AWS refused is not asked for, by name; it is planned without.
+    capacity_backoff: tuple[tuple[str, float], ...] = ()
+    #: Until when (epoch seconds) an offering that a guardrail cut is not asked for, by name. It stays in the plan:
+    #: the limit is the service's, and another offering would meet it as well.
+    guardrail_holds: tuple[tuple[str, float], ...] = ()
+    #: Instances beyond the plan that the SLO monitor launched and that are not drained yet.
+    slo_boosts: tuple[SloBoost, ...] = ()
+    #: When the last window that the SLO monitor judged was closed, epoch seconds.
     window_at: float = float("-inf")
-    quiet_until: float = float("-inf")
+    #: Until when the SLO monitor launches nothing after a launch (its cool-down), epoch seconds.
+    monitor_quiet_until: float = float("-inf")
+    #: Whether standbys stand in for capacity that is lacking.
     bridging: bool = False
-    awake: tuple[str, ...] = ()
-    woke_at: float = float("-inf")
+    #: Ids of the standbys that were woken and not sent back to sleep.
+    active_standbys: tuple[str, ...] = ()
+    #: When standbys were last woken, epoch seconds.
+    last_wake_at: float = float("-inf")
+    #: Ready serving instances at the end of each of the last units, oldest first; READY_UNITS at most.
     ready_history: tuple[int, ...] = ()
+    #: The load of the last unit that ended.
     last_unit: DemandUnit | None = None
-    paces: tuple[tuple[str, float], ...] = ()
-    pools: tuple[Pool, ...] = ()
+    #: Service time as a multiple of the profile's, by offering (`service_time_ratios.py`).
+    service_time_ratios: tuple[tuple[str, float], ...] = ()
+    #: Spot pools with notices, or whose circuit breaker has not closed again, by offering.
+    spot_pools: tuple[SpotPool, ...] = ()
+
+    def validate(self) -> None:
+        """Assert what holds after every tick, whatever was seen."""
+        for names in (
+            [name for name, _ in self.capacity_backoff],
+            [name for name, _ in self.guardrail_holds],
+            [name for name, _ in self.service_time_ratios],
+            [pool.offering for pool in self.spot_pools],
+        ):
+            assert names == sorted(set(names)), f"not sorted, or one offering twice: {names}"
+        tokens = [item.token for item in self.requested]
+        assert len(tokens) == len(set(tokens)), f"one launch is requested twice: {tokens}"
+        assert all(item.count > 0 for item in self.requested), "a launch that has arrived is still requested"
+        assert len(self.active_standbys) == len(set(self.active_standbys)), "one standby is woken twice"
+        assert self.bridging or not self.active_standbys, "standbys are awake and nothing is bridged"
+        assert (self.plan is None) == (not self.desired), "a plan without what it wanted, or the other way round"
+        times = [past.at for past in self.desired]
+        assert times == sorted(times), "plans are out of order"
+        assert all(count >= 0 for past in self.desired for _, count in past.counts), "a negative count"
+        assert all(boost.count > 0 for boost in self.slo_boosts), "a boost of no instances"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """All that one tick saw. `forecast` and `plan` are None at a tick between two plans.
+    """All that one tick saw."""
 
-    recent_rps: the last twelve 5 s windows, oldest first, where the planner looks at them; paces: measured service
-    times, told with each plan (`service_time_ratios.py`); restraint: what a budget or a pause holds back.
-    """
-
+    #: When, epoch seconds of the service's clock.
     now: float
+    #: All instances that are not gone.
     fleet: FleetView
+    #: The load of the unit that has just ended; None between units.
     demand: DemandUnit | None = None
+    #: What the plan was made from; None at a tick between two plans.
     forecast: Forecast | None = None
+    #: The new plan; None at a tick between two plans, or where none meets the objective.
     plan: Plan | None = None
+    #: What happened since the tick before.
     facts: tuple[Fact, ...] = ()
+    #: The SLO monitor's window that closed since the tick before.
     slo: SloWindow | None = None
+    #: Lambda environments believed to be warm.
     lambda_warm: int = 0
+    #: Requests/s in the last windows of 5 s, at most twelve, oldest first; empty where nothing looks at them.
     recent_rps: tuple[float, ...] = ()
-    paces: tuple[tuple[str, float], ...] | None = None
-    restraint: SpendingLimit = SpendingLimit.NONE
+    #: Measured service time as a multiple of the profile's, by offering; None at a tick between two plans.
+    service_time_ratios: tuple[tuple[str, float], ...] | None = None
+    #: What may be rented while a budget is reached or the service is paused.
+    spending_limit: SpendingLimit = SpendingLimit.NONE
 
 
 class NoteKind(StrEnum):
-    """What a note is about."""
+    """The subject of a note."""
 
     #: There is no plan to follow yet.
     NO_PLAN = "no-plan"
-    #: An offering that was refused is not asked for until that has expired.
-    LEFT_OUT = "left-out"
-    #: An offering that a guardrail cut off is not asked for until a period later.
-    HELD_BACK = "held-back"
-    #: A spot pool that was taken away in bulk is left alone.
+    #: An offering that was refused is not launched until its back-off has expired.
+    CAPACITY_BACKOFF = "capacity-backoff"
+    #: An offering that a guardrail cut is not launched until a period later.
+    GUARDRAIL_HOLD = "guardrail-hold"
+    #: The circuit breaker of a spot pool is open.
     VOLATILE_POOL = "volatile-pool"
     #: The policy's limit of instances cut what was wanted.
     INSTANCE_LIMIT = "instance-limit"
@@ -146,10 +194,10 @@ class Decision:
     notes: tuple[Note, ...] = ()
 
 
-def awake_of(state: State, pool: Iterable[Instance], now: float, period_s: float) -> list[Instance]:
-    """The standbys that were woken; one that still sleeps a period later was not: that call was lost."""
-    lost = InstanceState.STOPPED if now >= state.woke_at + period_s else None
-    return [i for i in pool if i.id in state.awake and i.state is not lost]
+def woken_standbys(state: State, standbys: Iterable[Instance], now: float, period_s: float) -> list[Instance]:
+    """Standbys that are awake; one that still sleeps a period after its wake is not: that call was lost."""
+    lost = InstanceState.STOPPED if now >= state.last_wake_at + period_s else None
+    return [i for i in standbys if i.id in state.active_standbys and i.state is not lost]
 
 
 class Tokens:
@@ -159,7 +207,7 @@ class Tokens:
         self._tick = tick
         self._next = 0
 
-    def take(self) -> str:
+    def next(self) -> str:
         """The next token."""
         self._next += 1
         return f"t{self._tick}-{self._next}"

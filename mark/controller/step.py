@@ -3,7 +3,7 @@
 Level-triggered: every tick compares what is wanted (the plan), what was requested and what is observed, and orders
 the difference; a lost call or a crash heals at the next tick. It scales up at once and down with patience: an
 instance is drained only when every plan of the cool-down could do without it, and the load just observed can too.
-Standbys are kept in `standby.py`, the objective is watched in `slo.py`.
+Standbys are kept in `standby.py`, the objective is boosts in `slo.py`.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from mark.controller.breaker import Pool, note_interruptions
+from mark.controller.breaker import SpotPool, note_interruptions
 from mark.controller.capacity import carried_rps, usable_rps
-from mark.controller.launch_limits import Launchable
+from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy
-from mark.controller.service_time_ratios import told_paces, with_paces
-from mark.controller.slo import watch
+from mark.controller.service_time_ratios import ratio_notes, with_ratios
+from mark.controller.slo import monitor_slo
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
-from mark.controller.standby import keep_standbys, rest_standbys, short_rps
+from mark.controller.standby import keep_standbys, short_rps, stop_standbys
 from mark.controller.state import (
     Counts,
     Decision,
-    Extra,
+    Desired,
     Note,
     NoteKind,
     Observation,
     Requested,
+    SloBoost,
     State,
     Tokens,
-    Wanted,
 )
 from mark.dispatch.overflow import environments_for
 from mark.domain.fleet import FleetView, InstanceState, Role
@@ -51,24 +51,24 @@ NO_PLAN = Note(kind=NoteKind.NO_PLAN, text="no plan yet")
 
 def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
     """One tick. Same state, observation and policy: same decision."""
-    policy = apply_spending_limit(policy, seen.restraint)
-    state = learn(state, seen, policy)
-    policy = with_paces(policy, state.paces)
+    policy = apply_spending_limit(policy, seen.spending_limit)
+    state = apply_observation(state, seen, policy)
+    policy = with_ratios(policy, state.service_time_ratios)
     tokens = Tokens(state.tick)
-    launchable = Launchable(state, seen, policy)
-    state, watched = watch(state, seen, policy, launchable, tokens)
+    limits = LaunchLimits(state, seen, policy)
+    state, boosts = monitor_slo(state, seen, policy, limits, tokens)
     if state.plan is None:
-        first = (*watched, *_warm_ups(state, seen, policy, tokens))
+        first = (*boosts, *_warm_ups(state, seen, policy, tokens))
         return Decision(state=_remember(state, seen, first), orders=first, notes=(NO_PLAN,))
-    launches, notes = _launches(state, seen, launchable, tokens, ordered=watched)
+    launches, notes = _launches(state, seen, limits, tokens, ordered=boosts)
     drains, kept = _drains(state, seen, policy, tokens)
-    if seen.restraint is SpendingLimit.NONE:
-        state, standbys = keep_standbys(state, seen, policy, launchable, tokens)
+    if seen.spending_limit is SpendingLimit.NONE:
+        state, standbys = keep_standbys(state, seen, policy, limits, tokens)
     else:
-        standbys = rest_standbys(seen, tokens)
+        standbys = stop_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
-    orders = (*watched, *launches, *drains, *standbys, *warm)
-    told = told_paces(state.paces) if seen.plan is not None else ()
+    orders = (*boosts, *launches, *drains, *standbys, *warm)
+    told = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()
     noted = (*_guarded(seen), *notes, *kept, *told)
     return Decision(state=_remember(state, seen, orders), orders=orders, notes=noted)
 
@@ -82,22 +82,23 @@ def running_counts(state: State, fleet: FleetView) -> Counts:
     return tuple(sorted(have.items()))
 
 
-def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
+def apply_observation(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     """Fold what was seen into the state: the plan, arrived and refused launches, expiries.
 
     The first half of `step`; the planner is asked from the state it gives.
     """
-    unavailable, held = _left_alone(state, seen, policy)
+    backoff, holds = _left_alone(state, seen, policy)
+    ratios = seen.service_time_ratios
     state = replace(
         state,
         tick=state.tick + 1,
         first_at=state.first_at if state.tick else seen.now,
         requested=_still_requested(state, seen, policy),
-        unavailable=unavailable,
-        held=held,
-        extras=_extras(state, seen),
-        paces=state.paces if seen.paces is None else seen.paces,
-        pools=_pools(state, seen, policy),
+        capacity_backoff=backoff,
+        guardrail_holds=holds,
+        slo_boosts=_slo_boosts(state, seen),
+        service_time_ratios=state.service_time_ratios if ratios is None else ratios,
+        spot_pools=_spot_pools(state, seen, policy),
     )
     if seen.demand is not None:
         ready = sum(1 for i in seen.fleet if i.role is Role.SERVING and i.state is InstanceState.READY)
@@ -105,30 +106,30 @@ def learn(state: State, seen: Observation, policy: ControllerPolicy) -> State:
     if seen.plan is None:
         return state
     counts = tuple(sorted((item.offering, item.count) for item in seen.plan.counts))
-    now_wanted = Wanted(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
+    now_desired = Desired(at=seen.now, counts=counts, capacity_rps=seen.plan.capacity_rps)
     cooldown_s = policy.cooldown_at(seen.now - state.first_at)
-    recent = tuple(w for w in state.wanted if w.at > seen.now - cooldown_s)
-    return replace(state, plan=seen.plan, wanted=(*recent, now_wanted))
+    recent = tuple(past for past in state.desired if past.at > seen.now - cooldown_s)
+    return replace(state, plan=seen.plan, desired=(*recent, now_desired))
 
 
 def _left_alone(
     state: State, seen: Observation, policy: ControllerPolicy
 ) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
-    """Until when offerings are not asked for: what was refused, and what a guardrail held back for a period."""
-    unavailable = {name: until for name, until in state.unavailable if until > seen.now}
-    held = {name: until for name, until in state.held if until > seen.now}
+    """The back-off of refused offerings, and the holds of those that a guardrail cut for a period."""
+    backoff = {name: until for name, until in state.capacity_backoff if until > seen.now}
+    holds = {name: until for name, until in state.guardrail_holds if until > seen.now}
     for fact in seen.facts:
         if not isinstance(fact, LaunchRefused):
             continue
         if fact.cause is RefusalCause.GUARDRAIL:
-            held[fact.offering] = seen.now + policy.period_s
+            holds[fact.offering] = seen.now + policy.period_s
         else:
-            unavailable[fact.offering] = seen.now + policy.unavailable_s
-    return tuple(sorted(unavailable.items())), tuple(sorted(held.items()))
+            backoff[fact.offering] = seen.now + policy.unavailable_s
+    return tuple(sorted(backoff.items())), tuple(sorted(holds.items()))
 
 
 def _guarded(seen: Observation) -> tuple[Note, ...]:
-    """What a guardrail has just kept from being rented or woken: an operator's limit is an operator's to raise."""
+    """Notes of what a guardrail has just refused: an operator's limit is an operator's to raise."""
     return tuple(
         Note(kind=NoteKind.GUARDRAIL, text=f"{fact.count} {fact.offering} refused: {fact.why}")
         for fact in seen.facts
@@ -136,17 +137,17 @@ def _guarded(seen: Observation) -> tuple[Note, ...]:
     )
 
 
-def _extras(state: State, seen: Observation) -> tuple[Extra, ...]:
-    """What the monitor launched and still stands up for; nothing while something is held back."""
-    if seen.restraint is not SpendingLimit.NONE:
+def _slo_boosts(state: State, seen: Observation) -> tuple[SloBoost, ...]:
+    """Boosts of the SLO monitor that are not over; none under a spending limit."""
+    if seen.spending_limit is not SpendingLimit.NONE:
         return ()
-    return tuple(extra for extra in state.extras if extra.until > seen.now)
+    return tuple(boost for boost in state.slo_boosts if boost.until > seen.now)
 
 
-def _pools(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Pool, ...]:
+def _spot_pools(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[SpotPool, ...]:
     if policy.breaker is None:
         return ()
-    return note_interruptions(state.pools, seen.facts, seen.fleet, seen.now, policy.breaker)
+    return note_interruptions(state.spot_pools, seen.facts, seen.fleet, seen.now, policy.breaker)
 
 
 def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) -> tuple[Requested, ...]:
@@ -167,48 +168,48 @@ def _still_requested(state: State, seen: Observation, policy: ControllerPolicy) 
     return tuple(item for item in known if item.count > 0)
 
 
-def _wanted_now(state: State) -> Counter[str]:
-    return Counter(dict(state.wanted[-1].counts)) if state.wanted else Counter[str]()
+def _desired_now(state: State) -> Counter[str]:
+    return Counter(dict(state.desired[-1].counts)) if state.desired else Counter[str]()
 
 
 def _launches(
     state: State,
     seen: Observation,
-    launchable: Launchable,
+    limits: LaunchLimits,
     tokens: Tokens,
     *,
     ordered: list[Order],
 ) -> tuple[list[Order], list[Note]]:
-    """Launch what is wanted and neither there nor on its way."""
+    """Launch what the plan wants beyond what is there or on its way."""
     have = Counter(dict(running_counts(state, seen.fleet)))
     have.update({o.offering: o.count for o in ordered if isinstance(o, Launch)})
     orders: list[Order] = []
     notes: list[Note] = []
-    for name, count in sorted(_wanted_now(state).items()):
+    for name, count in sorted(_desired_now(state).items()):
         missing = count - have[name]
         if missing <= 0:
             continue
-        missing, cut = launchable.most(name, missing)
+        missing, cut = limits.allowed(name, missing)
         notes += cut
         if missing == 0:
             continue
-        launchable.take(name, missing)
+        limits.reserve(name, missing)
         plan = state.plan
         reason = f"{count} wanted, {have[name]} there or on their way" + (f"; {plan.reason}" if plan else "")
-        orders.append(Launch(token=tokens.take(), reason=reason, offering=name, count=missing))
+        orders.append(Launch(token=tokens.next(), reason=reason, offering=name, count=missing))
     return orders, notes
 
 
 def _drains(
     state: State, seen: Observation, policy: ControllerPolicy, tokens: Tokens
 ) -> tuple[list[Order], list[Note]]:
-    """Drain what no plan of the cool-down wanted and the load just seen does not need."""
-    floor = _wanted_now(state)
-    for past in state.wanted:
+    """Drain what no plan of the cool-down wanted and the last unit's load does not need (hysteresis)."""
+    floor = _desired_now(state)
+    for past in state.desired:
         for name, count in past.counts:
             floor[name] = max(floor[name], count)
-    for extra in state.extras:  # plans count what the monitor launched; it only must not be drained at once
-        floor[extra.offering] += extra.count
+    for boost in state.slo_boosts:  # plans count what the monitor launched; it only must not be drained at once
+        floor[boost.offering] += boost.count
     there = sorted(seen.fleet.staying().items())
     unwanted = {name: count - floor[name] for name, count in there if count > floor[name]}
     if not unwanted:
@@ -241,7 +242,7 @@ def _drains(
         plans = f"wanted by every plan of {cooldown_s:g} s" if cooldown_s > 0 else "wanted by the plan"
         reason = f"{len(instances)} there, {floor[name]} {plans}"
         ids = tuple(i.id for i in instances[:surplus])
-        orders.append(Drain(token=tokens.take(), reason=reason, instances=ids))
+        orders.append(Drain(token=tokens.next(), reason=reason, instances=ids))
     return orders, notes
 
 
@@ -269,7 +270,7 @@ def _warm_ups(state: State, seen: Observation, policy: ControllerPolicy, tokens:
     if wanted <= seen.lambda_warm:
         return []
     reason = f"Lambda may have to answer {gap:.1f} requests/s: {wanted} environments"
-    return [WarmLambda(token=tokens.take(), reason=reason, concurrency=wanted)]
+    return [WarmLambda(token=tokens.next(), reason=reason, concurrency=wanted)]
 
 
 def _remember(state: State, seen: Observation, orders: tuple[Order, ...]) -> State:

@@ -1,4 +1,4 @@
-"""Surges bridged by standbys: woken while more arrives than the ready fleet carries, whatever the reason.
+"""Surge protection by standbys: woken while more arrives than the ready fleet carries, whatever the reason.
 
 A surge, lost spot instances and a launch that is late look the same from here: the load of the last windows
 against what is ready and stays. So many standbys are woken as the excess needs, or as the plan foresees; Lambda
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from mark.controller.capacity import carried_rps
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
-from mark.controller.state import Observation, State, Tokens, awake_of
+from mark.controller.state import Observation, State, Tokens, woken_standbys
 from mark.domain.demand import WINDOW_S
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Order, StartStandby, StopStandby
@@ -23,13 +23,13 @@ UP = (InstanceState.READY, InstanceState.PENDING)
 
 
 def is_surging(state: State, fleet: FleetView, recent_rps: Sequence[float], policy: ControllerPolicy) -> bool:
-    """Whether standbys should be woken before the next plan: the driver asks each few seconds."""
+    """True where standbys should be woken before the next plan; the driver polls it each few seconds."""
     standby = policy.standby
     if standby is None or not standby.surges or state.plan is None:
         return False
-    pool = {i.id for i in fleet if i.role is Role.STANDBY}
-    awake = len(pool.intersection(state.awake))
-    return awake < len(pool) and _needed(state, fleet, recent_rps, policy, standby) > awake
+    standbys = {i.id for i in fleet if i.role is Role.STANDBY}
+    awake = len(standbys.intersection(state.active_standbys))
+    return awake < len(standbys) and _needed(state, fleet, recent_rps, policy, standby) > awake
 
 
 def bridge_surges(
@@ -37,16 +37,16 @@ def bridge_surges(
     seen: Observation,
     policy: ControllerPolicy,
     standby: StandbyPolicy,
-    pool: list[Instance],
+    standbys: list[Instance],
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
     """Wake what the excess needs, and put to sleep what the last minute did not."""
-    awake = awake_of(state, pool, seen.now, policy.period_s)
-    foreseen = min(state.plan.awake, len(pool)) if state.plan is not None else 0
+    awake = woken_standbys(state, standbys, seen.now, policy.period_s)
+    foreseen = min(state.plan.standbys_awake, len(standbys)) if state.plan is not None else 0
     needed = max(_needed(state, seen.fleet, seen.recent_rps, policy, standby), foreseen)
-    state = replace(state, awake=tuple(i.id for i in awake), bridging=bool(awake))
+    state = replace(state, active_standbys=tuple(i.id for i in awake), bridging=bool(awake))
     if needed > len(awake):
-        return _wake(state, seen, awake, pool, needed - len(awake), tokens)
+        return _wake(state, seen, awake, standbys, needed - len(awake), tokens)
     if not seen.recent_rps or seen.plan is None:  # put to sleep with a plan only, when all of a minute is known
         return state, []
     keep = max(foreseen, _standbys(max(seen.recent_rps), state, seen.fleet, policy, standby))
@@ -55,17 +55,17 @@ def bridge_surges(
     if not spare:
         return state, []
     rested = {i.id for i in spare}
-    left = tuple(name for name in state.awake if name not in rested)
+    left = tuple(name for name in state.active_standbys if name not in rested)
     reason = f"the last minute needed {keep} of {len(awake)} standbys that are awake"
-    order = StopStandby(token=tokens.take(), reason=reason, instances=tuple(i.id for i in spare))
-    return replace(state, awake=left, bridging=bool(left)), [order]
+    order = StopStandby(token=tokens.next(), reason=reason, instances=tuple(i.id for i in spare))
+    return replace(state, active_standbys=left, bridging=bool(left)), [order]
 
 
 def _wake(
-    state: State, seen: Observation, awake: list[Instance], pool: list[Instance], count: int, tokens: Tokens
+    state: State, seen: Observation, awake: list[Instance], standbys: list[Instance], count: int, tokens: Tokens
 ) -> tuple[State, list[Order]]:
     there = {i.id for i in awake}
-    asleep = [i for i in pool if i.state is InstanceState.STOPPED and i.id not in there]
+    asleep = [i for i in standbys if i.state is InstanceState.STOPPED and i.id not in there]
     asleep.sort(key=lambda i: (-(i.credits or 0.0), i.id))
     woken = tuple(i.id for i in asleep[:count])
     if not woken:
@@ -75,8 +75,8 @@ def _wake(
         f"{rate:.1f} requests/s arrive, {len(awake) + count} standbys are needed beside what is ready: "
         f"wake {len(woken)} of {len(asleep)}"
     )
-    state = replace(state, bridging=True, awake=(*state.awake, *woken), woke_at=seen.now)
-    return state, [StartStandby(token=tokens.take(), reason=reason, instances=woken)]
+    state = replace(state, bridging=True, active_standbys=(*state.active_standbys, *woken), last_wake_at=seen.now)
+    return state, [StartStandby(token=tokens.next(), reason=reason, instances=woken)]
 
 
 def _needed(
@@ -91,16 +91,16 @@ def _needed(
 
 
 def _lasting(state: State, recent_rps: Sequence[float]) -> float:
-    """The rate that all windows of the plan's patience reached; no windows are known at a start."""
+    """The rate that all windows of the plan's wake delay reached; no windows are known at a start."""
     if not recent_rps:
         return state.last_unit.mean_rps if state.last_unit else 0.0
-    patience_s = state.plan.patience_s if state.plan is not None else 0.0
-    return min(recent_rps[-max(1, math.ceil(patience_s / WINDOW_S)) :])
+    delay_s = state.plan.wake_delay_s if state.plan is not None else 0.0
+    return min(recent_rps[-max(1, math.ceil(delay_s / WINDOW_S)) :])
 
 
 def _standbys(
     rate_rps: float, state: State, fleet: FleetView, policy: ControllerPolicy, standby: StandbyPolicy
 ) -> int:
-    """So many carry what exceeds the ready fleet."""
+    """The standbys that carry what exceeds the ready fleet."""
     ready_rps = carried_rps(state, policy, fleet.ready())
     return max(0, math.ceil((rate_rps - ready_rps) / standby.offering.capacity_rps - WORTH_WAKING))

@@ -1,4 +1,4 @@
-"""A service's clock: the wall's, or one that moves faster, or stands still until the load comes."""
+"""The service's clock: the wall's, or one that moves faster, or stands still until the load comes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ClockAnchor:
     until_wall: float = math.inf
 
     def service_time(self, wall: float) -> float:
-        """What the service's clock shows at `wall`."""
+        """The reading of the service's clock at `wall`, service time."""
         fast_s = max(0.0, min(wall, self.until_wall) - self.wall_at)
         plain_s = max(0.0, wall - max(self.until_wall, self.wall_at))
         return self.service_at + fast_s * self.speed + plain_s
 
     def wall_time(self, service: float) -> float:
-        """When the service's clock will show, or showed, `service`; infinite while it stands still."""
+        """The wall time at which the service's clock shows `service`; infinite while it stands still."""
         ahead_s = service - self.service_at
         if ahead_s <= 0:
             return self.wall_at
@@ -40,7 +40,7 @@ class ClockAnchor:
         return self.wall_at + fast_s + (ahead_s - fast_s * self.speed)
 
     def speed_at(self, wall: float) -> float:
-        """How fast it moves at `wall`."""
+        """The speed at `wall`, service seconds a wall second."""
         return self.speed if wall < self.until_wall else 1.0
 
     def wall_between(self, start: float, end: float) -> float:
@@ -51,8 +51,8 @@ class ClockAnchor:
         return (fast / self.speed if fast else 0.0) + max(0.0, end - max(start, fast_until))
 
 
-def pace_between(anchors: Sequence[ClockAnchor], start: float, end: float) -> float:
-    """How many times as fast as the wall a clock got from `start` to `end`; what it stood still is left out.
+def mean_speed(anchors: Sequence[ClockAnchor], start: float, end: float) -> float:
+    """The mean speed of a clock from `start` to `end`, as a multiple of the wall's; standing still is left out.
 
     anchors: all that it had, oldest first; before the first one it was the wall's. What came in between, counted
     so many times, is what came at real rates: also where the clock changed its speed on the way.

@@ -55,7 +55,7 @@ class BilledTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRollup:
-    """What instances long gone used in `[since, until)`: one hour of many instances in place of their transitions.
+    """Usage of instances long gone in `[since, until)`: one hour of many instances in place of their transitions.
 
     `billed` is what they had been billed for by `until`, less what they had been by `since`; `asleep_s` and
     `running_s` are instance seconds.
@@ -82,7 +82,7 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaUsage:
-    """What Lambda did: invocations (warm-up pings counted), cold starts among them, billed GiB seconds."""
+    """Usage of Lambda: invocations (warm-up pings counted), cold starts among them, billed GiB seconds."""
 
     requests: int
     cold_starts: int
@@ -111,7 +111,7 @@ class CostUsd:
 
     @property
     def serving(self) -> float:
-        """What serving requests cost."""
+        """The cost of serving requests, USD."""
         return self.instances + self.standby + self.lambda_
 
     @property

@@ -17,11 +17,15 @@ HORIZON = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandUnit:
-    """Arrivals of one unit that has ended: their count, and the mean and the largest 5 s rate."""
+    """Arrivals of one unit that has ended."""
 
+    #: Its start, epoch seconds.
     start_at: float
+    #: Requests that arrived.
     count: int
+    #: The mean rate, requests/s.
     mean_rps: float
+    #: The largest rate of its 5 s windows, requests/s.
     max_rps: float
 
 

@@ -15,7 +15,7 @@ class RetryLater(MarkError):
 
 
 class OutcomeUnknown(RetryLater):
-    """What was asked for may have been done: repeat it only where twice does no harm."""
+    """The call may have taken effect: repeat it only where twice does no harm."""
 
 
 class NoCapacity(MarkError):
@@ -49,7 +49,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> Misconfigured:
 
 
 def failure_words(error: BaseException) -> str:
-    """What foreign code raised, in one line: `ValueError: too short`, or that it called exit."""
+    """An exception of foreign code in one line: `ValueError: too short`, or that it called exit."""
     if isinstance(error, SystemExit):
         return f"it called exit({'' if error.code is None else error.code})"
     said = " ".join(str(error).split())

@@ -27,24 +27,25 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One instance as observed.
-
-    `token` is that of the order which launched it, `offering` its offering's name. `interrupt_at` is when a
-    spot notice says it will be taken away; `credits` the CPU credits it has left.
-    """
+    """One instance as observed."""
 
     id: str
+    #: Its offering's name.
     offering: str
     state: InstanceState
     role: Role = Role.SERVING
+    #: The token of the order that launched it.
     token: str = ""
+    #: When it was launched, epoch seconds.
     launched_at: float = 0.0
+    #: When a spot notice terminates it, epoch seconds; None without a notice.
     interrupt_at: float | None = None
+    #: CPU credits that it has left; None where it has none or they are not known.
     credits: float | None = None
 
     @property
     def stays(self) -> bool:
-        """Serving or about to, and nobody has said that it will go."""
+        """True for an instance that is pending or ready and has no notice."""
         return self.interrupt_at is None and self.state in (InstanceState.PENDING, InstanceState.READY)
 
 

@@ -1,4 +1,4 @@
-"""What agents and gateways say of themselves: who serves what, where, and how fast."""
+"""Members of a service: agents and gateways as they announce themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised: the latency objective and what the model needs from a machine."""
+"""The latency objective, and a model's needs of a machine."""
 
 from __future__ import annotations
 

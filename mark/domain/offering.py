@@ -1,4 +1,4 @@
-"""What can be rented: instance types, offerings of them, and Lambda."""
+"""Offerings for rent: instance types, offerings of them, and Lambda."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mark.domain.profile import Profile, Provenance
 
 
 class Market(StrEnum):
-    """How an instance is bought."""
+    """The market on which an instance is rented."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"
@@ -148,5 +148,5 @@ class LambdaOffering:
 
     @property
     def usd_per_cold_start(self) -> float:
-        """What a cold start adds to its request (MArk section 4.5: 1 USD = 7,000 starts at 3 GB)."""
+        """The price that a cold start adds to its request (MArk section 4.5: 1 USD = 7,000 starts at 3 GB)."""
         return self.memory_gib * self.cold_start_s * self.usd_per_gib_s

@@ -76,16 +76,18 @@ Order = Launch | Drain | Terminate | StartStandby | StopStandby | WarmLambda
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotWarned:
-    """A spot instance will be taken away at `gone_at`."""
+    """A spot instance got its interruption notice."""
 
     instance: str
+    #: When the notice was given, epoch seconds.
     at: float
-    gone_at: float
+    #: When the instance is terminated, epoch seconds.
+    terminates_at: float
     kind: Literal["spot-warned"] = "spot-warned"
 
 
 class RefusalCause(StrEnum):
-    """Why a launch or a wake was refused."""
+    """The cause of a refused launch or wake."""
 
     #: AWS has none there now.
     CAPACITY = "capacity"
@@ -123,7 +125,7 @@ class LaunchRefused:
 
     @property
     def why(self) -> str:
-        """The cause for people: AWS's code and the zone, or what a limit says."""
+        """The cause for people: AWS's code and the zone, or the limit's sentence."""
         if self.code:
             return f"{self.code} in {self.zone}" if self.zone else self.code
         return f"{self.cause}: {self.said}" if self.said else str(self.cause)
@@ -153,8 +155,11 @@ Fact = SpotWarned | LaunchRefused | ForecastFailed | PlanFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloWindow:
-    """The monitor's last full window (M requests or 60 s): answered or shed in it, and how many missed."""
+    """The SLO monitor's last full window (M requests or 60 s)."""
 
+    #: When it was full, epoch seconds.
     closed_at: float
+    #: Requests that were answered, shed or failed in it.
     requests: int
+    #: Of these, requests that missed the objective.
     missed: int

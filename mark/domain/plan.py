@@ -1,4 +1,4 @@
-"""A plan: how many of which offering, at what cost, and why not the others."""
+"""Plans: the number of instances of each offering, their cost, and an excuse for each offering left out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mark.domain.offering import Offering
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excuse:
-    """Why an offering was not taken."""
+    """The reason for which an offering was not taken."""
 
     offering: str
     reason: str
@@ -20,39 +20,45 @@ class Excuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCount:
-    """So many of an offering: `kept` of them exist or are on their way, the others are to be launched.
-
-    `usable_rps` is what one of them is planned to carry, after its utilisation cap.
-    """
+    """A planned number of instances of one offering."""
 
     offering: str
+    #: Instances wanted.
     count: int
+    #: Of these, instances that exist or are on their way; the others are to be launched.
     kept: int
+    #: What one of them is planned to carry after its utilisation cap, requests/s.
     usable_rps: float
+    #: Price of one of them.
     usd_per_hour: float
+    #: Price of one launch before its first answer, USD.
     launch_usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The fleet wanted from `at` on: the forecast's start and one lead tau, or now where no forecast was asked.
+    """The fleet that a planner wants, and why."""
 
-    `required_rps` is the rate that the fleet must carry then, `capacity_rps` what it carries; what is short
-    of it is `spill_rps`, left to Lambda or to nobody. Standbys: `awake` of them are worth waking before the surge
-    that is foreseen, `pool` is how many there should be (None: the policy's own rule), and others are worth waking
-    once an excess has lasted for `patience_s`.
-    """
-
+    #: From when on it is wanted, epoch seconds: the forecast's start and one lead, or now where none was asked.
     at: float
+    #: The fleet, an entry for each offering that is taken.
     counts: tuple[PlannedCount, ...]
+    #: The rate that the fleet must carry then, requests/s.
     required_rps: float
+    #: The rate that it carries, requests/s.
     capacity_rps: float
+    #: The rate that it leaves to Lambda, or to nobody, requests/s.
     spill_rps: float = 0.0
+    #: Why each other offering was not taken.
     excuses: tuple[Excuse, ...] = ()
+    #: The plan in a sentence, for people.
     reason: str = ""
-    awake: int = 0
-    pool: int | None = None
-    patience_s: float = 0.0
+    #: Standbys worth waking before the surge that is foreseen.
+    standbys_awake: int = 0
+    #: Standbys that there should be; None: the policy's own rule.
+    standby_target: int | None = None
+    #: Seconds that an excess lasts before more standbys are worth waking.
+    wake_delay_s: float = 0.0
 
     @property
     def usd_per_hour(self) -> float:
@@ -61,24 +67,25 @@ class Plan:
 
     @property
     def launch_usd(self) -> float:
-        """What the launches cost before their first answer."""
+        """The price of the launches before their first answer, USD."""
         return sum((item.count - item.kept) * item.launch_usd for item in self.counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bridge:
-    """What answers a request that no planned instance carries.
+    """The overflow capacity that answers a request which no planned instance carries."""
 
-    `lambda_usd` is Lambda's price of one, infinite where Lambda cannot keep the objective; `relieves` says that it
-    takes late requests even so, and those behind them do not wait. A `standby` that is
-    asleep costs `asleep_usd_per_hour` and serves `wake_s` after it was woken; `standbys` of them are there.
-    """
-
+    #: Lambda's price of a request, USD; infinite where Lambda cannot keep the objective.
     lambda_usd: float = math.inf
+    #: Whether Lambda takes late requests even so: those behind them then do not wait.
     relieves: bool = False
+    #: The offering of the standbys; None where there are none.
     standby: Offering | None = None
+    #: Seconds from waking a standby until it serves.
     wake_s: float = 75.0
+    #: Price of a standby that is asleep.
     asleep_usd_per_hour: float = 0.0
+    #: Standbys that are there, asleep or awake.
     standbys: int = 0
 
 
@@ -87,26 +94,32 @@ NO_BRIDGE = Bridge()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """All that a planner may look at. `running` counts pending, ready and requested instances per offering.
+    """All that a planner may look at."""
 
-    `history` and `forecast` are aligned: the forecast starts where the history ends. `ready_history`
-    gives the ready serving instances at the end of each of the last units, oldest first: what an autoscaler
-    divides its metric by. `recent_rps` are the rates of the last windows of 5 s, at most twelve, oldest first.
-    `refused` names offerings of which no more can be launched now: only those that run count. `hazards` are
-    interruptions per instance-hour as seen lately, where that is known better than by the catalogue. Each second
-    of a launch counts `launch_weight_usd_per_s` in a planner that weighs it (milp).
-    """
-
+    #: When it plans, epoch seconds.
     now: float
+    #: The load that was, up to the forecast's start.
     history: Demand
+    #: The load expected, from the history's end on.
     forecast: Forecast
+    #: The candidates.
     offerings: tuple[Offering, ...]
+    #: Pending, ready and requested serving instances, by offering.
     running: tuple[tuple[str, int], ...]
+    #: The objective of the model.
     slo: Slo
+    #: Units (tau) from an order to its instances' first answer.
     lead_units: int = 5
+    #: Ready serving instances at the end of each of the last units, oldest first: what an autoscaler divides its
+    #: metric by.
     ready_history: tuple[int, ...] = ()
+    #: Requests/s in the last windows of 5 s, at most twelve, oldest first.
     recent_rps: tuple[float, ...] = ()
+    #: Offerings of which no more can be launched now: only those that run count.
     refused: tuple[str, ...] = ()
+    #: What answers beside the planned fleet.
     bridge: Bridge = NO_BRIDGE
+    #: Interruptions per instance-hour as seen lately, by offering, where known better than by the catalogue.
     hazards: tuple[tuple[str, float], ...] = ()
+    #: What a second of a launch weighs beside its price, USD/s, in a planner that weighs it (milp).
     launch_weight_usd_per_s: float = 0.0

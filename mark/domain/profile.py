@@ -1,4 +1,4 @@
-"""How fast a model is on a machine: latency by batch size, and who says so."""
+"""Profiles of a model on a machine: latency by batch size, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from enum import StrEnum
 from mark.domain.errors import Misconfigured
 
 NOT_STATED = "not stated"
-"""The source of what somebody wrote down without saying where it comes from."""
+"""The source of a profile that was written without one."""
 
 
 class Evidence(StrEnum):
-    """How a profile is known; reports tell the four apart.
+    """The kind of evidence for a profile; reports tell the four apart.
 
     A stand-in was measured, but on another machine than the type that it is used for.
     """
@@ -27,7 +27,7 @@ class Evidence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where a profile comes from. `formula` is required of an assumed one, `machine` of a stand-in.
+    """The origin of a profile. `formula` is required of an assumed one, `machine` of a stand-in.
 
     unstable_batches: batch sizes whose median was not yet known well when the time to measure was up.
     """

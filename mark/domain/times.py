@@ -1,4 +1,4 @@
-"""How long the cloud takes: the pinned times of every figure in this project."""
+"""Times of the cloud: boot, wake and notice, pinned for every figure in this project."""
 
 from __future__ import annotations
 

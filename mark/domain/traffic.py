@@ -1,4 +1,4 @@
-"""What gateways report: arrivals by window, answers by who gave them, and what Lambda was used for."""
+"""Traffic reports of gateways: arrivals by window, answers by their source, and the use of Lambda."""
 
 from __future__ import annotations
 
@@ -13,40 +13,50 @@ NOT_THE_REQUEST = (408, 429)
 
 
 def is_rejection(status: int) -> bool:
-    """Whether an HTTP status says that the request is wrong in itself, which is no failure of a service."""
+    """True where an HTTP status says that the request is wrong in itself, which is no failure of a service."""
     return CLIENT_ERROR <= status < SERVER_ERROR and status not in NOT_THE_REQUEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTraffic:
-    """What one gateway saw of one model since its last report, but for the gauges at the end.
+    """One gateway's counts of one model since its last report; the last two fields are gauges."""
 
-    arrivals: (window's number, requests), the number being service time // WINDOW_S; those that turned out to be
-    rejected are taken back, so that there may be fewer than none. instance, standby, lambda_:
-    requests answered by each; late: how many of those missed the objective; shed: refused; rejected: what the
-    model called wrong in itself, which tells nothing of the service. latency_counts: (bin, requests).
-    invocations: Lambda calls, warm-up pings counted; cold: cold starts among them. billed, gib_s:
-    calls and GiB seconds as they are billed on the service's clock: each counts as many times as the clock is
-    faster than the wall. lambda_in_flight, lambda_warm: calls under way, and environments believed warm, now.
-    """
-
+    #: The model's name.
     model: str
+    #: (window's number, requests), the number being service time // WINDOW_S. Those that turned out to be rejected
+    #: are taken back, so that there may be fewer than none.
     arrivals: tuple[tuple[int, int], ...] = ()
+    #: Requests answered by serving instances, ...
     instance: int = 0
+    #: ... by standbys, ...
     standby: int = 0
+    #: ... and by Lambda.
     lambda_: int = 0
+    #: Of these, requests that missed the objective.
     late: int = 0
+    #: Requests refused for lack of capacity (load shedding).
     shed: int = 0
+    #: Requests that failed.
     failed: int = 0
+    #: Requests that the model called wrong in themselves, which tells nothing of the service.
     rejected: int = 0
+    #: Requests that were sent again after their agent was lost.
     redispatched: int = 0
+    #: (bin, requests), a bin being LATENCY_BIN_S wide.
     latency_counts: tuple[tuple[int, int], ...] = ()
+    #: The sum of all latencies, seconds.
     latency_sum_s: float = 0.0
+    #: Lambda calls, warm-up pings counted.
     invocations: int = 0
+    #: Cold starts among them.
     cold: int = 0
+    #: Lambda calls as they are billed on the service's clock: each counts as often as it is faster than the wall.
     billed: float = 0.0
+    #: GiB seconds of Lambda, likewise.
     gib_s: float = 0.0
+    #: Lambda calls under way now.
     lambda_in_flight: int = 0
+    #: Lambda environments believed warm now.
     lambda_warm: int = 0
 
     @property

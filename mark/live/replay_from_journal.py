@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.accounting.journal_stats import Segment, journal_demand
-from mark.accounting.load_history import joined, latest, load_name, load_of, start_of
+from mark.accounting.load_history import joined, latest, load_key, read_load, start_of
 from mark.config.settings import Settings, TraceSettings
 from mark.controller.journal import Header, read_journal
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand
@@ -135,7 +135,7 @@ def service_journal(store: KeptService, service: str, model: str) -> Journalled:
     demand, seen_from = journal_demand(journal)
     if not len(demand):
         raise Misconfigured(f"the service {service} has no journal of {model} yet")
-    kept = load_of(store.status(load_name(model)))
+    kept = read_load(store.status(load_key(model)))
     if kept is not None and start_of(kept) < seen_from - UNIT_S:
         demand, seen_from = joined(kept, latest(demand, kept.end_at)), start_of(kept)
     return Journalled(name=f"the journal of {service}, {model}", demand=demand, seen_from=seen_from)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
-from mark.controller.replay_check import Deviation, deviations
+from mark.controller.replay_check import Mismatch, mismatches
 from mark.controller.state import NoteKind
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
@@ -68,7 +68,7 @@ def explain_journal(lines: Callable[[], Iterable[bytes]], *, minute: float | Non
         reading = _read(ticks, header, minute)
         _check_minute(reading, minute)
         report("folding the journal again", 0.0)
-        found = list(deviations(*_whole_beginning(lines())))
+        found = list(mismatches(*_whole_beginning(lines())))
     if as_json:
         show_json(_document(header, reading, found, broken))
         return
@@ -215,7 +215,7 @@ def _seen(tick: Tick, header: Header) -> str:
 def _fact(fact: Fact) -> str:
     match fact:
         case SpotWarned():
-            return f"spot notice: {fact.instance} goes in {fact.gone_at - fact.at:.0f} s"
+            return f"spot notice: {fact.instance} goes in {fact.terminates_at - fact.at:.0f} s"
         case LaunchRefused():
             what = f"{fact.count} {fact.offering}" if fact.count else f"{fact.offering} also"
             return f"{what} refused: {fact.why}"
@@ -272,7 +272,7 @@ def _minutes(reading: Reading) -> float:
     return (reading.end_at - reading.start_at) / 60
 
 
-def _law(found: Sequence[Deviation], reading: Reading) -> str:
+def _law(found: Sequence[Mismatch], reading: Reading) -> str:
     if not found:
         return "folded again, the journal gives the same plans and orders at every tick"
     first = found[0]
@@ -302,7 +302,7 @@ def _summary(reading: Reading) -> list[str]:
 
 
 def _document(
-    header: Header, reading: Reading, found: Sequence[Deviation], broken: Sequence[BrokenLine]
+    header: Header, reading: Reading, found: Sequence[Mismatch], broken: Sequence[BrokenLine]
 ) -> dict[str, Any]:
     """The document of `mark explain --json` (docs/json.md)."""
     return {
@@ -317,7 +317,7 @@ def _document(
         "duration_min": _minutes(reading),
         "tick_count": reading.ticks,
         "reproduces": not found,
-        "deviations": [
+        "mismatches": [
             {
                 "at_s": item.at - reading.start_at,
                 "what": item.what,

@@ -103,9 +103,9 @@ def plan_hedged(request: PlanRequest) -> Plan:
         spill_rps=max(0.0, expected - carried),
         excuses=_excuses(request, terms, {item.offering for item in counts}),
         reason=_reason(counts, expected, carried, capacity_rps, worth),
-        awake=_awake(request, table, kept_rps),
-        pool=pool_size(request.history, request.bridge),
-        patience_s=patience_s(request.history, request.bridge, kept_rps),
+        standbys_awake=_awake(request, table, kept_rps),
+        standby_target=pool_size(request.history, request.bridge),
+        wake_delay_s=patience_s(request.history, request.bridge, kept_rps),
     )
 
 

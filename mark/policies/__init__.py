@@ -1,1 +1,1 @@
-"""What a policy is made of: its parts by name, what a team overrides of them, and what it can rent."""
+"""Policies and their parts: bundles by name, a team's overrides, and the supply that can be rented."""

@@ -34,7 +34,7 @@ from mark.policies.supply import USUAL_LIMITS, OverflowLimits, find_supply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySpec:
-    """What is asked of the policies of one model."""
+    """A request for the policies of one model."""
 
     model: ModelSpec
     slo: Slo
@@ -72,7 +72,7 @@ class Overrides:
 
 
 class Assembly:
-    """What can be rented for a spec, and the policies made of it. Misconfigured as `find_supply`."""
+    """The supply for a spec, and the policies made of it. Misconfigured as `find_supply`."""
 
     def __init__(self, spec: PolicySpec) -> None:
         self.spec = spec
@@ -91,7 +91,7 @@ class Assembly:
         self.standby = self._standby() if spec.standby_share > 0 and spec.market is Market.SPOT else None
 
     def ingredients(self, history: Demand) -> Ingredients:
-        """What policies are made of, where `history` came before."""
+        """The ingredients of policies, where `history` came before."""
         spec, supply = self.spec, self.supply
         return Ingredients(
             slo=supply.slo,
@@ -118,7 +118,7 @@ class Assembly:
         return bundle if self.spec.overhead else replace(bundle, overhead=False)
 
     def changes(self, policy: str, given: Ingredients) -> tuple[str, ...]:
-        """What the spec's tuning changes in that policy, one note a setting."""
+        """The changes by the spec's tuning in that policy, one note a setting."""
         own = make_bundle(policy, given)
         return tuning_notes(own, tuned(own, self.spec.tuning, self.spec.market))
 

@@ -21,7 +21,7 @@ from mark.planner.baselines import cheapest_type, peak_count, single_rps
 WEEK_UNITS = 7 * 24 * 60
 """What the hedged planner looks back on: the surges of a week."""
 WARM_SHARE = 0.25
-"""Environments kept warm for surges that nobody foresees: a cold one answers too late (some cents a day)."""
+"""Environments kept warm for unforecast surges: a cold one answers too late (some cents a day)."""
 PATIENCE_S = 360.0
 """Scale-in cool-down where nothing takes late requests away, as in mark."""
 MANAGED_CPU_FACTOR, MANAGED_GPU_FACTOR = 1.2, 1.4
@@ -55,7 +55,7 @@ class PolicyBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """What bundles are made of. `offerings` are of the asked market, `on_demand` the same types on demand.
+    """The ingredients of bundles. `offerings` are of the asked market, `on_demand` the same types on demand.
 
     The premium of a managed service is `managed_cpu_factor` and `managed_gpu_factor`.
     """

@@ -13,7 +13,7 @@ from mark.domain.plan import Excuse
 from mark.domain.times import CloudTimes
 
 MOST_EXCUSES = 3
-"""So many types are told of where none serves: one line is read, a list of all is not."""
+"""Types named in an error where none serves: one line is read, a list of all is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def find_supply(
 
 
 def _why(excuses: tuple[Excuse, ...], profiles: ProfileSet) -> str:
-    """Why the fastest types cannot, and how many others there are."""
+    """The reasons of the fastest types that are left out, and the number of the others."""
 
     def quickest_s(excuse: Excuse) -> float:
         return profiles.of(excuse.offering.partition(":")[0]).points[0].latency_s

@@ -3,7 +3,7 @@
 EventBridge's form is AWS's (EC2 user guide, "Spot Instance interruption notices", "rebalance recommendations",
 "Amazon EC2 instance state change events"). Ours is one flat JSON object:
 
-    {"kind": "spot-warned", "instance": "i-...", "at": 1784505600.0, "gone_at": 1784505720.0}
+    {"kind": "spot-warned", "instance": "i-...", "at": 1784505600.0, "terminates_at": 1784505720.0}
     {"kind": "state-changed", "instance": "i-...", "at": 1784505600.0, "state": "running"}
     {"kind": "rebalance", "instance": "i-...", "at": 1784505600.0}
 
@@ -66,7 +66,7 @@ def word_of_event(event: Mapping[str, object], *, notice_s: float = SPOT_NOTICE_
     instance, at = _text(detail, "instance-id"), instant(_text(event, "time"))
     kind = event.get("detail-type")
     if kind == SPOT:
-        return SpotWarned(instance=instance, at=at, gone_at=at + notice_s)
+        return SpotWarned(instance=instance, at=at, terminates_at=at + notice_s)
     if kind == REBALANCE:
         return RebalanceAdvised(instance=instance, at=at)
     if kind == STATE:
@@ -104,7 +104,7 @@ def compose_word(word: QueueWord) -> str:
     """The message of the `events` queue."""
     fields: dict[str, object] = {"kind": word.kind, "instance": word.instance, "at": word.at}
     if word.kind == "spot-warned":
-        fields["gone_at"] = word.gone_at
+        fields["terminates_at"] = word.terminates_at
     elif word.kind == "state-changed":
         fields["state"] = word.state
     return json.dumps(fields, separators=(",", ":"), allow_nan=False)
@@ -115,7 +115,7 @@ def parse_word(text: str) -> QueueWord:
     fields = parse_object(text)
     kind, instance, at = fields.get("kind"), _text(fields, "instance"), _number(fields, "at")
     if kind == "spot-warned":
-        return SpotWarned(instance=instance, at=at, gone_at=_number(fields, "gone_at"))
+        return SpotWarned(instance=instance, at=at, terminates_at=_number(fields, "terminates_at"))
     if kind == "state-changed":
         return StateChanged(instance=instance, at=at, state=_state(fields))
     if kind == "rebalance":

@@ -109,10 +109,13 @@ class SimulatedCloud:
         """All instances that are not gone, by id."""
         return FleetView(instances=tuple(self._view(machine) for machine in self._machines.values()))
 
-    def facts(self) -> tuple[Fact, ...]:
-        """What happened since the last call."""
+    def drain_facts(self) -> tuple[Fact, ...]:
+        """The facts since the last call."""
         facts, self._facts = tuple(self._facts), []
         return facts
+
+    def acknowledge(self) -> None:
+        """Do nothing: a replay does not crash."""
 
     def submit(self, order: Order) -> None:
         """Do what is asked, or begin to. While `prewarmed`, launches are ready at once (the run's first fleet)."""
@@ -306,7 +309,7 @@ class SimulatedCloud:
         self.interruptions += 1
         if machine.slot is not None:
             self._engine.will_go(machine.slot, gone_at)
-        self._facts.append(SpotWarned(instance=machine.id, at=now, gone_at=gone_at))
+        self._facts.append(SpotWarned(instance=machine.id, at=now, terminates_at=gone_at))
         self._at(gone_at, lambda at: self._end(machine, at))
         self._changed(machine)
 

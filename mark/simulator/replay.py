@@ -92,14 +92,14 @@ class _Plane:
     def now(self) -> float:
         return self._engine.now
 
-    def demand(self) -> DemandUnit | None:
+    def next_unit(self) -> DemandUnit | None:
         if self._engine.now < self._unit_end:
             return None
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
         windows = self._engine.window_counts(start_at, start_at + UNIT_S)
         return unit_of_windows(start_at, windows.tolist(), stands_for=self._speed)
 
-    def slo_window(self) -> SloWindow | None:
+    def take_slo_window(self) -> SloWindow | None:
         window = self._engine.slo_window()
         if window is None or window.closed_at == self._window_at:
             return None
@@ -300,7 +300,7 @@ class _Run:
     def _tick(self) -> None:
         decision = self._controller.tick()
         if self._bundle.controller.monitor is not None:
-            self._engine.quiet_until(decision.state.quiet_until)
+            self._engine.quiet_until(decision.state.monitor_quiet_until)
 
     def _note_ready(self, minute: int) -> None:
         ready = self._cloud.ready()

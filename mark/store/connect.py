@@ -165,7 +165,7 @@ def _check_parameters(url: str, scheme: str, query: Mapping[str, str]) -> None:
 
 
 def _shown(url: str) -> str:
-    """The URL as it may be told: without password and parameters."""
+    """The URL as it may be shown: without password and parameters."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

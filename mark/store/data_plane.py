@@ -27,11 +27,11 @@ class GatewayStore:
         self._ttl_ms = ttl_ms(member_ttl_s)
 
     async def share_wall(self, offset_s: float) -> float:
-        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        """Share the host's offset of wall from monotonic clock, seconds; `offset_s` where none is stored yet."""
         return await share_wall_async(self._link, self._keys, offset_s)
 
     async def spec(self) -> ServiceSpec:
-        """What the service is; Misconfigured where nobody said."""
+        """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, await self._link.call("GET", self._keys.of("spec")))
 
     async def members_version(self) -> int:
@@ -43,7 +43,7 @@ class GatewayStore:
         return members_of(await self._link.run(MEMBERS, self._keys.members, (self._ttl_ms, 1)))
 
     async def clock(self) -> ClockAnchor:
-        """The service's clock; the wall's own where nobody set it."""
+        """The service's clock; the wall's own where none is set."""
         return clock_of(await self._link.call("GET", self._keys.of("clock")))
 
     async def warmed(self) -> tuple[Warmed, ...]:
@@ -52,9 +52,9 @@ class GatewayStore:
         return tuple(sorted(map(WARMED.decode, found), key=lambda warmed: warmed.model))
 
     async def overflow_closed(self) -> bool:
-        """Whether what a budget or a pause holds back is anything."""
+        """True while a budget or a pause limits spending."""
         told = await self._link.call("GET", self._keys.of("status", "budget"))
-        return told is not None and json.loads(told)["held_back"] != SpendingLimit.NONE.value
+        return told is not None and json.loads(told)["limited_by"] != SpendingLimit.NONE.value
 
     async def report(self, report: GatewayReport) -> None:
         """Have it counted, once however often it is sent. Reports of one gateway are sent one after another."""
@@ -79,11 +79,11 @@ class AgentStore:
         self._ttl_ms = ttl_ms(member_ttl_s)
 
     async def share_wall(self, offset_s: float) -> float:
-        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        """Share the host's offset of wall from monotonic clock, seconds; `offset_s` where none is stored yet."""
         return await share_wall_async(self._link, self._keys, offset_s)
 
     async def spec(self) -> ServiceSpec:
-        """What the service is; Misconfigured where nobody said."""
+        """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, await self._link.call("GET", self._keys.of("spec")))
 
     async def announce(self, member: Member) -> bool:
@@ -96,5 +96,5 @@ class AgentStore:
         await self._link.run(LEAVE, self._keys.members, (self._ttl_ms, instance))
 
     async def clock(self) -> ClockAnchor:
-        """The service's clock; the wall's own where nobody set it."""
+        """The service's clock; the wall's own where none is set."""
         return clock_of(await self._link.call("GET", self._keys.of("clock")))

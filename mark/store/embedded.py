@@ -71,7 +71,7 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """What `connect` takes."""
+        """The URL for `connect`."""
         return f"unix://{self._socket}"
 
     @property
@@ -81,12 +81,12 @@ class EmbeddedRedis:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """True until it has ended."""
         return self._process.poll() is None
 
     @property
     def exit_status(self) -> int | None:
-        """How it ended, a signal as its negative number; None while it runs."""
+        """The exit status, a signal as its negative number; None while it runs."""
         return self._process.poll()
 
     def kill(self) -> None:
@@ -170,7 +170,7 @@ def _private(folder: Path) -> Path:
 
 
 def _socket_path(folder: Path) -> Path:
-    """Where the socket is: in the folder, or in one with a short name, made of its own, where that is too long."""
+    """The socket's path: in the folder, or in one with a short name, made of its own, where that is too long."""
     path = folder / "redis.sock"
     if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
         return path
@@ -197,7 +197,7 @@ def _locked(path: Path) -> int:
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """What the child does before it becomes the server: ask to be killed with its parent."""
+    """Have the kernel kill the child with its parent; called before it becomes the server."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def ask() -> None:
@@ -209,7 +209,7 @@ def _dies_with(parent: int) -> Callable[[], None]:
 
 
 def _answers(path: Path) -> bool:
-    """Whether a server on this socket serves: one that still reads its file does not."""
+    """True where a server on this socket serves: one that still reads its file does not."""
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(1.0)
         try:

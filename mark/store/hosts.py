@@ -19,7 +19,7 @@ KEEP_S = 30 * 24 * 3600
 
 
 def share_wall(link: Link, keys: Keys, offset_s: float) -> float:
-    """What the host's first process counts with: `offset_s` where this is it.
+    """The offset of the host's first process: `offset_s` where this is it.
 
     Read first: a store whose disk is full answers reads, and a process that begins then shall begin.
     """

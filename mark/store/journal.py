@@ -65,7 +65,7 @@ class StoreJournal:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether `rotate` would keep more than KEEP_SEGMENTS now, as the oldest may not be dropped yet."""
+        """True where `rotate` would keep more than KEEP_SEGMENTS now, as the oldest may not be dropped yet."""
         surplus = self._surplus(self.segment + 1)
         return len(surplus) > len(self._droppable(surplus))
 

@@ -41,10 +41,10 @@ class Keys:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """What the scripts on members take: members, when each was seen, version, when anybody was, drains."""
+        """Keys of the scripts on members: members, when each was seen, version, when anybody was, drains."""
         return tuple(self.of(part) for part in ("members", "seen", "version", "heard", "drain"))
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """What the scripts on gateways take: where each is, and when it was seen."""
+        """Keys of the scripts on gateways: where each is, and when it was seen."""
         return self.of("peers"), self.of("peers-seen")

@@ -30,8 +30,8 @@ class Leases:
         self._link = link
         self._keys = (keys.of("lease"), keys.of("epoch"))
 
-    def take(self, holder: str, ttl_s: float) -> Lease | None:
-        """The lease, or None while another holds it. `holder` is a name that no other process has."""
+    def acquire(self, holder: str, ttl_s: float) -> Lease | None:
+        """Acquire the lease; None while another holds it. `holder` is a name that no other process has."""
         epoch = self._link.run(TAKE, self._keys, (holder, _ms(ttl_s)))
         return Lease(holder=holder, epoch=epoch, ttl_s=ttl_s) if epoch else None
 
@@ -45,7 +45,7 @@ class Leases:
         self._link.run(RELEASE, self._keys, (lease.epoch,))
 
     def held_by(self) -> str | None:
-        """Who holds it, if anybody does."""
+        """The holder of the lease; None where nobody has it."""
         held = self._link.call("GET", self._keys[0])
         return held.decode() if held is not None else None
 

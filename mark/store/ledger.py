@@ -41,7 +41,7 @@ class StoredLedger:
         )
 
     def record(self) -> LedgerRecord:
-        """All of it: transitions by time, those of one instant as they were told. The same while none is new."""
+        """All transitions by time, those of one instant in order of arrival. The same object while none is new."""
         with self._lock:
             self._read()
             return self._known
@@ -95,7 +95,7 @@ class StoredLedger:
 
 
 def _told(transition: Transition) -> str:
-    """What tells a transition from others."""
+    """The identity of a transition, for deduplication."""
     return f"{transition.instance} {transition.state} {transition.at!r}"
 
 

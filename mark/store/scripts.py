@@ -1,4 +1,4 @@
-"""What must happen at once inside Redis: its scripts, for versions 6.2 and 7.
+"""Scripts that run atomically inside Redis, for versions 6.2 and 7.
 
 Instants are Redis' own clock, in milliseconds, so that no two machines' clocks are compared. A script that is sent
 twice, because its answer was lost, does no more than once sent.

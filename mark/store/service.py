@@ -38,7 +38,7 @@ KEEP_CLOCKS = 50
 RETIRED_S = 40 * 86400.0
 """For how long a model is remembered that is served no more, in wall seconds: as far as reports look back."""
 KEEP_DRAINS_S = 86400.0
-"""For how long a request to drain that no agent heeds is kept, in wall seconds."""
+"""Wall seconds that a request to drain is kept which no agent follows."""
 
 
 class ServiceStore:
@@ -99,7 +99,7 @@ class ServiceStore:
         return self._keys.of_model(model, self.journal_segments(model))
 
     def spec(self) -> ServiceSpec:
-        """What the service is; Misconfigured where nobody said."""
+        """Read the service's spec; Misconfigured where there is none."""
         return spec_of(self._keys, self._link.call("GET", self._keys.of("spec")))
 
     def put_clock(self, anchor: ClockAnchor) -> None:
@@ -109,7 +109,7 @@ class ServiceStore:
         self._link.call("LTRIM", self._keys.of("clocks"), -KEEP_CLOCKS, -1)
 
     def clock(self) -> ClockAnchor:
-        """The service's clock; the wall's own where nobody set it."""
+        """The service's clock; the wall's own where none is set."""
         return clock_of(self._link.call("GET", self._keys.of("clock")))
 
     def clocks(self) -> tuple[ClockAnchor, ...]:
@@ -117,7 +117,7 @@ class ServiceStore:
         return tuple(map(CLOCK.decode, self._link.call("LRANGE", self._keys.of("clocks"), 0, -1)))
 
     def share_wall(self, offset_s: float) -> float:
-        """What this host's processes add to its monotonic clock, seconds; `offset_s` where nobody said so yet."""
+        """Share the host's offset of wall from monotonic clock, seconds; `offset_s` where none is stored yet."""
         return share_wall(self._link, self._keys, offset_s)
 
     def forget_wall(self) -> None:
@@ -130,7 +130,7 @@ class ServiceStore:
         return members_of(answer)
 
     def forget_members(self) -> None:
-        """Whoever announced itself is gone for good: a service that starts has no agents yet."""
+        """Forget all announced agents: a service that starts has none yet."""
         for member in self.members():
             self._link.run(LEAVE, self._keys.members, (ttl_ms(self._member_ttl_s), member.instance))
 
@@ -153,7 +153,7 @@ class ServiceStore:
         return traffic_totals(model, self._link.run(TRAFFIC, keys, (ttl_ms(GATEWAY_TTL_S),)))
 
     def report(self, report: GatewayReport) -> None:
-        """Count what somebody else than a gateway saw, once: warm-up pings are billed too."""
+        """Count a report that is not a gateway's, once: warm-up pings are billed too."""
         self._link.run(REPORT, report_keys(self._keys, report), report_args(report))
 
     def put_warmed(self, warmed: Warmed) -> None:
@@ -161,7 +161,7 @@ class ServiceStore:
         self._link.call("HSET", self._keys.of("warmed"), warmed.model, WARMED.encode(warmed))
 
     def warmed(self, model: str) -> Warmed | None:
-        """What was said last of the model's environments."""
+        """The last warm-up of the model's environments."""
         found = self._link.call("HGET", self._keys.of("warmed"), model)
         return None if found is None else WARMED.decode(found)
 
@@ -191,7 +191,7 @@ class ServiceStore:
         return self._ledger_of(model).record()
 
     def transitions(self, model: str) -> tuple[Transition, ...]:
-        """The transitions that are kept one by one, by time; those of one instant as they were told."""
+        """The transitions that are kept one by one, by time; those of one instant in order of arrival."""
         return self.ledger(model).transitions
 
     def compact_ledger(self, model: str, end: float, *, least: int) -> int:
@@ -229,7 +229,7 @@ class StoreMembership:
         return tuple(member for member in self._store.members() if member.model == self._model)
 
     def drain(self, instances: Sequence[str]) -> None:
-        """Have these told to drain when they next announce themselves, until they leave."""
+        """Request that these drain: their agents get it with their next announcement, until they leave."""
         if instances:
             self._link.run(DRAIN, (self._drains,), (ttl_ms(KEEP_DRAINS_S), *instances))
 

@@ -15,7 +15,7 @@ WHOLE = (
 REAL = ("latency_sum_s", "billed", "gib_s")
 ARRIVED = "arrived"
 KEEP_WINDOWS = 720
-"""Windows of arrivals that are kept: an hour of service time. Tallies are kept for good."""
+"""Windows of arrivals that are kept: an hour of service time. Totals are kept for good."""
 GATEWAY_TTL_S = 10.0
 """After how long a silent gateway's gauges count no more, in wall seconds."""
 REMEMBER_S = 86400.0
@@ -23,7 +23,7 @@ REMEMBER_S = 86400.0
 
 
 def report_keys(keys: Keys, report: GatewayReport) -> list[str]:
-    """What the script REPORT touches."""
+    """Keys of the script REPORT."""
     own = [
         keys.of(name, model.model)
         for model in report.models
@@ -33,19 +33,19 @@ def report_keys(keys: Keys, report: GatewayReport) -> list[str]:
 
 
 def report_args(report: GatewayReport) -> list[str | int]:
-    """What the script REPORT is told."""
+    """Arguments of the script REPORT."""
     remember_ms = round(1000 * REMEMBER_S)
     models = [json_text(_told(model)) for model in report.models]
     return [report.gateway, report.sequence, KEEP_WINDOWS, remember_ms, *models]
 
 
 def traffic_keys(keys: Keys, model: str) -> list[str]:
-    """What the script TRAFFIC touches."""
+    """Keys of the script TRAFFIC."""
     return [keys.of("gateways"), *(keys.of(name, model) for name in ("traffic", "latency", "gauges"))]
 
 
 def traffic_totals(model: str, answer: Sequence[Sequence[bytes]]) -> ModelTraffic:
-    """What the script TRAFFIC answered, as totals; `arrivals` stays empty."""
+    """Read the answer of the script TRAFFIC as totals; `arrivals` stays empty."""
     traffic, latencies, gauges = answer
     tallies = _pairs(traffic)
     told = [tuple(map(int, gauge.split())) for gauge in gauges]

@@ -255,7 +255,7 @@ class PauseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStatus:
-    """What was spent, what may be, and what is held back."""
+    """Spending so far, its budget, and the limit that follows."""
 
     #: Spent since midnight UTC, USD.
     day_usd: float = 0.0
@@ -267,8 +267,8 @@ class BudgetStatus:
     monthly_usd: float | None = None
     #: What follows when a budget is reached, as set.
     when_reached: Reached = Reached.WARN
-    #: What is held back now.
-    held_back: SpendingLimit = SpendingLimit.NONE
+    #: What may be rented now.
+    limited_by: SpendingLimit = SpendingLimit.NONE
     #: Why: a line for each budget that is reached, and `paused by hand`.
     reasons: tuple[str, ...] = ()
 
@@ -739,7 +739,7 @@ class StoredStatus(StatusCodec[Document]):
 
 MODEL = StoredStatus(PublishedModel, "model")
 """By model."""
-BACKGROUND = StoredStatus(BackgroundStatus, "troubles")
+BACKGROUND = StoredStatus(BackgroundStatus, "background-failures")
 """By process."""
 PROCESSES = StoredStatus(ProcessesStatus, "processes")
 BUDGET = StoredStatus(BudgetStatus, "budget")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mark.accounting.budget import Budget, Reached, day_start, judge, month_start, spent_usd
 from mark.controller.plan_request import plan_fleet, plan_request
 from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
-from mark.controller.state import Extra, State
+from mark.controller.state import SloBoost, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role
 from mark.domain.orders import Launch, StopStandby, Terminate, WarmLambda
@@ -40,7 +40,7 @@ FLOOR, PAUSE = SpendingLimit.FLOOR, SpendingLimit.PAUSE
 
 def monitored(extra: int) -> State:
     """As after a window that missed: so many were launched at once, and are not drained for a while."""
-    return State(extras=(Extra(offering=SMALL.name, count=extra, until=700.0),))
+    return State(slo_boosts=(SloBoost(offering=SMALL.name, count=extra, until=700.0),) if extra else ())
 
 
 @given(budget=BUDGETS, day=USD, month=USD)
@@ -52,14 +52,14 @@ def test_something_is_held_back_only_where_a_budget_is_reached(budget: Budget, d
     ]
     assert len(verdict.reasons) == sum(reached)
     limited = any(reached) and budget.when_reached is not Reached.WARN
-    assert (verdict.restraint is not SpendingLimit.NONE) == limited
+    assert (verdict.spending_limit is not SpendingLimit.NONE) == limited
 
 
 @given(budget=BUDGETS, day=USD, month=USD, more=USD)
 def test_spending_more_never_holds_back_less(budget: Budget, day: float, month: float, more: float) -> None:
     before = judge(budget, day_usd=day, month_usd=month)
     after = judge(budget, day_usd=day + more, month_usd=month + more)
-    assert ORDER.index(after.restraint) >= ORDER.index(before.restraint)
+    assert ORDER.index(after.spending_limit) >= ORDER.index(before.spending_limit)
 
 
 @given(st.floats(0, 4e9))
@@ -83,7 +83,7 @@ def test_a_pause_ends_everything_and_launches_nothing(count: int, pending: int, 
         *instances(2, SLEEPER, state=InstanceState.STOPPED, role=Role.STANDBY),
     )
     made.see(seen(0.0, fleet, wanted=plan(small=wanted)))
-    orders = made.see(replace(seen(60.0, fleet, wanted=plan()), restraint=PAUSE))
+    orders = made.see(replace(seen(60.0, fleet, wanted=plan()), spending_limit=PAUSE))
     assert not [order for order in orders if isinstance(order, Launch | WarmLambda)]
     assert len(drained(orders)) == count + pending
     (ended,) = [order for order in orders if isinstance(order, Terminate)]
@@ -94,7 +94,7 @@ def test_a_pause_ends_everything_and_launches_nothing(count: int, pending: int, 
 def test_a_floor_keeps_one_and_puts_standbys_to_sleep(count: int, extra: int) -> None:
     made = Stepped(WITH_STANDBY, monitored(extra))
     fleet = (*instances(count), *instances(1, SLEEPER, role=Role.STANDBY))
-    orders = made.see(replace(seen(60.0, fleet, wanted=plan(small=1)), restraint=FLOOR))
+    orders = made.see(replace(seen(60.0, fleet, wanted=plan(small=1)), spending_limit=FLOOR))
     assert launched(orders) == {}
     assert len(drained(orders)) == count - 1
     assert [type(order) for order in orders if not hasattr(order, "count")].count(StopStandby) == 1
@@ -102,16 +102,16 @@ def test_a_floor_keeps_one_and_puts_standbys_to_sleep(count: int, extra: int) ->
 
 def test_when_nothing_is_held_back_any_more_the_fleet_comes_back() -> None:
     made = Stepped()
-    made.see(replace(seen(0.0, instances(3), wanted=plan()), restraint=PAUSE))
+    made.see(replace(seen(0.0, instances(3), wanted=plan()), spending_limit=PAUSE))
     assert launched(made.see(seen(60.0, wanted=plan(small=3)))) == {SMALL.name: 3}
 
 
-@pytest.mark.parametrize(("restraint", "count"), [(FLOOR, 1), (PAUSE, 0)])
-def test_what_is_planned_while_something_is_held_back(restraint: SpendingLimit, count: int) -> None:
+@pytest.mark.parametrize(("spending_limit", "count"), [(FLOOR, 1), (PAUSE, 0)])
+def test_what_is_planned_while_something_is_held_back(spending_limit: SpendingLimit, count: int) -> None:
     history = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(1.0,))
-    watched = replace(seen(0.0), restraint=restraint)
+    watched = replace(seen(0.0), spending_limit=spending_limit)
     request = plan_request(State(), watched, WATCHED, history=history, forecast=forecast(500.0))
-    made = plan_fleet(request, apply_spending_limit(WATCHED, restraint))
+    made = plan_fleet(request, apply_spending_limit(WATCHED, spending_limit))
     assert sum(item.count for item in made.counts) == count
-    assert apply_spending_limit(WATCHED, restraint).monitor is None
+    assert apply_spending_limit(WATCHED, spending_limit).monitor is None
     assert apply_spending_limit(POLICY, SpendingLimit.NONE) is POLICY

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting.daily_costs import DAY_S, ModelLedger, days_between, model_bill, model_days, shared_days
-from mark.accounting.hourly_totals import Tallies, TallyMark, first_mark, is_due, next_mark, totals_at
+from mark.accounting.hourly_totals import HourlyMark, Totals, first_mark, is_due, next_mark, totals_at
 from mark.accounting.ledger import fleet_usage, live_bill, rent_usd_per_hour, running_now, unpriced
 from mark.catalog.billing import cost_of
 from mark.catalog.load import load_prices
@@ -56,17 +56,17 @@ def ledgers(draw: st.DrawFn) -> ModelLedger:
             end = start + draw(st.one_of(st.floats(1.0, 90.0), st.floats(90.0, 3 * DAY_S)))
             state = "stopped" if number % 4 == 0 else "terminated"
             told.append(transition(number, state, end))
-    marks, totals = [first_mark(BEGAN)], Tallies()
+    marks, totals = [first_mark(BEGAN)], Totals()
     for hour in range(1, draw(st.integers(1, 140))):
         came = draw(st.integers(0, 40_000))
-        totals = Tallies(
+        totals = Totals(
             requests=totals.requests + came,
             instance=totals.instance + came,
             billed=totals.billed + came // 7,
             gib_s=totals.gib_s + came / 9,
         )
         at = BEGAN + hour * 3600.0 + 3.0
-        marks.append(TallyMark(at=at, counted_to=at - 3.0, peak_rps=30_000.0, totals=totals))
+        marks.append(HourlyMark(at=at, counted_to=at - 3.0, peak_rps=30_000.0, totals=totals))
     return ModelLedger(served=SERVED, record=LedgerRecord(transitions=tuple(told)), marks=tuple(marks))
 
 
@@ -143,7 +143,7 @@ def test_marks_are_made_once_an_hour_and_count_each_minute_once() -> None:
     assert last.totals.instance == 100 * minutes
     half = totals_at(marks, (marks[1].at + marks[2].at) / 2)
     assert half.late == pytest.approx((marks[1].totals.late + marks[2].totals.late) / 2)
-    assert totals_at(marks, BEGAN - 5.0) == Tallies()
+    assert totals_at(marks, BEGAN - 5.0) == Totals()
     assert totals_at(marks, last.at + 5.0) == last.totals
 
 

@@ -86,7 +86,7 @@ def test_the_largest_orders_come_with_what_they_cost_an_hour() -> None:
 
 
 def test_what_happened_is_counted_in_the_period_alone() -> None:
-    warned = SpotWarned(instance="i-1", at=0.0, gone_at=120.0)
+    warned = SpotWarned(instance="i-1", at=0.0, terminates_at=120.0)
     refused = LaunchRefused(token="t", offering="small", count=4, cause=RefusalCause.CAPACITY, at=0.0)
     failed = ForecastFailed(forecaster="f", error="e", at=0.0)
     ticks = [tick(minute, load=1.0, facts=(warned, refused, failed)) for minute in (1, 2, 3)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting.load_history import KEEP_UNITS, joined, latest, load_document, load_of, start_of
+from mark.accounting.load_history import KEEP_UNITS, dump_load, joined, latest, read_load, start_of
 from mark.domain.demand import Demand
 
 
@@ -45,7 +45,7 @@ def test_only_the_units_since_an_instant_count() -> None:
 
 
 def test_what_is_kept_is_read_back() -> None:
-    kept = load_of(load_document(demand(0, 3000)))
+    kept = read_load(dump_load(demand(0, 3000)))
     assert kept == demand(0, 3000)
-    assert load_of(None) is None
-    assert replace(demand(0, 2), end_at=3.0) == load_of({"end_at": 3.0, "counts": [0, 1], "peaks": [0, 1]})
+    assert read_load(None) is None
+    assert replace(demand(0, 2), end_at=3.0) == read_load({"end_at": 3.0, "counts": [0, 1], "peaks": [0, 1]})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mark.accounting import usage as usage_book
 from mark.accounting.ledger import FleetUsage, running_now, usage_before
-from mark.accounting.usage import UsageBook
+from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import bill_disks, bill_instances
 from mark.domain.costs import BillLine, Ec2State, Transition
 from mark.domain.fleet import Role
@@ -50,7 +50,7 @@ TOLD = st.lists(
 @given(TOLD, st.lists(st.tuples(st.integers(0, 40), st.integers(0, 1600)), max_size=6))
 def test_the_bill_is_that_of_counting_anew(told: list[Any], asked: list[tuple[int, int]]) -> None:
     """Transitions come late and in any order; instants that are asked for go up and down."""
-    book = UsageBook()
+    book = IncrementalUsage()
     for count, at in sorted(asked):
         known = tuple(sorted((transition(*one) for one in told[:count]), key=lambda one: one.at))
         whole = usage_before(known, float(at))
@@ -68,7 +68,7 @@ def test_what_is_over_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return usage_before(told, now + 1e-9)
 
     monkeypatch.setattr(usage_book, "fleet_usage", counting)
-    book = UsageBook()
+    book = IncrementalUsage()
     over = tuple(transition(n, state, n + 0.1 * k) for n in range(50) for k, state in enumerate(STATES))
     there = (transition(60, "running", 60.0),)
     book.before((*over, *there), 100.0)
@@ -83,7 +83,7 @@ def test_an_instant_of_the_past_is_counted_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         usage_book, "usage_before", lambda told, at: (counted.append(at), usage_before(told, at))[1]
     )
-    book = UsageBook()
+    book = IncrementalUsage()
     known = (transition(1, "running", 1.0), transition(1, "terminated", 90.0))
     first = book.before_past(known, 10.0)
     assert book.before_past((*known, transition(3, "running", 95.0)), 10.0) == first

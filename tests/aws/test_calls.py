@@ -43,7 +43,7 @@ def controller(there: Scene) -> None:
 def hear(there: Scene, instance: str) -> None:
     """A notice comes."""
     there.inbox.receive(0)
-    assert [fact.instance for fact in there.cloud.facts() if isinstance(fact, SpotWarned)] == [instance]
+    assert [fact.instance for fact in there.cloud.drain_facts() if isinstance(fact, SpotWarned)] == [instance]
 
 
 def gateway(there: Scene) -> None:
@@ -80,9 +80,10 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         monkeypatch.setenv("EVENTS_QUEUE_URL", there.events_url)
         for at in (1000.0, 2000.0):
             with called.acting("interruption"):
-                event = spot_event(SpotWarned(instance=instance, at=at, gone_at=at + 120.0))
+                event = spot_event(SpotWarned(instance=instance, at=at, terminates_at=at + 120.0))
                 assert interruption.handler(batch(json.dumps(event)), CONTEXT) == {"batchItemFailures": []}
             with called.acting("controller"):
+                there.cloud.acknowledge()  # of the notice before
                 hear(there, instance)
         with called.acting("controller"):
             there.inbox.close()  # the last notice is left to the next controller

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mark.aws.alarms import Alerts, read_alerts
-from mark.aws.ec2.inventory import standing
+from mark.aws.ec2.inventory import list_inventory
 from mark.aws.preflight import caller, has_image, is_verified, mail_account
 from mark.aws.prices import on_demand_usd_per_hour, spot_usd_per_hour, type_facts
 from mark.aws.quotas import lambda_concurrency, read_quotas
@@ -80,7 +80,7 @@ def test_the_doctor_asks_what_is_listed_for_it_and_understands_the_answers(
     assert is_verified(there, "a@example.org") is True
     assert is_verified(there, "b@example.org") is None
     assert mail_account(there).sandbox
-    assert standing(there, "shop") == ()
+    assert list_inventory(there, "shop") == ()
     sqs = world.client("sqs")
     assert read_alerts(there, "shop").dead_letters is None
     sqs.create_queue(QueueName="mark-shop-raw-dead")

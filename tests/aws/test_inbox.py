@@ -18,7 +18,7 @@ from mark.domain.orders import SpotWarned
 from mark.protocols.events import QueueWord, StateChanged, compose_word
 from tests.aws.builders import aws
 
-NOTICE = SpotWarned(instance="i-1", at=1.0, gone_at=121.0)
+NOTICE = SpotWarned(instance="i-1", at=1.0, terminates_at=121.0)
 STATE = StateChanged(instance="i-2", at=1.0, state="running")
 
 
@@ -55,8 +55,8 @@ def test_a_notice_wakes_the_driver_from_the_thread(there: Aws, queue: str) -> No
     finally:
         inbox.close()
 
-    assert [item.word for item in inbox.take(lambda name: name == "i-1")] == [NOTICE]
-    assert [item.word for item in inbox.take(lambda _: True)] == [STATE]
+    assert [item.word for item in inbox.claim(lambda name: name == "i-1")] == [NOTICE]
+    assert [item.word for item in inbox.claim(lambda _: True)] == [STATE]
 
 
 def test_a_state_change_wakes_nobody(there: Aws, queue: str) -> None:
@@ -72,12 +72,12 @@ def test_only_what_is_done_is_deleted(there: Aws, queue: str) -> None:
     inbox = EventInbox(there.sqs, queue, visibility_s=0)
     send(there, queue, NOTICE, STATE)
     inbox.receive(0)
-    [notice] = inbox.take(lambda name: name == "i-1")
+    [notice] = inbox.claim(lambda name: name == "i-1")
     inbox.receive(0)  # given again: still one message, with a newer receipt
-    assert inbox.take(lambda name: name == "i-1") == []
-    inbox.done([notice])
+    assert inbox.claim(lambda name: name == "i-1") == []
+    inbox.ack([notice])
     assert left(there, queue) == 1
-    inbox.done([notice])
+    inbox.ack([notice])
 
     assert left(there, queue) == 1
 
@@ -86,10 +86,10 @@ def test_what_was_put_back_is_handed_out_again(there: Aws, queue: str) -> None:
     inbox = EventInbox(there.sqs, queue)
     send(there, queue, NOTICE)
     inbox.receive(0)
-    taken = inbox.take(lambda _: True)
-    inbox.put_back(taken)
+    taken = inbox.claim(lambda _: True)
+    inbox.release(taken)
 
-    assert inbox.take(lambda _: True) == taken
+    assert inbox.claim(lambda _: True) == taken
 
 
 def test_the_next_one_gets_at_once_what_was_not_done(there: Aws, queue: str) -> None:
@@ -97,12 +97,12 @@ def test_the_next_one_gets_at_once_what_was_not_done(there: Aws, queue: str) -> 
     send(there, queue, NOTICE, STATE)
     while first.receive(0):
         pass
-    first.done(first.take(lambda name: name == "i-1"))
+    first.ack(first.claim(lambda name: name == "i-1"))
     assert second.receive(0) == 0
     first.close()
 
     assert second.receive(0) == 1
-    assert [item.word for item in second.take(lambda _: True)] == [STATE]
+    assert [item.word for item in second.claim(lambda _: True)] == [STATE]
 
 
 def test_nonsense_is_deleted_and_harms_nobody(there: Aws, queue: str) -> None:
@@ -156,14 +156,14 @@ def test_no_failure_ends_the_polling_and_each_is_told(there: Aws, queue: str) ->
             raise failures.pop(0)
         return asked(**given)
 
-    def tell(why: str | None) -> None:
+    def on_poll(why: str | None) -> None:
         told.append(why)
         if why is None:
             well.set()
 
     sqs: Any = SimpleNamespace(receive_message=flaky, change_message_visibility_batch=lambda **_: None)
     send(there, queue, NOTICE)
-    inbox = EventInbox(sqs, queue, wake=woken.set, tell=tell, poll_s=1, pause_s=0.001)
+    inbox = EventInbox(sqs, queue, wake=woken.set, on_poll=on_poll, poll_s=1, pause_s=0.001)
     inbox.start()
     try:
         assert woken.wait(5.0)

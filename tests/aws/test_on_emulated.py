@@ -82,14 +82,14 @@ def test_a_life_on_the_emulated_aws(world: World, there: Aws) -> None:
 
         world.mark("POST", "interrupt", {"instances": [first]})
         facts: list[Fact] = []
-        assert until(lambda: facts.extend(cloud.facts()) or facts)
+        assert until(lambda: facts.extend(cloud.drain_facts()) or facts)
         [notice] = facts
         assert isinstance(notice, SpotWarned)
-        assert notice.gone_at == pytest.approx(notice.at + 120.0)
+        assert notice.terminates_at == pytest.approx(notice.at + 120.0)
         assert notice.at == pytest.approx(ServiceTime().now(), abs=2000.0)
 
         cloud.submit(Terminate(token="t2-1", reason="r", instances=(second,)))
-        assert until(lambda: (cloud.facts() and False) or _states(ledger, second)[-1:] == ["terminated"])
+        assert until(lambda: (cloud.drain_facts() and False) or _states(ledger, second)[-1:] == ["terminated"])
         told = _states(ledger, second)
         assert told[:2] == ["pending", "running"]
         assert told.count("running") == 1

@@ -183,7 +183,7 @@ def test_explain_reproduces_a_run_and_shows_a_minute(mark):
     minute = document(mark("explain", "run", "--at", "2", "--json"))
     other = mark("explain", "run", "--at", "2", "--policy", "reactive")
 
-    assert (whole["policy"], whole["reproduces"], whole["deviations"]) == ("mark", True, [])
+    assert (whole["policy"], whole["reproduces"], whole["mismatches"]) == ("mark", True, [])
     assert whole["tick_count"] >= 10
     assert sum(whole["launched"].values()) > 0
     assert whole["ticks"][0]["minute"] == 0
@@ -206,8 +206,8 @@ def test_explain_says_when_a_journal_does_not_reproduce(mark):
     found = document(mark("explain", "run", "--json"))
 
     assert found["reproduces"] is False
-    assert found["deviations"][0]["what"] == "orders"
-    assert found["deviations"][0]["at_s"] == 0
+    assert found["mismatches"][0]["what"] == "orders"
+    assert found["mismatches"][0]["at_s"] == 0
     assert "differ from the journal, the first at minute 0.0 (orders)" in mark("explain", "run").out
 
 

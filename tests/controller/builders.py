@@ -111,6 +111,7 @@ class Stepped:
     def see(self, observation: Observation) -> tuple[Order, ...]:
         self.last = step(self.state, observation, self.policy)
         self.state = self.last.state
+        self.state.validate()
         return self.last.orders
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mark.controller.breaker import BreakerPolicy, Pool, hazards_seen, note_interruptions
+from mark.controller.breaker import BreakerPolicy, SpotPool, note_interruptions, observed_hazards
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, SpotWarned
 from tests.controller.builders import POLICY, SPOT, Stepped, instances, plan, seen
@@ -16,10 +16,12 @@ ON_SPOT = replace(POLICY, offerings=(SPOT,), breaker=BREAKER)
 
 
 def warned(count: int, at: float, first: int = 1) -> tuple[SpotWarned, ...]:
-    return tuple(SpotWarned(instance=f"i-{n:04d}", at=at, gone_at=at + 120) for n in range(first, first + count))
+    return tuple(
+        SpotWarned(instance=f"i-{n:04d}", at=at, terminates_at=at + 120) for n in range(first, first + count)
+    )
 
 
-def noted(pools: tuple[Pool, ...], count: int, at: float, size: int = 8) -> tuple[Pool, ...]:
+def noted(pools: tuple[SpotPool, ...], count: int, at: float, size: int = 8) -> tuple[SpotPool, ...]:
     fleet = FleetView(instances=instances(size, SPOT))
     return note_interruptions(pools, warned(count, at), fleet, at, BREAKER)
 
@@ -48,18 +50,18 @@ def test_it_opens_twice_as_long_each_time_in_a_row_and_is_forgotten_when_it_stay
 
 
 def test_the_hazard_that_was_seen_outweighs_the_catalogue() -> None:
-    (hazard,) = hazards_seen((Pool(offering="a", notices=(1.0, 2.0)),), BREAKER, {"a": 0.001}, {"a": 10})
+    (hazard,) = observed_hazards((SpotPool(offering="a", notices=(1.0, 2.0)),), BREAKER, {"a": 0.001}, {"a": 10})
 
     assert hazard == ("a", pytest.approx((0.002 + 2) / (2 + 12 / 6)))
-    assert hazards_seen((Pool(offering="a"),), BREAKER, {}, {}) == ()
+    assert observed_hazards((SpotPool(offering="a"),), BREAKER, {}, {}) == ()
 
 
 def test_a_pool_that_has_just_opened_is_priced_by_its_notices() -> None:
     """What runs there is no calmer for it."""
-    (calm,) = hazards_seen(noted((), 1, 0.0), BREAKER, {SPOT.name: 0.001}, {SPOT.name: 8})
+    (calm,) = observed_hazards(noted((), 1, 0.0), BREAKER, {SPOT.name: 0.001}, {SPOT.name: 8})
     pools = noted((), 4, 0.0)
     assert pools[0].is_open(1.0)
-    (volatile,) = hazards_seen(pools, BREAKER, {SPOT.name: 0.001}, {SPOT.name: 8})
+    (volatile,) = observed_hazards(pools, BREAKER, {SPOT.name: 0.001}, {SPOT.name: 8})
     assert volatile[1] > calm[1]
 
 

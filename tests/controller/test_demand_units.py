@@ -54,7 +54,7 @@ def test_a_fast_clock_collects_fewer_requests_at_the_same_rate() -> None:
 
 
 def test_windows_count_at_the_speed_that_the_clock_had_in_them() -> None:
-    """The clock stands, goes at the wall's pace, then 20 times as fast for 10 s of the wall, then as before."""
+    """The clock stands, goes at the wall's speed, then 20 times as fast for 10 s of the wall, then as before."""
     anchors = (
         ClockAnchor(wall_at=900.0, service_at=1000.0, speed=0.0),
         ClockAnchor(wall_at=950.0, service_at=1000.0),

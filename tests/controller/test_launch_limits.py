@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.controller.breaker import BreakerPolicy, Pool
-from mark.controller.launch_limits import Launchable
+from mark.controller.breaker import BreakerPolicy, SpotPool
+from mark.controller.launch_limits import LaunchLimits
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
 from mark.controller.quotas import STANDARD, VcpuQuota
 from mark.controller.state import State
@@ -23,8 +23,8 @@ NOW = 100.0
 TWIN = replace(SMALL, instance_type=replace(SMALL.instance_type, name="c5.large"))
 SPOT = replace(TWIN, market=Market.SPOT)
 BREAKER = BreakerPolicy(open_s=1800.0)
-OPEN = Pool(offering=SPOT.name, opened_at=90.0, open_s=1800.0)
-RETURNING = Pool(offering=SPOT.name, opened_at=NOW - 1800.0, open_s=1800.0)
+OPEN = SpotPool(offering=SPOT.name, opened_at=90.0, open_s=1800.0)
+RETURNING = SpotPool(offering=SPOT.name, opened_at=NOW - 1800.0, open_s=1800.0)
 MISSED = SloWindow(closed_at=99.0, requests=1000, missed=100)
 ON_SPOT = replace(POLICY, offerings=(SPOT,), breaker=BREAKER)
 MONITORED = replace(ON_SPOT, monitor=MonitorPolicy(offering=SPOT.name, count=3))
@@ -42,11 +42,11 @@ def spots(count: int) -> Plan:
 
 KIND = SPOT.instance_type.vcpus
 NOTHING_LEFT = [
-    (ON_SPOT, State(pools=(OPEN,))),
+    (ON_SPOT, State(spot_pools=(OPEN,))),
     (replace(ON_SPOT, quotas=(quota(0.0),)), State()),
     (replace(ON_SPOT, max_instances=2), State()),
-    (ON_SPOT, State(unavailable=((SPOT.name, 500.0),))),
-    (ON_SPOT, State(held=((SPOT.name, 130.0),))),
+    (ON_SPOT, State(capacity_backoff=((SPOT.name, 500.0),))),
+    (ON_SPOT, State(guardrail_holds=((SPOT.name, 130.0),))),
 ]
 
 
@@ -66,10 +66,10 @@ def test_no_one_launches_what_may_not_be_launched(policy: ControllerPolicy, stat
 
 @pytest.mark.parametrize("policy", [MONITORED, replace(MONITORED, quotas=(quota(0.0),))])
 def test_the_monitor_takes_the_twin_where_none_of_its_type_may_be_launched(policy: ControllerPolicy) -> None:
-    state = State() if policy.quotas else State(pools=(OPEN,))
+    state = State() if policy.quotas else State(spot_pools=(OPEN,))
     made = Stepped(replace(policy, fallbacks=(TWIN,)), state)
     assert launched(made.see(seen(NOW, instances(2, SPOT), slo=MISSED))) == {TWIN.name: 3}
-    assert made.state.extras[0].count == 3
+    assert made.state.slo_boosts[0].count == 3
 
 
 def test_the_monitor_launches_what_a_quota_leaves() -> None:
@@ -78,7 +78,7 @@ def test_the_monitor_launches_what_a_quota_leaves() -> None:
 
 
 def test_a_pool_is_entered_by_one_instance_a_tick_whoever_asks() -> None:
-    made = Stepped(MONITORED, State(pools=(RETURNING,)))
+    made = Stepped(MONITORED, State(spot_pools=(RETURNING,)))
     orders = made.see(seen(NOW, instances(2, SPOT), wanted=spots(8), slo=MISSED))
     assert launched(orders) == {SPOT.name: 1}
 
@@ -95,11 +95,11 @@ def test_what_the_monitor_took_is_not_left_for_the_plan_nor_for_standbys() -> No
 @given(asked=st.lists(st.integers(1, 9), max_size=6), limit=st.integers(0, 20), vcpus=st.integers(0, 60))
 def test_no_limit_is_passed_however_often_one_asks(asked: list[int], limit: int, vcpus: int) -> None:
     policy = replace(ON_SPOT, max_instances=limit, quotas=(quota(float(vcpus)),))
-    launchable, given_out = Launchable(State(), seen(NOW, instances(1, SPOT)), policy), 0
+    limits, given_out = LaunchLimits(State(), seen(NOW, instances(1, SPOT)), policy), 0
     for wanted in asked:
-        count, notes = launchable.most(SPOT.name, wanted)
+        count, notes = limits.allowed(SPOT.name, wanted)
         assert 0 <= count <= wanted
         assert bool(notes) == (count < wanted)
-        launchable.take(SPOT.name, count)
+        limits.reserve(SPOT.name, count)
         given_out += count
     assert given_out == max(0, min(sum(asked), limit - 1, (vcpus - KIND) // KIND))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mark.aws.quotas import code_of_quota
 from mark.catalog.load import load_prices
 from mark.controller.plan_request import plan_request
-from mark.controller.quotas import Allowance, VcpuQuota, counted, full_offerings, quota_family
+from mark.controller.quotas import QuotaLimits, VcpuQuota, counted, full_offerings, quota_family
 from mark.controller.state import NoteKind, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState
@@ -53,10 +53,10 @@ def used(counts: dict[str, int], quota: VcpuQuota) -> int:
 
 @given(quotas=QUOTAS, counts=COUNTS, wanted=st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, 30))))
 def test_what_is_taken_stays_within_every_quota(quotas, counts, wanted) -> None:
-    allowance = Allowance(quotas, ALL, counts)
+    allowance = QuotaLimits(quotas, ALL, counts)
     for item, count in wanted:
         taken = int(min(count, allowance.left(item.name)))
-        allowance.take(item.name, taken)
+        allowance.reserve(item.name, taken)
         before, counts = counts, {**counts, item.name: counts[item.name] + taken}
         for quota in quotas:
             assert used(counts, quota) <= max(quota.vcpus, used(before, quota))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mark.controller.journal import Header, Tick, entry_line, header_line, read_journal
 from mark.controller.recovery import recover
-from mark.controller.replay_check import deviations
+from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
 from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView, Instance, InstanceState
@@ -120,8 +120,8 @@ def test_a_journal_that_follows_needs_no_line_before_it(steps: list[tuple[float,
     assert expected is not None
     assert replace(found, units=()) == replace(expected, units=())
     assert found.history(header.history, 1000) == made.history
-    assert list(deviations(header, listed)) == []
-    assert list(deviations(*read_journal(first))) == []
+    assert list(mismatches(header, listed)) == []
+    assert list(mismatches(*read_journal(first))) == []
 
 
 def test_an_empty_journal_says_nothing() -> None:

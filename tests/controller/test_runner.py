@@ -47,17 +47,20 @@ class World:
     def observe(self) -> FleetView:
         return FleetView(instances=self.fleet)
 
-    def facts(self) -> tuple[Fact, ...]:
+    def drain_facts(self) -> tuple[Fact, ...]:
         facts, self.happened = tuple(self.happened), []
         return facts
+
+    def acknowledge(self) -> None:
+        self.log.append("acknowledged")
 
     def submit(self, order: Order) -> None:
         self.log.append(order)
 
-    def demand(self) -> DemandUnit | None:
+    def next_unit(self) -> DemandUnit | None:
         return self.ended
 
-    def slo_window(self) -> SloWindow | None:
+    def take_slo_window(self) -> SloWindow | None:
         return None
 
     def lambda_warm(self) -> int:
@@ -106,11 +109,11 @@ def test_it_knows_what_the_last_tick_saw() -> None:
     assert (len(made.fleet), made.lambda_warm) == (2, 19)
 
 
-def test_a_tick_is_written_down_before_its_orders_are_sent() -> None:
+def test_a_tick_is_written_down_before_its_orders_are_sent_and_its_facts_are_acknowledged() -> None:
     world = World()
     decision = controller(world).tick()
     assert isinstance(world.log[0], tuple)
-    assert tuple(world.log[1:]) == decision.orders
+    assert tuple(world.log[1:]) == (*decision.orders, "acknowledged")
     assert launched(decision.orders)[SMALL.name] >= 3
     assert world.seen[0].recent_rps == (1.0, 2.0)
 

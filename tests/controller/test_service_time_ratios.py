@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mark.controller.journal import Header, entry_line, header_line, read_journal
-from mark.controller.replay_check import deviations
+from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
-from mark.controller.service_time_ratios import Paces, measured_paces, told_paces, with_paces
+from mark.controller.service_time_ratios import ServiceTimeRatios, measured_ratios, ratio_notes, with_ratios
 from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.domain.fleet import FleetView, InstanceState, Role
 from mark.domain.member import Member, MemberState
@@ -20,7 +20,7 @@ from tests.controller.builders import LARGE, POLICY, SLEEPER, SMALL, WITH_STANDB
 from tests.controller.test_runner import HISTORY, World
 
 
-def members(pace: float, count: int = 1, *, role: Role = Role.SERVING, kind: str = SMALL.name) -> list[Member]:
+def members(ratio: float, count: int = 1, *, role: Role = Role.SERVING, kind: str = SMALL.name) -> list[Member]:
     profile = (SLEEPER if role is Role.STANDBY else SMALL).profile
     return [
         Member(
@@ -32,7 +32,7 @@ def members(pace: float, count: int = 1, *, role: Role = Role.SERVING, kind: str
             port=1,
             state=MemberState.READY,
             max_batch=1,
-            batch_s=(profile.latency_s(1) * pace,),
+            batch_s=(profile.latency_s(1) * ratio,),
             capacity_rps=1.0,
         )
         for number in range(count)
@@ -40,51 +40,51 @@ def members(pace: float, count: int = 1, *, role: Role = Role.SERVING, kind: str
 
 
 @pytest.mark.parametrize(
-    ("pace", "told"), [(1.0, ()), (1.02, ()), (1.31, 1.3), (0.81, 0.8), (9.0, 2.0), (0.01, 0.5)]
+    ("ratio", "told"), [(1.0, ()), (1.02, ()), (1.31, 1.3), (0.81, 0.8), (9.0, 2.0), (0.01, 0.5)]
 )
-def test_a_pace_is_told_in_steps_and_bounded(pace: float, told: float | tuple[()]) -> None:
+def test_a_ratio_is_told_in_steps_and_bounded(ratio: float, told: float | tuple[()]) -> None:
     expected = ((SMALL.name, told),) if told else ()
-    assert measured_paces(members(pace, 3), POLICY) == expected
+    assert measured_ratios(members(ratio, 3), POLICY) == expected
 
 
 def test_the_middle_one_counts_and_standbys_and_unknown_ones_do_not() -> None:
     mixed = [*members(1.5, 2), *members(1.0, 3)]
-    assert measured_paces(mixed, POLICY) == ()
+    assert measured_ratios(mixed, POLICY) == ()
     others = [*members(1.5, role=Role.STANDBY, kind=SLEEPER.name), *members(1.5, kind="gone")]
-    assert measured_paces(others, WITH_STANDBY) == ()
+    assert measured_ratios(others, WITH_STANDBY) == ()
     starting = [replace(member, state=MemberState.STARTING) for member in members(1.5)]
-    assert measured_paces(starting, POLICY) == ()
+    assert measured_ratios(starting, POLICY) == ()
 
 
-@given(pace=st.floats(0.01, 20.0))
-def test_a_paced_offering_takes_that_much_longer_and_carries_that_much_less(pace: float) -> None:
-    paces = measured_paces(members(pace), POLICY)
-    paced = with_paces(POLICY, paces).offering(SMALL.name)
-    assert paced is not None
-    told = dict(paces).get(SMALL.name, 1.0)
+@given(ratio=st.floats(0.01, 20.0))
+def test_an_offering_with_a_ratio_takes_that_much_longer_and_carries_that_much_less(ratio: float) -> None:
+    ratios = measured_ratios(members(ratio), POLICY)
+    slowed = with_ratios(POLICY, ratios).offering(SMALL.name)
+    assert slowed is not None
+    told = dict(ratios).get(SMALL.name, 1.0)
     assert 0.5 <= told <= 2.0
-    assert paced.latency_s == pytest.approx(SMALL.latency_s * told)
-    assert paced.capacity_rps == pytest.approx(SMALL.capacity_rps / told)
-    assert with_paces(POLICY, paces).offering(LARGE.name) == LARGE
-    if 0.5 < pace < 2.0:
-        assert told == pytest.approx(pace, abs=0.0251)
+    assert slowed.latency_s == pytest.approx(SMALL.latency_s * told)
+    assert slowed.capacity_rps == pytest.approx(SMALL.capacity_rps / told)
+    assert with_ratios(POLICY, ratios).offering(LARGE.name) == LARGE
+    if 0.5 < ratio < 2.0:
+        assert told == pytest.approx(ratio, abs=0.0251)
 
 
 def test_a_profile_that_is_wrong_by_a_fifth_is_told() -> None:
     text = f"{SMALL.name} takes 1.3 times as long as its profile says"
-    assert told_paces(((SMALL.name, 1.3),)) == (Note(kind=NoteKind.SERVICE_TIME, text=text),)
-    assert told_paces(((SMALL.name, 1.2), (LARGE.name, 0.8))) == ()
-    assert len(told_paces(((SMALL.name, 0.75),))) == 1
+    assert ratio_notes(((SMALL.name, 1.3),)) == (Note(kind=NoteKind.SERVICE_TIME, text=text),)
+    assert ratio_notes(((SMALL.name, 1.2), (LARGE.name, 0.8))) == ()
+    assert len(ratio_notes(((SMALL.name, 0.75),))) == 1
 
 
 class Measured(World):
     """A world whose instances slow down, and whose journal keeps its lines."""
 
     lines: list[bytes]
-    pace: float
+    ratio: float
 
-    def measure(self) -> Paces:
-        return measured_paces(members(self.pace), ONLY_SMALL)
+    def measure(self) -> ServiceTimeRatios:
+        return measured_ratios(members(self.ratio), ONLY_SMALL)
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         self.lines.append(entry_line(before, seen, decision))
@@ -93,7 +93,7 @@ class Measured(World):
 ONLY_SMALL = replace(POLICY, offerings=(SMALL,))
 
 
-def run(paces: Sequence[float], rate: float) -> tuple[Measured, list[Decision]]:
+def run(ratios: Sequence[float], rate: float) -> tuple[Measured, list[Decision]]:
     world = Measured(rate=rate, fleet=instances(3, state=InstanceState.READY))
     world.lines = [header_line(Header(policy=ONLY_SMALL, catalogue="c", seed=1, history=HISTORY))]
     made = Controller(
@@ -108,17 +108,17 @@ def run(paces: Sequence[float], rate: float) -> tuple[Measured, list[Decision]]:
         measure=world.measure,
     )
     decisions = []
-    for minute, pace in enumerate(paces):
-        world.at, world.pace = 60.0 * minute, pace
+    for minute, ratio in enumerate(ratios):
+        world.at, world.ratio = 60.0 * minute, ratio
         decisions.append(made.tick())
     return world, decisions
 
 
-@given(paces=st.lists(st.floats(0.1, 5.0), min_size=1, max_size=5), rate=st.floats(1.0, 400.0))
+@given(ratios=st.lists(st.floats(0.1, 5.0), min_size=1, max_size=5), rate=st.floats(1.0, 400.0))
 @settings(max_examples=40, deadline=None)
-def test_a_journal_with_paces_folds_to_the_same_orders_and_plans(paces: list[float], rate: float) -> None:
-    world, _ = run(paces, rate)
-    assert list(deviations(*read_journal(world.lines))) == []
+def test_a_journal_with_ratios_folds_to_the_same_orders_and_plans(ratios: list[float], rate: float) -> None:
+    world, _ = run(ratios, rate)
+    assert list(mismatches(*read_journal(world.lines))) == []
 
 
 def test_what_is_slower_is_planned_in_larger_numbers() -> None:

@@ -35,7 +35,7 @@ def test_a_missed_window_launches_one_at_once() -> None:
     assert isinstance(order, Launch)
     assert (order.offering, order.count) == (SMALL.name, 1)
     assert "100 of the last 1000" in order.reason
-    assert made.state.quiet_until == 310.0
+    assert made.state.monitor_quiet_until == 310.0
 
 
 def test_a_window_that_keeps_the_target_launches_nothing() -> None:
@@ -63,7 +63,7 @@ def test_a_refused_type_is_replaced_by_its_twin_or_not_asked_for() -> None:
         refused = LaunchRefused(token="t0-1", offering=SPOT.name, count=1, cause=RefusalCause.CAPACITY, at=0.0)
         made.see(seen(0.0, instances(3, SPOT), facts=(refused,)))
         assert launched(made.see(seen(10.0, instances(3, SPOT), slo=window(10.0)))) == expected
-        assert (made.state.quiet_until > 0.0) is bool(expected)
+        assert (made.state.monitor_quiet_until > 0.0) is bool(expected)
 
 
 @pytest.mark.parametrize(("cooldown_s", "quiet_s"), [(300.0, 300.0), (60.0, BOOTING_S)])

@@ -34,7 +34,7 @@ def warned(
     """The fleet, the first `count` of which are about to go, and the facts that say so."""
     gone_at = at + 120.0
     marked = tuple(replace(one, interrupt_at=gone_at) if i < count else one for i, one in enumerate(fleet))
-    return marked, tuple(SpotWarned(instance=one.id, at=at, gone_at=gone_at) for one in fleet[:count])
+    return marked, tuple(SpotWarned(instance=one.id, at=at, terminates_at=gone_at) for one in fleet[:count])
 
 
 def bridging(asleep: int = 10, lost: int = 2, serving: int = 4) -> tuple[Stepped, tuple[Instance, ...]]:
@@ -110,7 +110,7 @@ def test_a_lost_wake_is_ordered_again_after_a_period() -> None:
     assert not [order for order in made.see(seen(80.0, still)) if isinstance(order, StartStandby)]
     (wake,) = [order for order in made.see(seen(90.0, still)) if isinstance(order, StartStandby)]
     assert wake.instances == ("s-0001", "s-0002")
-    assert set(made.state.awake) == {"s-0001", "s-0002"}
+    assert set(made.state.active_standbys) == {"s-0001", "s-0002"}
 
 
 def test_a_wake_that_a_guardrail_refused_is_noted_and_asked_for_again_after_a_period() -> None:
@@ -140,7 +140,7 @@ def test_they_bridge_until_what_was_planned_is_ready() -> None:
     (order,) = made.see(seen(200.0, (*gone, *ready, *awake)))
     assert isinstance(order, StopStandby)
     assert order.instances == ("s-0001", "s-0002", "s-0003", "s-0004")
-    assert (made.state.bridging, made.state.awake) == (False, ())
+    assert (made.state.bridging, made.state.active_standbys) == (False, ())
 
 
 def test_a_lost_stop_is_ordered_again() -> None:
@@ -212,8 +212,8 @@ def test_only_the_stopped_are_woken_and_only_the_awake_stopped(
                 assert {by_id[name] for name in order.instances} == {STOPPED}
             if isinstance(order, StopStandby):
                 assert {by_id[name] for name in order.instances} <= {READY, PENDING}
-        assert set(made.state.awake) <= set(by_id)
-        assert bool(made.state.awake) <= made.state.bridging
+        assert set(made.state.active_standbys) <= set(by_id)
+        assert bool(made.state.active_standbys) <= made.state.bridging
         told = {name: READY for order in orders if isinstance(order, StartStandby) for name in order.instances}
         told |= {name: STOPPED for order in orders if isinstance(order, StopStandby) for name in order.instances}
         sleepers = tuple(replace(one, state=told.get(one.id, one.state)) for one in sleepers)

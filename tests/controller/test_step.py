@@ -108,8 +108,8 @@ def test_a_refused_offering_is_left_alone_until_it_expires() -> None:
     made.see(seen(0.0, wanted=plan(small=5)))
     assert made.see(seen(1.0, wanted=plan(small=5), facts=(refusal(made, 1.0, 5),))) == ()
     assert made.state.requested == ()
-    assert made.state.unavailable == ((SMALL.name, 601.0),)
-    assert kinds(made) == [NoteKind.LEFT_OUT]
+    assert made.state.capacity_backoff == ((SMALL.name, 601.0),)
+    assert kinds(made) == [NoteKind.CAPACITY_BACKOFF]
     assert made.see(seen(600.9, wanted=plan(small=5))) == ()
     assert launched(made.see(seen(601.0, wanted=plan(small=5)))) == {SMALL.name: 5}
 
@@ -127,10 +127,10 @@ def test_what_a_guardrail_cut_off_is_asked_for_again_after_a_period() -> None:
     there = (*instances(8), *instances(2, token=order.token, first=20))
     assert made.see(seen(1.0, there, wanted=plan(small=13), facts=(cut(order.token, 0.0, 3),))) == ()
     assert made.state.requested == ()
-    assert kinds(made) == [NoteKind.GUARDRAIL, NoteKind.HELD_BACK]
+    assert kinds(made) == [NoteKind.GUARDRAIL, NoteKind.GUARDRAIL_HOLD]
     assert made.last.notes[0].text.startswith(f"3 {SMALL.name} refused: guardrail: ")
     assert made.see(seen(60.9, there)) == ()
-    assert kinds(made) == [NoteKind.HELD_BACK]
+    assert kinds(made) == [NoteKind.GUARDRAIL_HOLD]
     assert launched(made.see(seen(61.0, there))) == {SMALL.name: 3}
 
 
@@ -148,7 +148,7 @@ def test_what_a_guardrail_and_the_cloud_refused_of_one_order_adds_up() -> None:
     short = LaunchRefused(token=order.token, offering=SMALL.name, count=1, cause=CAPACITY, at=0.0)
     made.see(seen(1.0, facts=(short, cut(order.token, 0.0, 3))))
     assert made.state.requested[0].count == 1
-    assert made.state.unavailable == ((SMALL.name, 601.0),)
+    assert made.state.capacity_backoff == ((SMALL.name, 601.0),)
 
 
 def test_other_offerings_are_launched_meanwhile() -> None:
@@ -170,7 +170,7 @@ def test_refused_spot_is_planned_as_its_on_demand_twin() -> None:
     history = Demand(end_at=0.0, mean_rps=(), max_rps=())
 
     def asked(fleet_count: int, refused: bool) -> tuple[set[str], tuple[str, ...]]:
-        state = State(unavailable=((SPOT.name, 600.0),) if refused else ())
+        state = State(capacity_backoff=((SPOT.name, 600.0),) if refused else ())
         observation = seen(1.0, instances(fleet_count, SPOT))
         request = plan_request(state, observation, policy, history=history, forecast=forecast(50.0))
         return {item.name for item in request.offerings}, request.refused
@@ -285,6 +285,7 @@ def test_on_any_path(ticks: list[tuple[int, int, float, float, int]], limit: int
         observation = seen(now, fleet, wanted=plan(small=small, large=large), load=load)
         decision = step(state, observation, policy)
         assert decision == step(state, observation, policy)
+        decision.state.validate()
         new, gone = launched(decision.orders), drained(decision.orders)
         outstanding = sum(item.count for item in decision.state.requested)
         if new:
@@ -332,8 +333,8 @@ def test_each_input_moves_a_decision() -> None:
         "slo": orders(slo=SloWindow(closed_at=399.0, requests=1000, missed=500)) != orders(),
         "lambda_warm": orders(lambda_warm=1000) != orders(),
         "recent_rps": orders(recent_rps=(500.0,) * 12) != orders(),
-        "paces": orders(paces=((LARGE.name, 2.0),)) != orders(),
-        "restraint": orders(restraint=SpendingLimit.PAUSE) != orders(),
+        "service_time_ratios": orders(service_time_ratios=((LARGE.name, 2.0),)) != orders(),
+        "spending_limit": orders(spending_limit=SpendingLimit.PAUSE) != orders(),
     }
     assert moved == {field.name: True for field in fields(Observation)}
 

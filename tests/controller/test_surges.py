@@ -30,7 +30,7 @@ def pool(*states: InstanceState) -> tuple[Instance, ...]:
 def watched(
     at: float, fleet: tuple[Instance, ...], *recent: float, planned: bool = False, awake: int = 0
 ) -> Observation:
-    wanted = replace(plan(small=2), pool=4, awake=awake, patience_s=10.0) if planned else None
+    wanted = replace(plan(small=2), standby_target=4, standbys_awake=awake, wake_delay_s=10.0) if planned else None
     return replace(seen(at, fleet, wanted=wanted), recent_rps=recent)
 
 
@@ -58,7 +58,7 @@ def test_as_many_wake_as_the_excess_of_two_windows_needs(recent: tuple[float, ..
 
 def test_an_instance_carries_here_what_the_plan_counts_on() -> None:
     stepped = made()
-    wanted = replace(plan(small=2), pool=4, patience_s=10.0)
+    wanted = replace(plan(small=2), standby_target=4, wake_delay_s=10.0)
     counted = tuple(replace(item, usable_rps=8.0) for item in wanted.counts)
     fleet = (*instances(2), *pool(*[STOPPED] * 4))
     stepped.see(replace(seen(60.0, fleet, wanted=replace(wanted, counts=counted)), recent_rps=(16.0, 16.0)))
@@ -89,9 +89,9 @@ def test_those_that_are_awake_are_not_woken_again_and_sleep_when_a_minute_did_wi
     assert stepped.see(watched(120.0, up, 20.0, 30.0, 20.0, planned=True)) == ()
     assert stepped.see(watched(150.0, up, 20.0, 20.0)) == ()  # put to sleep with a plan only
     assert named(stepped.see(watched(180.0, up, 23.0, 20.0, planned=True)), StopStandby) == ["s-0001"]
-    assert stepped.state.awake == ("s-0002",)
+    assert stepped.state.active_standbys == ("s-0002",)
     assert named(stepped.see(watched(240.0, up, 20.0, 20.0, planned=True)), StopStandby) == ["s-0002", "s-0001"]
-    assert stepped.state.awake == ()
+    assert stepped.state.active_standbys == ()
 
 
 def test_one_that_still_sleeps_a_period_after_it_was_woken_is_woken_again() -> None:

@@ -168,7 +168,7 @@ def test_explain_folds_the_journal_to_the_same_decisions(live: Rig) -> None:
     for model in live.running["models"]:
         told = live.ask("explain", "--model", model["name"])
         assert told["reproduces"] is True
-        assert told["deviations"] == []
+        assert told["mismatches"] == []
         assert told["orders"].get("launch" if model["name"] == RENTS else "warm-lambda", 0) >= 1
 
 

@@ -133,7 +133,7 @@ def test_when_the_acting_controller_is_killed_the_other_goes_on(live: Rig) -> No
     eventually(lambda: len(live.ticks(MODEL)) > ticks, within_s=5)
     told = live.ask("explain")
     assert told["reproduces"] is True
-    assert told["deviations"] == []
+    assert told["mismatches"] == []
     assert_heals(live)
 
 

@@ -41,7 +41,7 @@ def test_a_pause_ends_what_costs_and_going_on_brings_it_back(home: Rig) -> None:
 
 def test_a_budget_that_is_reached_keeps_one_instance_and_calls_no_lambda(home: Rig) -> None:
     home.up(f"{LIGHT.format(name=home.name)}\nbudget: {{daily_usd: 0.000001, when_reached: floor}}\n")
-    eventually(lambda: home.ask("status")["budget"]["held_back"] == "floor", within_s=60)
+    eventually(lambda: home.ask("status")["budget"]["limited_by"] == "floor", within_s=60)
     eventually(lambda: len(home.instances("pending", "running")) == 1, within_s=60)
     assert load(home)["by"]["lambda"] == 0
     assert "One instance a model stays" in home.mark("status", "--name", home.name).out

@@ -8,7 +8,7 @@ from typing import Any
 from mark.domain.orders import SpotWarned
 from mark.protocols.events import QueueWord, event_of_word
 
-NOTICE = SpotWarned(instance="i-1", at=1784505600.0, gone_at=1784505720.0)
+NOTICE = SpotWarned(instance="i-1", at=1784505600.0, terminates_at=1784505720.0)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,14 @@ class Acting:
         names = [instance.id for instance in self.cloud.observe()]
         assert until(lambda: {self.world.instances()[name]["state"] for name in names} == {"running"})
         self.move(self.clock.now(), 1.0)
-        assert until(lambda: self.cloud.facts() == [] and len(self.states("running")) == count)
+        assert until(lambda: self.facts() == [] and len(self.states("running")) == count)
         return names
+
+    def facts(self) -> Sequence[Fact]:
+        """Those of a tick: drained, and acknowledged once the journal would have them."""
+        facts = self.cloud.drain_facts()
+        self.cloud.acknowledge()
+        return facts
 
     def states(self, state: str) -> list[str]:
         return [told.instance for told in self.ledger.noted if told.state == state]
@@ -130,23 +136,23 @@ def test_a_notice_wakes_the_controller(acting: Acting) -> None:
     first, *_ = acting.rent(2)
     acting.world.mark("POST", "interrupt", {"instances": [first]})
     assert acting.woken.wait(30)
-    [notice] = acting.cloud.facts()
+    [notice] = acting.facts()
     assert isinstance(notice, SpotWarned)
-    assert (notice.instance, notice.gone_at) == (first, pytest.approx(notice.at + 120.0))
+    assert (notice.instance, notice.terminates_at) == (first, pytest.approx(notice.at + 120.0))
 
 
 def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> None:
     first, second = acting.rent(2)
     acting.world.mark("POST", "interrupt", {"instances": [first]})
     facts: list[Fact] = []
-    assert until(lambda: facts.extend(acting.cloud.facts()) or facts)
+    assert until(lambda: facts.extend(acting.facts()) or facts)
     [notice] = facts
     assert isinstance(notice, SpotWarned)
     acting.cloud.submit(Terminate(token="t2-1", reason="r", instances=(second,)))
     acting.move(acting.clock.now(), 200.0)
-    assert until(lambda: acting.cloud.facts() == [] and set(acting.states("terminated")) == {first, second})
+    assert until(lambda: acting.facts() == [] and set(acting.states("terminated")) == {first, second})
     acting.move(acting.clock.now(), 0.0)
-    assert until(lambda: acting.cloud.facts() == [] and acting.drained())
+    assert until(lambda: acting.facts() == [] and acting.drained())
     seen, billed, calls = acting.cloud.observe(), bill(acting), acting.handled()
 
     of_second = [told for told in acting.ledger.noted if told.instance == second]
@@ -156,14 +162,14 @@ def test_what_comes_twice_late_or_malformed_changes_nothing(acting: Acting) -> N
         event(StateChanged(instance=second, at=began_at, state="pending")),
         event(RebalanceAdvised(instance=second, at=began_at)),
     ]
-    strangers = [event(SpotWarned(instance="i-0123", at=1.7e9, gone_at=1.7e9 + 120.0))]
+    strangers = [event(SpotWarned(instance="i-0123", at=1.7e9, terminates_at=1.7e9 + 120.0))]
     malformed = ["{", "[]", "null", *(event(notice, **wrong) for wrong in WRONG)]
     acting.send_raw(event(notice), *again, *late, *strangers, *malformed)
 
     assert until(lambda: acting.handled() > calls and acting.visible("raw") == 0)
     heard: list[Fact] = []
-    assert until(lambda: heard.extend(acting.cloud.facts()) or acting.visible("events") == 0)
-    heard.extend(acting.cloud.facts())
+    assert until(lambda: heard.extend(acting.facts()) or acting.visible("events") == 0)
+    heard.extend(acting.facts())
     assert heard == []
     assert acting.cloud.observe() == seen
     assert bill(acting) == billed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mark.accounting.hourly_totals import book_document, book_name, first_mark
+from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.controller.state import Decision, Observation, State
@@ -39,7 +39,7 @@ def write_service(url: str) -> ServiceStore:
     )
     made.put_spec(ServiceSpec(name=SERVICE, models=(served,)))
     made.put_clock(ClockAnchor(wall_at=0.0, service_at=NOW, speed=0.0))
-    made.put_status(book_name(MODEL), book_document([first_mark(BEGAN)]))
+    made.put_status(marks_key(MODEL), dump_marks([first_mark(BEGAN)]))
     requests = round(60 * RPS * MINUTES)
     traffic = ModelTraffic(model=MODEL, instance=requests, late=requests // 100)
     made.report(GatewayReport(gateway="g", sequence=1, models=(traffic,)))
@@ -58,7 +58,7 @@ def write_service(url: str) -> ServiceStore:
 
 
 def _journal(store: ServiceStore) -> None:
-    lease = store.leases.take("test", 60.0)
+    lease = store.leases.acquire("test", 60.0)
     assert lease is not None
     hour = (RPS,) * 60
     header = Header(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from mark.accounting.hourly_totals import NAMES, Tallies, TallyMark, book_document, book_name, first_mark
+from mark.accounting.hourly_totals import NAMES, HourlyMark, Totals, dump_marks, first_mark, marks_key
 from mark.aws.archive import Keeping, make_bucket
 from mark.config.settings import load_settings
 from mark.domain.traffic import GatewayReport, ModelTraffic
@@ -56,15 +56,15 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         store.report(GatewayReport(gateway="g", sequence=2, models=(overflowed,)))
         seen = store.traffic(MODEL)
         counts = {name: getattr(seen, name) for name in NAMES if name != "requests"}
-        totals = Tallies(requests=RPS * (NOW - BEGAN), **counts)
-        last = TallyMark(at=NOW, counted_to=NOW, peak_rps=2 * RPS, totals=totals)
-        store.put_status(book_name(MODEL), book_document([first_mark(BEGAN), last]))
+        totals = Totals(requests=RPS * (NOW - BEGAN), **counts)
+        last = HourlyMark(at=NOW, counted_to=NOW, peak_rps=2 * RPS, totals=totals)
+        store.put_status(marks_key(MODEL), dump_marks([first_mark(BEGAN), last]))
         store.put_status(RESOURCES, {"bucket": BUCKET})
         account, clock = aws(max_attempts=1), HandClock(NOW - OPEN_EACH_S)
         make_bucket(account, BUCKET, service=SERVICE, owner="mark", keeping=Keeping())
         archivist = Archivist(store=store, aws=account, clock=clock)
         clock.at = NOW
-        archivist.look()
+        archivist.poll()
         for row in account.objects.list_objects_v2(Bucket=BUCKET)["Contents"]:
             path = there / "kept" / row["Key"]
             path.parent.mkdir(parents=True, exist_ok=True)

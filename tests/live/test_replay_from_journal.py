@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting.load_history import load_document
+from mark.accounting.load_history import dump_load
 from mark.config.settings import Settings, load_settings
 from mark.domain.demand import Demand
 from mark.live.replay_from_journal import Journalled, demand_trace, merged, service_journal
@@ -98,7 +98,7 @@ class Kept:
         self._load = load
 
     def status(self, _name: str):
-        return None if self._load is None else load_document(self._load)
+        return None if self._load is None else dump_load(self._load)
 
 
 def test_what_was_kept_of_before_the_journal_is_replayed_too(monkeypatch) -> None:

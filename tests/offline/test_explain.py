@@ -45,7 +45,7 @@ CUT = LaunchRefused(
 )
 TOLD = {
     "a notice": (
-        SpotWarned(instance="i-1", at=60.0, gone_at=180.0),
+        SpotWarned(instance="i-1", at=60.0, terminates_at=180.0),
         "spot notice: i-1 goes in 120 s",
     ),
     "a pool without capacity": (

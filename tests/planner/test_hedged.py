@@ -182,11 +182,11 @@ def test_a_surge_that_is_foreseen_wakes_standbys_before_it_comes() -> None:
     bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=75.0, standbys=5)
 
     there = (("large:on-demand", 1), ("small:on-demand", 2))
-    assert 2 <= plan_hedged(asked(forecast, running=there, bridge=bridge)).awake <= 4
-    assert plan_hedged(asked(spread(50.0, 50.0, 55.0), running=there, bridge=bridge)).awake == 0
+    assert 2 <= plan_hedged(asked(forecast, running=there, bridge=bridge)).standbys_awake <= 4
+    assert plan_hedged(asked(spread(50.0, 50.0, 55.0), running=there, bridge=bridge)).standbys_awake == 0
     request = asked(forecast, running=there, bridge=bridge)
     short = Demand(end_at=0.0, mean_rps=request.history.mean_rps[:600], max_rps=request.history.max_rps[:600])
-    assert plan_hedged(replace(request, history=short)).awake == 0
+    assert plan_hedged(replace(request, history=short)).standbys_awake == 0
 
 
 def test_the_bridge_costs_lambda_at_first_and_the_standby_later() -> None:

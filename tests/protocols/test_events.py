@@ -36,7 +36,7 @@ JSON = st.recursive(
 
 def words(at: st.SearchStrategy[float]) -> st.SearchStrategy[QueueWord]:
     return st.one_of(
-        st.builds(SpotWarned, instance=INSTANCES, at=at, gone_at=at),
+        st.builds(SpotWarned, instance=INSTANCES, at=at, terminates_at=at),
         st.builds(StateChanged, instance=INSTANCES, at=at, state=st.sampled_from(STATES)),
         st.builds(RebalanceAdvised, instance=INSTANCES, at=at),
     )
@@ -58,7 +58,7 @@ FROM_AWS = {
 
 def test_aws_s_own_example() -> None:
     assert word_of_event(FROM_AWS) == SpotWarned(
-        instance="i-1234567890abcdef0", at=1784505600.0, gone_at=1784505720.0
+        instance="i-1234567890abcdef0", at=1784505600.0, terminates_at=1784505720.0
     )
 
 
@@ -72,7 +72,7 @@ def test_events_say_what_the_word_said(word: QueueWord) -> None:
     event = json.loads(json.dumps(event_of_word(word, id="e", region="us-east-1", account="1")))
     wanted = word
     if isinstance(word, SpotWarned):
-        wanted = SpotWarned(instance=word.instance, at=word.at, gone_at=word.at + SPOT_NOTICE_S)
+        wanted = SpotWarned(instance=word.instance, at=word.at, terminates_at=word.at + SPOT_NOTICE_S)
 
     assert word_of_event(event) == wanted
 

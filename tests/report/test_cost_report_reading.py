@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from mark.accounting.hourly_totals import book_document, book_name, first_mark, next_mark
+from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key, next_mark
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.controller.state import Decision, Observation, State
@@ -80,7 +80,7 @@ def a_life(store: ServiceStore) -> None:
     for hour in range(1, 72):
         history = Demand(end_at=BEGAN + 3600.0 * hour, mean_rps=(2.0,) * 60, max_rps=(5.0,) * 60)
         marks.append(next_mark(marks[-1], counted(hour / 72), history, BEGAN + 3600.0 * hour))
-    store.put_status(book_name("m"), book_document(marks))
+    store.put_status(marks_key("m"), dump_marks(marks))
     store.report(GatewayReport(gateway="g", sequence=1, models=(counted(1.0),)))
     store.put_status(
         "model:m",
@@ -114,12 +114,12 @@ def counted(share: float) -> ModelTraffic:
 
 def tick_lines(store: ServiceStore) -> None:
     """A journal of one launch, at the start of the second day."""
-    lease = store.leases.take("test", 30.0)
+    lease = store.leases.acquire("test", 30.0)
     assert lease is not None
     header = Header(policy=POLICY, catalogue="c", seed=0, history=Demand(end_at=BEGAN, mean_rps=(), max_rps=()))
     journal = store.open_journal("m", header_line(header), lease)
     unit = DemandUnit(start_at=BEGAN + DAY_S - 60.0, count=120, mean_rps=2.0, max_rps=5.0)
-    warned = SpotWarned(instance="i-2", at=BEGAN + DAY_S, gone_at=BEGAN + DAY_S + 120.0)
+    warned = SpotWarned(instance="i-2", at=BEGAN + DAY_S, terminates_at=BEGAN + DAY_S + 120.0)
     seen = Observation(now=BEGAN + DAY_S, fleet=FleetView(instances=instances(2)), demand=unit, facts=(warned,))
     launch = Launch(token="t1", reason="needed " * 90, offering=LARGE.name, count=3)
     journal.write(entry_line(FleetView(), seen, Decision(state=State(), orders=(launch,))))

@@ -79,19 +79,19 @@ def test_a_store_that_is_away_is_said_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held_back", "said"),
+    ("limited_by", "said"),
     [
         (SpendingLimit.NONE, ""),
         (SpendingLimit.FLOOR, "One instance a model stays"),
         (SpendingLimit.PAUSE, "Nothing is rented"),
     ],
 )
-def test_a_budget_that_is_reached_is_said_first(held_back: SpendingLimit, said: str) -> None:
+def test_a_budget_that_is_reached_is_said_first(limited_by: SpendingLimit, said: str) -> None:
     told = BudgetStatus(
         day_usd=51.25,
         month_usd=310.0,
         daily_usd=50.0,
-        held_back=held_back,
+        limited_by=limited_by,
         reasons=("51.25 USD spent this day, the budget is 50",),
     )
     text = " ".join(printed(status(busy_model(), budget=told)).split())

@@ -123,7 +123,7 @@ class World:
         ready = [m for m in pool if m.state is InstanceState.READY]
         for machine in ready[: math.ceil(share * len(ready))]:
             machine.gone_at = at + NOTICE_S
-            self.notices.append(SpotWarned(instance=machine.id, at=at, gone_at=machine.gone_at))
+            self.notices.append(SpotWarned(instance=machine.id, at=at, terminates_at=machine.gone_at))
 
     def obtainable(self, offering: str, count: int) -> int:
         """How many of a launch can be had now."""
@@ -183,9 +183,9 @@ class Life:
             self._tick()
 
     def _tick(self) -> None:
-        self.controller.tick()
+        self.controller.tick().state.validate()
         while self._refused:
-            self.controller.tick()
+            self.controller.tick().state.validate()
 
     # The ports. Whatever is read or done goes through `_call`.
 
@@ -201,10 +201,10 @@ class Life:
     def now(self) -> float:
         return self._call(lambda: self.world.now)
 
-    def demand(self) -> DemandUnit | None:
+    def next_unit(self) -> DemandUnit | None:
         return self._call(self._unit)
 
-    def slo_window(self) -> SloWindow | None:
+    def take_slo_window(self) -> SloWindow | None:
         return self._call(lambda: None)
 
     def lambda_warm(self) -> int:
@@ -221,8 +221,11 @@ class Life:
     def observe(self) -> FleetView:
         return self._call(self._fleet)
 
-    def facts(self) -> tuple[Fact, ...]:
+    def drain_facts(self) -> tuple[Fact, ...]:
         return self._call(self._facts)
+
+    def acknowledge(self) -> None:
+        self._call(self._forget)
 
     def submit(self, order: Order) -> None:
         self._call(lambda: self._do(order))
@@ -261,12 +264,15 @@ class Life:
         )
 
     def _facts(self) -> tuple[Fact, ...]:
-        """Asking again says that what was given is written down; a notice is given until then."""
-        written = {notice.instance for notice in self._given}
-        self.world.notices = [notice for notice in self.world.notices if notice.instance not in written]
-        self._given = list(self.world.notices)
+        """A notice stays in the world until it is acknowledged, and each controller is given it once."""
+        fresh = [notice for notice in self.world.notices if notice not in self._given]
+        self._given += fresh
         refused, self._refused = self._refused, []
-        return (*refused, *self._given)
+        return (*refused, *fresh)
+
+    def _forget(self) -> None:
+        self.world.notices = [notice for notice in self.world.notices if notice not in self._given]
+        self._given = []
 
     def _do(self, order: Order) -> None:
         match order:

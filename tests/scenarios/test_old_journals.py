@@ -16,7 +16,7 @@ import pytest
 
 from mark.controller.journal import VERSION, read_journal
 from mark.controller.recovery import recover
-from mark.controller.replay_check import deviations
+from mark.controller.replay_check import mismatches
 from mark.controller.state import NoteKind
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import LaunchRefused, RefusalCause
@@ -36,13 +36,13 @@ def old_lines(name: str) -> list[bytes]:
 
 @pytest.mark.parametrize("name", FACTS)
 def test_folding_an_old_journal_gives_its_orders_and_its_plans(name: str) -> None:
-    assert list(deviations(*read_journal(old_lines(name)))) == []
+    assert list(mismatches(*read_journal(old_lines(name)))) == []
 
 
 def test_a_journal_of_the_first_version_which_had_no_checkpoints_is_folded() -> None:
     first, *lines = old_lines("replay")
     header = {key: value for key, value in json.loads(first).items() if key != "checkpoint"} | {"version": 1}
-    assert list(deviations(*read_journal([json.dumps(header).encode(), *lines]))) == []
+    assert list(mismatches(*read_journal([json.dumps(header).encode(), *lines]))) == []
 
 
 def test_a_journal_of_the_version_to_come_is_refused() -> None:
@@ -73,11 +73,11 @@ def test_the_kinds_of_old_notes_are_told_from_their_words() -> None:
     ticks = [tick for name in FACTS for tick in read_journal(old_lines(name))[1]]
     kinds = Counter(note.kind for tick in ticks for note in tick.notes)
     assert kinds == {
-        NoteKind.LEFT_OUT: 11,
+        NoteKind.CAPACITY_BACKOFF: 11,
         NoteKind.TRAINING: 4,
         NoteKind.KEPT: 4,
         NoteKind.GUARDRAIL: 4,
-        NoteKind.HELD_BACK: 2,
+        NoteKind.GUARDRAIL_HOLD: 2,
         NoteKind.INSTANCE_LIMIT: 2,
     }
 

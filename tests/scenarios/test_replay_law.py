@@ -10,7 +10,7 @@ import pytest
 
 from mark.controller.journal import Tick, entry_line, header_line, read_journal
 from mark.controller.policy import ControllerPolicy
-from mark.controller.replay_check import Deviation, deviations
+from mark.controller.replay_check import Mismatch, mismatches
 from mark.controller.state import Decision, State
 from mark.controller.step import step
 from mark.domain.errors import Misconfigured
@@ -54,9 +54,9 @@ def journal_of(kernel: Kernel, policy: str, *, seed: int = 1, faults: FaultScrip
     return journal
 
 
-def told(lines: list[bytes]) -> list[Deviation]:
+def told(lines: list[bytes]) -> list[Mismatch]:
     header, ticks = read_journal(lines)
-    return list(deviations(header, ticks))
+    return list(mismatches(header, ticks))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -159,6 +159,7 @@ def test_a_restarted_controller_that_folds_its_journal_goes_on_with_the_same_ord
             again = step(state, seen, header.policy)
             assert again == decision
             state = again.state
+            state.validate()
 
 
 def _folded(ticks: list[Tick], policy: ControllerPolicy) -> State:

@@ -252,13 +252,13 @@ def test_a_scripted_interruption_takes_its_share_after_its_notice(kernel: Kernel
     world.launch(SPOT, 10)
     world.launch(SERVING, 5)
     world.to(400.0)
-    facts = world.cloud.facts()
+    facts = world.cloud.drain_facts()
     assert len(facts) == 8
     assert {fact.instance for fact in facts if isinstance(fact, SpotWarned)} <= {
         f"i-{n:06d}" for n in range(1, 11)
     }
-    assert all(isinstance(fact, SpotWarned) and (fact.at, fact.gone_at) == (400.0, 520.0) for fact in facts)
-    assert world.cloud.facts() == ()
+    assert all(isinstance(fact, SpotWarned) and (fact.at, fact.terminates_at) == (400.0, 520.0) for fact in facts)
+    assert world.cloud.drain_facts() == ()
     warned = [one for one in world.cloud.observe() if one.interrupt_at == 520.0]
     assert len(warned) == 8
     assert world.cloud.observe().staying()[SPOT.name] == 2
@@ -320,7 +320,7 @@ def test_a_refused_launch_is_a_fact_and_nothing_else(kernel: Kernel) -> None:
     fact = LaunchRefused(
         token="t7-1", offering=SERVING.name, count=3, cause=RefusalCause.CAPACITY, code="NoCapacity", at=0.0
     )
-    assert world.cloud.facts() == (fact,)
+    assert world.cloud.drain_facts() == (fact,)
     assert (world.cloud.refusals, world.cloud.launches, world.states()) == (3, 0, {})
     world.to(10.0)
     world.launch(SERVING)
@@ -360,7 +360,7 @@ def test_a_launch_changes_no_other_draws(kernel: Kernel) -> None:
         world = World(kernel, times=times, faults=FaultScript(stress=20_000.0))
         world.launch(SPOT, 30)
         world.to(3000.0)
-        return sorted(fact.at for fact in world.cloud.facts() if isinstance(fact, SpotWarned))
+        return sorted(fact.at for fact in world.cloud.drain_facts() if isinstance(fact, SpotWarned))
 
     assert warned(FIXED) == warned(CloudTimes())
     assert len(warned(FIXED)) > 5

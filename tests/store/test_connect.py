@@ -162,7 +162,7 @@ def test_a_cluster_takes_every_script(cluster: str) -> None:
     """It refuses a script whose keys do not lie together, so each is run once; the contract runs the others."""
     link = connect(cluster)
     store = ServiceStore(link, "demo")
-    lease = store.leases.take("left", 5.0)
+    lease = store.leases.acquire("left", 5.0)
     assert lease is not None
     journal = store.open_journal("digits", b"header", lease)
     journal.write(b"line")

@@ -24,7 +24,7 @@ HEADER = header_line(Header(policy=POLICY, catalogue="test", seed=1, history=HIS
 
 
 def taken(store: ServiceStore, holder: str = "left") -> Lease:
-    lease = store.leases.take(holder, 60.0)
+    lease = store.leases.acquire(holder, 60.0)
     assert lease is not None
     return lease
 

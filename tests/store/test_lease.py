@@ -31,13 +31,13 @@ _runs = itertools.count()
 
 def test_one_holder_at_a_time(store: ServiceStore) -> None:
     assert store.leases.held_by() is None
-    left = store.leases.take("left", 5.0)
+    left = store.leases.acquire("left", 5.0)
     assert left is not None
-    assert store.leases.take("right", 5.0) is None
+    assert store.leases.acquire("right", 5.0) is None
     assert store.leases.held_by() == "left"
     store.leases.renew(left)
     store.leases.release(left)
-    right = store.leases.take("right", 5.0)
+    right = store.leases.acquire("right", 5.0)
     assert right is not None
     assert right.epoch > left.epoch
     with pytest.raises(LeaseLost, match="left no longer holds the lease"):
@@ -47,10 +47,10 @@ def test_one_holder_at_a_time(store: ServiceStore) -> None:
 
 
 def test_a_lease_that_is_not_renewed_runs_out(store: ServiceStore, link: Link, service: str) -> None:
-    left = store.leases.take("left", 0.05)
+    left = store.leases.acquire("left", 0.05)
     assert left is not None
     deadline = time.monotonic() + 5.0
-    while (right := store.leases.take("right", 5.0)) is None:
+    while (right := store.leases.acquire("right", 5.0)) is None:
         assert time.monotonic() < deadline, "it never ran out"
         time.sleep(0.01)
     with pytest.raises(LeaseLost):
@@ -62,11 +62,11 @@ def test_a_lease_that_is_not_renewed_runs_out(store: ServiceStore, link: Link, s
 def test_a_lease_that_ran_out_and_that_nobody_took_is_renewed(
     store: ServiceStore, link: Link, service: str
 ) -> None:
-    lease = store.leases.take("left", 5.0)
+    lease = store.leases.acquire("left", 5.0)
     assert lease is not None
     link.call("DEL", f"{{mark:{service}}}:lease")
     store.leases.renew(lease)
-    assert store.leases.take("right", 5.0) is None
+    assert store.leases.acquire("right", 5.0) is None
 
 
 class TwoHolders(RuleBasedStateMachine):
@@ -92,7 +92,7 @@ class TwoHolders(RuleBasedStateMachine):
     def take(self, who: str, other_is_gone: bool) -> None:
         if other_is_gone:
             self.shared.call("DEL", f"{{mark:{self.store._keys.service}}}:lease")
-        lease = self.store.leases.take(who, 60.0)
+        lease = self.store.leases.acquire(who, 60.0)
         if lease is None:
             assert not other_is_gone
             return

@@ -50,7 +50,7 @@ def servers(folder: Path) -> Iterator[Servers]:
 
 
 def opened(store: ServiceStore) -> tuple[Lease, StoreJournal]:
-    lease = store.leases.take("left", 60.0)
+    lease = store.leases.acquire("left", 60.0)
     assert lease is not None
     return lease, store.open_journal("digits", b"header", lease)
 

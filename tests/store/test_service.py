@@ -297,7 +297,7 @@ def test_what_is_known_of_a_removed_model_expires_and_stays_where_it_is_back(
         return {key.decode(): link.call("TTL", key) for key in keys}
 
     store.put_spec(spec("digits", "words"))
-    lease = store.leases.take("controller", 60.0)
+    lease = store.leases.acquire("controller", 60.0)
     assert lease is not None
     for model in ("digits", "words"):
         seen = ModelTraffic(model=model, arrivals=((1, 2),), instance=2, latency_counts=((3, 2),))
@@ -326,10 +326,10 @@ def test_what_is_known_of_a_removed_model_expires_and_stays_where_it_is_back(
 
 
 def test_a_status_document_may_be_kept_for_a_while(store: ServiceStore, link: Link, service: str) -> None:
-    store.put_status("troubles:one", {"failing": {}}, keep_s=60.0)
-    assert 0 < link.call("TTL", f"{{mark:{service}}}:status:troubles:one") <= 60
-    store.put_status("troubles:one", {"failing": {}})
-    assert link.call("TTL", f"{{mark:{service}}}:status:troubles:one") == -1
+    store.put_status("background-failures:one", {"failing": {}}, keep_s=60.0)
+    assert 0 < link.call("TTL", f"{{mark:{service}}}:status:background-failures:one") <= 60
+    store.put_status("background-failures:one", {"failing": {}})
+    assert link.call("TTL", f"{{mark:{service}}}:status:background-failures:one") == -1
 
 
 def test_a_status_document_replaces_the_one_before(store: ServiceStore) -> None:

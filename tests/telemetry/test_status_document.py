@@ -45,7 +45,7 @@ OLDER: Mapping[str, Any] = json.loads(Path(__file__).with_name("older_status.jso
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "json.md"
 STORED: Mapping[str, StoredStatus[Any]] = {
     "alerts": ALERTS, "archive": ARCHIVE, "budget": BUDGET, "model": MODEL, "paused": PAUSE,
-    "processes": PROCESSES, "replaying": NIGHTLY, "troubles": BACKGROUND,
+    "processes": PROCESSES, "replaying": NIGHTLY, "background-failures": BACKGROUND,
 }  # fmt: skip
 CODECS: Mapping[str, StatusCodec[Any]] = {**STORED, "service": SERVICE, "starting": STARTING}
 
@@ -146,11 +146,11 @@ def test_what_is_absent_has_its_default_and_what_is_unknown_is_left_out(kind: St
 
 
 def test_a_document_that_cannot_be_read_counts_as_absent_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    assert BUDGET.read(Documents({"budget": {"held_back": "half of it"}})) is None
+    assert BUDGET.read(Documents({"budget": {"limited_by": "half of it"}})) is None
     (record,) = caplog.records
     assert record.message == "a status document cannot be read"
     assert record.__dict__["kind"] == "BudgetStatus"
-    assert record.__dict__["why"].startswith("held_back: ")
+    assert record.__dict__["why"].startswith("limited_by: ")
 
 
 def test_what_is_written_holds_plain_values_alone() -> None:
@@ -160,4 +160,4 @@ def test_what_is_written_holds_plain_values_alone() -> None:
     assert (written["lambda_warm"], written["planned"]) == (3, {"c5.large": 3})
     assert (written["series"]["max_rps"], written["series"]["capacity_rps"]) == ([1.5, 2.5], [None, 0.5])
     assert json.loads(json.dumps(written)) == written
-    assert BUDGET.dump(BudgetStatus(held_back=SpendingLimit.FLOOR))["held_back"] == "floor"
+    assert BUDGET.dump(BudgetStatus(limited_by=SpendingLimit.FLOOR))["limited_by"] == "floor"

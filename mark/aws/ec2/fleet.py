@@ -29,7 +29,7 @@ from mark.aws.ec2.launch import (
     wakes_refused,
 )
 from mark.aws.ec2.observed import Ec2Row, fleet_view
-from mark.aws.ec2.stuck_instances import Overdue
+from mark.aws.ec2.stuck_instances import StuckInstances
 from mark.aws.ec2.transitions import Transitions
 from mark.aws.errors import FAMILIES, cause_of, code_of, translated
 from mark.aws.inbox import Arrived, EventInbox
@@ -61,7 +61,7 @@ SERVES = (MemberState.READY, MemberState.DRAINING)
 
 
 class Ec2Cloud:
-    """Instances of one model: observed, ordered, and what happened to them.
+    """The fleet of one model on EC2.
 
     `inbox` and `guard` are shared by the models of a service. `warm` pings so many Lambda environments; it is
     called from a thread of its own.
@@ -93,7 +93,7 @@ class Ec2Cloud:
             setup.model,
             usd_per_hour={name: offering.usd_per_hour for name, offering in setup.offerings.items()},
         )
-        self._overdue = Overdue(
+        self._stuck = StuckInstances(
             drain_limit_s=setup.drain_limit_s, silent_limit_s=setup.silent_limit_s, lost_limit_s=setup.lost_limit_s
         )
         self._rows: dict[str, Ec2Row] = {}
@@ -103,8 +103,8 @@ class Ec2Cloud:
         self._warned: dict[str, float] = {}
         self._unsent: list[tuple[float, Order]] = []
         self._facts: list[Fact] = []
-        self._taken: list[Arrived] = []
-        self._given: list[Arrived] = []
+        self._claimed: list[Arrived] = []
+        self._unacknowledged: list[Arrived] = []
 
     # The Cloud port.
 
@@ -123,31 +123,39 @@ class Ec2Cloud:
             for name, row in self._unlisted.items()
             if now - row.launched_at < self._setup.unlisted_limit_s
         }
-        self._end_overdue(self._overdue.names(view, rows, now, {member.instance for member in members}))
+        self._end_stuck(self._stuck.names(view, rows, now, {member.instance for member in members}))
         return view
 
-    def facts(self) -> Sequence[Fact]:
-        """What happened since the last call; the messages behind what was given then are deleted now."""
-        self._delete_given()
-        self.hear()
+    def drain_facts(self) -> Sequence[Fact]:
+        """Take what happened since the last call; the messages behind it stay in the queue until `acknowledge`."""
+        self.poll_events()
         facts, self._facts = self._facts, []
-        self._given += self._taken
-        self._taken = []
+        self._unacknowledged += self._claimed
+        self._claimed = []
         return facts
 
-    def hear(self) -> None:
-        """Write down the states that the queue has told of; what else it told waits for `facts`."""
-        taken = self._inbox.take(self._transitions.knows)
+    def acknowledge(self) -> None:
+        """Delete the messages behind the facts drained so far; where the queue is away, the next time."""
         try:
-            for arrived in taken:
-                self._facts.extend(self._heard(arrived))
+            self._inbox.ack(self._unacknowledged)
+        except RetryLater as error:
+            _log.warning("messages that the journal has cannot be deleted now and are deleted later: %s", error)
+        else:
+            self._unacknowledged = []
+
+    def poll_events(self) -> None:
+        """Write state changes from the queue into the ledger; notices wait for `drain_facts`."""
+        claimed = self._inbox.claim(self._transitions.knows)
+        try:
+            for arrived in claimed:
+                self._facts.extend(self._fact_of(arrived))
         except RetryLater:  # the ledger is away: the queue gives the messages again, nothing is lost
-            self._inbox.put_back(taken)
+            self._inbox.release(claimed)
             raise
-        self._taken += taken
+        self._claimed += claimed
 
     def submit(self, order: Order) -> None:
-        """Ask; the result is seen by a later `observe` or `facts`."""
+        """Send an order; its result is seen by a later `observe` or `drain_facts`."""
         now = self._clock.now()
         if any(_lane(waiting) == _lane(order) for _, waiting in self._unsent):
             self._unsent.append((now, order))
@@ -155,8 +163,8 @@ class Ec2Cloud:
         self._try(order, now)
 
     @property
-    def has_facts(self) -> bool:
-        """Whether a launch or a wake was refused since `facts` was asked: the controller should look at once."""
+    def has_pending_facts(self) -> bool:
+        """True after a refusal or a notice since facts were drained: the controller should tick at once."""
         return bool(self._facts)
 
     def close(self) -> None:
@@ -184,52 +192,46 @@ class Ec2Cloud:
         except RetryLater as error:
             if self._listed_at is None or now - self._listed_at > self._setup.stale_limit_s:
                 raise
-            _log.warning("instances of %.0f s ago are believed: %s", now - self._listed_at, error)
+            _log.warning(
+                "instances cannot be listed; using the listing of %.0f s ago: %s", now - self._listed_at, error
+            )
             return
         self._rows = {row.id: row for row in listed}
         self._unlisted = {name: row for name, row in self._unlisted.items() if name not in self._rows}
         self._listed_at = now
-        self._guard.saw(self._setup.model, self._rows, now)
+        self._guard.update_inventory(self._setup.model, self._rows, now)
         self._transitions.listed(self._rows, now)
 
     def _still_drains(self, name: str) -> bool:
         return name in self._rows and self._rows[name].state != "stopped"
 
-    def _end_overdue(self, overdue: Collection[str]) -> None:
+    def _end_stuck(self, stuck: Collection[str]) -> None:
         """End what drains or keeps silent for too long: its agent will not end it."""
-        late = [self._rows[name] for name in overdue]
+        late = [self._rows[name] for name in stuck]
         serving = [row.id for row in late if row.role is Role.SERVING]
         standby = [row.id for row in late if row.role is Role.STANDBY]
         for names, act in ((serving, self._terminate), (standby, self._stop)):
             if not names:
                 continue
-            _log.warning("%s overdue: %s", act.__name__.strip("_"), ", ".join(names))
+            _log.warning("instances are stuck and ended by %s: %s", act.__name__.strip("_"), ", ".join(names))
             try:
                 act(names)
             except RetryLater as error:
-                _log.warning("overdue instances are ended at the next pass: %s", error)
+                _log.warning("stuck instances are ended at the next pass: %s", error)
 
-    def _delete_given(self) -> None:
-        try:
-            self._inbox.done(self._given)
-        except RetryLater as error:
-            _log.warning("messages that were written down are deleted later: %s", error)
-        else:
-            self._given = []
-
-    def _heard(self, arrived: Arrived) -> list[Fact]:
-        """What a message means to the controller."""
+    def _fact_of(self, arrived: Arrived) -> list[Fact]:
+        """The facts in a message; a state change goes into the ledger."""
         word = arrived.word
         match word:
             case SpotWarned():
-                if self._warned.get(word.instance) == word.gone_at:
+                if self._warned.get(word.instance) == word.terminates_at:
                     return []
-                self._warned[word.instance] = word.gone_at
+                self._warned[word.instance] = word.terminates_at
                 return [word]
             case StateChanged():
                 self._transitions.told(word.instance, word.state, word.at)
             case RebalanceAdvised():
-                _log.info("%s is likely to be taken away, AWS says", word.instance)
+                _log.info("AWS recommends to rebalance: %s is likely to be interrupted", word.instance)
             case _:
                 assert_never(word)
         return []
@@ -265,7 +267,7 @@ class Ec2Cloud:
             case StartStandby():
                 self._start(order)
             case StopStandby():
-                self._rest(order.instances)
+                self._stop_standbys(order.instances)
             case WarmLambda():
                 self._warm_up(order.concurrency)
             case _:
@@ -274,17 +276,17 @@ class Ec2Cloud:
     def _launch(self, order: Launch) -> None:
         """Ask for as many as guardrails let; the rest is refused."""
         now = self._clock.now()
-        barred = self._guard.barred(order.offering)
-        if barred is not None:
-            _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, barred)
-            self._facts.append(refused(order, RefusalCause.FORBIDDEN, now, said=barred))
+        forbidden = self._guard.forbidden_reason(order.offering)
+        if forbidden is not None:
+            _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, forbidden)
+            self._facts.append(refused(order, RefusalCause.FORBIDDEN, now, said=forbidden))
             return
-        count, why = self._guard.grant(self._setup.model, order)
+        count, why = self._guard.reserve(self._setup.model, order)
         try:
             if count > 0:
                 self._ask_fleet(replace(order, count=count), now)
         finally:
-            self._guard.settled(self._setup.model, order)
+            self._guard.release(self._setup.model, order)
         if why is not None:
             lacking = order.count - count
             _log.error("%d %s of launch %s are not sent: %s", lacking, order.offering, order.token, why)
@@ -330,7 +332,7 @@ class Ec2Cloud:
         ready = self._serving()
         self._terminate([name for name in names if name not in ready])
 
-    def _rest(self, names: Sequence[str]) -> None:
+    def _stop_standbys(self, names: Sequence[str]) -> None:
         """Standbys go to sleep: those that serve drain and then stop themselves, the others are stopped."""
         ready = self._serving()
         serving = [name for name in names if name in ready]
@@ -350,7 +352,7 @@ class Ec2Cloud:
 
     def _start(self, order: StartStandby) -> None:
         """Wake standbys, as many as may run; a drain that one of them never heeded is no longer meant."""
-        whys = {name: self._guard.wake_refusal(name) for name in order.instances}
+        whys = {name: self._guard.reserve_wake(name) for name in order.instances}
         asleep = {name: why for name, why in whys.items() if why is not None}
         for name, why in asleep.items():
             _log.error("standby %s is not woken (%s): %s", name, order.token, why)
@@ -389,7 +391,7 @@ WRONG_STATE = frozenset({"IncorrectInstanceState", "IncorrectState"})
 
 
 def _mistakes(reply: CreateFleetResultTypeDef) -> tuple[str, ...]:
-    """What no waiting mends (a permission, a template), each once: EC2 Fleet tells it with HTTP 200."""
+    """Errors that no waiting mends (a permission, a template), each once: EC2 Fleet reports them with HTTP 200."""
     told = {(error.get("ErrorCode", ""), error.get("ErrorMessage", "")) for error in reply.get("Errors", [])}
     return tuple(f"{code}: {message}" for code, message in sorted(told) if FAMILIES.get(code) is Misconfigured)
 

@@ -1,4 +1,4 @@
-"""Guardrails at the actuator: looked at once more before anything is rented or woken, whatever the plan said."""
+"""Guardrails: a check against the inventory before anything is rented or woken, whatever the plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXACT = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
-    """What a service may never exceed, all its models together.
+    """Limits that a service never exceeds, all its models together.
 
     `max_instances` counts standbys asleep; `max_usd_per_hour` what runs and boots.
     """
@@ -42,27 +42,29 @@ class Guard:
         self._offerings = offerings
         self._dearest = max((item.usd_per_hour for item in offerings.values()), default=0.0)
         self._lock = Lock()
-        self._there: dict[str, Ec2Row] = {}
+        self._inventory: dict[str, Ec2Row] = {}
         self._unlisted: set[str] = set()
-        self._asked: dict[tuple[str, str], Launch] = {}
+        self._reserved: dict[tuple[str, str], Launch] = {}
 
-    def saw(self, model: str, rows: Mapping[str, Ec2Row], now: float) -> None:
-        """The instances of a model, as its last pass listed them; what is too young to be listed counts on."""
+    def update_inventory(self, model: str, rows: Mapping[str, Ec2Row], now: float) -> None:
+        """Replace the inventory of a model by its last listing; what is too young to be listed counts on."""
         with self._lock:
             self._unlisted -= rows.keys()
-            self._unlisted = {name for name in self._unlisted if self._there[name].launched_at > now - UNLISTED_S}
-            self._there = {
-                name: row for name, row in self._there.items() if row.model != model or name in self._unlisted
+            self._unlisted = {
+                name for name in self._unlisted if self._inventory[name].launched_at > now - UNLISTED_S
+            }
+            self._inventory = {
+                name: row for name, row in self._inventory.items() if row.model != model or name in self._unlisted
             } | dict(rows)
 
     def launched(self, rows: Mapping[str, Ec2Row]) -> None:
-        """Instances rented since the last pass."""
+        """Add instances that were rented since the last listing."""
         with self._lock:
-            self._there |= rows
+            self._inventory |= rows
             self._unlisted |= rows.keys()
 
-    def barred(self, name: str) -> str | None:
-        """Why nothing of this offering may ever run, however little else does; None where it may."""
+    def forbidden_reason(self, name: str) -> str | None:
+        """The limit that forbids even one instance of an offering; None where it may run."""
         offering, limit = self._offerings.get(name), self._rails.max_usd_per_hour
         if offering is None:
             return f"offering {name} is unknown"
@@ -70,46 +72,46 @@ class Guard:
             return f"one costs {offering.usd_per_hour:.4f} USD an hour, the limit is {limit:g}"
         return None
 
-    def grant(self, model: str, order: Launch) -> tuple[int, str | None]:
-        """How many of the order may be sent, and why not all; they count as launched until it is `settled`.
+    def reserve(self, model: str, order: Launch) -> tuple[int, str | None]:
+        """Reserve what an order may launch: the count, and why not all. It counts until the order's `release`.
 
-        Its offering is not `barred`. What its own token launched before does not count twice.
+        No limit forbids its offering (`forbidden_reason`). What its token launched before does not count twice.
         """
         with self._lock:
             own = (model, order.token)
-            there = [row for row in self._there.values() if (row.model, row.token) != own]
-            asked = [launch for key, launch in self._asked.items() if key != own]
+            there = [row for row in self._inventory.values() if (row.model, row.token) != own]
+            asked = [launch for key, launch in self._reserved.items() if key != own]
             count, why = self._fitting(there, asked, order)
-            self._asked[own] = replace(order, count=count)
+            self._reserved[own] = replace(order, count=count)
         return count, why
 
-    def settled(self, model: str, order: Launch) -> None:
-        """AWS has answered, or has not: what it gave was told by `launched`."""
+    def release(self, model: str, order: Launch) -> None:
+        """End an order's reservation once AWS has answered, or has not; `launched` has added what it gave."""
         with self._lock:
-            self._asked.pop((model, order.token), None)
+            self._reserved.pop((model, order.token), None)
 
-    def wake_refusal(self, name: str) -> str | None:
-        """Why this standby may not be woken, or None: then it counts as running until a pass lists it asleep.
+    def reserve_wake(self, name: str) -> str | None:
+        """Count a standby as running until a pass lists it asleep; or the reason why it may not be woken.
 
         One that runs already costs no more than it does. One that no pass listed is refused.
         """
         with self._lock:
-            row = self._there.get(name)
+            row = self._inventory.get(name)
             if row is None:
                 return "it is not there"
             if row.state in AWAKE:
                 return None
-            why = self.barred(row.offering)
-            running = self._running_usd_per_hour(self._there.values(), self._asked.values())
+            why = self.forbidden_reason(row.offering)
+            running = self._running_usd_per_hour(self._inventory.values(), self._reserved.values())
             more = self._usd_per_hour(row)
             if why is None and running + more > self._rails.max_usd_per_hour:
                 why = self._overspending(running, more)
             if why is None:
-                self._there[name] = replace(row, state="pending")
+                self._inventory[name] = replace(row, state="pending")
             return why
 
     def _fitting(self, there: Sequence[Ec2Row], asked: Sequence[Launch], order: Launch) -> tuple[int, str | None]:
-        """How many of the order fit beside what is there and asked for, and why not all."""
+        """The instances of an order that fit beside inventory and reservations, and why not all."""
         count, most = len(there) + sum(launch.count for launch in asked), self._rails.max_instances
         running, one = self._running_usd_per_hour(there, asked), self._offerings[order.offering].usd_per_hour
         left_usd = self._rails.max_usd_per_hour - running
@@ -122,15 +124,15 @@ class Guard:
         return paid, self._overspending(running, order.count * one)
 
     def _overspending(self, running: float, more: float) -> str:
-        """That so much more may not be spent. running, more: USD an hour."""
+        """The refusal of so much more spending. running, more: USD an hour."""
         return f"{running:.4f} USD an hour and {more:.4f} more exceed {self._rails.max_usd_per_hour:g}"
 
     def _running_usd_per_hour(self, there: Iterable[Ec2Row], asked: Iterable[Launch]) -> float:
-        """What runs, boots and is being asked for."""
+        """The price of what runs, boots and is reserved, USD an hour."""
         running = sum(self._usd_per_hour(row) for row in there if row.state in AWAKE)
-        return running + sum(self._asked_usd_per_hour(launch) for launch in asked)
+        return running + sum(self._reserved_usd_per_hour(launch) for launch in asked)
 
-    def _asked_usd_per_hour(self, order: Launch) -> float:
+    def _reserved_usd_per_hour(self, order: Launch) -> float:
         return order.count * self._offerings[order.offering].usd_per_hour
 
     def _usd_per_hour(self, row: Ec2Row) -> float:

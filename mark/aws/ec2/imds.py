@@ -16,7 +16,7 @@ from mark.domain.errors import Misconfigured, RetryLater
 
 ENDPOINT = "http://169.254.169.254"
 DMI = Path("/sys/class/dmi/id")
-"""Where Linux says who made the machine: Amazon, on EC2."""
+"""The file in which Linux names the machine's maker: Amazon, on EC2."""
 TIMEOUT_S = 2.0
 TOKEN_TTL_S = 21_600
 NOT_FOUND, UNAUTHORIZED = 404, 401
@@ -24,7 +24,7 @@ NOT_FOUND, UNAUTHORIZED = 404, 401
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this instance is: its id, its private address, its tags, its user data (a JSON object)."""
+    """The instance's identity: its id, its private address, its tags, its user data (a JSON object)."""
 
     instance: str
     host: str
@@ -33,7 +33,7 @@ class Identity:
 
 
 def instance_type_here(dmi: Path = DMI, endpoint: str = ENDPOINT) -> str | None:
-    """The EC2 instance type of this machine, None where it is no EC2 instance; nobody else is asked."""
+    """The EC2 instance type of this machine, None where it is no EC2 instance; nothing else is asked."""
     if not any("amazon" in _line(dmi / name).lower() for name in ("sys_vendor", "bios_vendor", "bios_version")):
         return None
     imds = Imds(endpoint)
@@ -64,7 +64,7 @@ class Imds:
         self._token: str | None = None
 
     def get(self, path: str) -> str | None:
-        """The text under `latest/` + path; None where there is none. RetryLater where nobody answers."""
+        """The text under `latest/` + path; None where there is none. RetryLater without an answer."""
         status, text = self._ask("GET", path, {"x-aws-ec2-metadata-token": self._session()})
         if status == UNAUTHORIZED:  # the session is over
             self._token = None
@@ -76,7 +76,7 @@ class Imds:
         return text
 
     def identity(self) -> Identity:
-        """Who this instance is. Misconfigured where something is missing."""
+        """Read the instance's identity. Misconfigured where something is missing."""
         instance, host = self.get("meta-data/instance-id"), self.get("meta-data/local-ipv4")
         listed = self.get("meta-data/tags/instance")
         text = self.get("user-data")
@@ -86,7 +86,7 @@ class Imds:
         return Identity(instance=instance, host=host, tags=tags, user_data=_told(text))
 
     def taken_at(self) -> float | None:
-        """When a spot notice says that this instance is taken away, epoch seconds; None without a notice."""
+        """The termination time of a spot notice, epoch seconds; None without a notice."""
         text = self.get("meta-data/spot/instance-action")
         if text is None:
             return None
@@ -124,7 +124,7 @@ class Imds:
 
 
 def _told(text: str) -> dict[str, str]:
-    """User data that tells something; a start script tells nothing here."""
+    """User data that is a JSON object; a start script has none."""
     try:
         told = json.loads(text)
     except ValueError:

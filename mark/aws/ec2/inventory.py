@@ -1,4 +1,4 @@
-"""What a service has in its account now, by its tags, whoever launched it."""
+"""Inventory: the instances of a service in its account now, by their tags, whoever launched them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Standing:
+class InventoryItem:
     """An instance. `model` is empty for one that belongs to no model, a gateway's, say."""
 
     model: str
@@ -26,7 +26,7 @@ class Standing:
     id: str
 
 
-def standing(aws: Aws, service: str) -> tuple[Standing, ...]:
+def list_inventory(aws: Aws, service: str) -> tuple[InventoryItem, ...]:
     """All instances that bear the service's tag and are not gone, by model and role."""
     with translated():
         pages = aws.ec2.get_paginator("describe_instances").paginate(
@@ -36,7 +36,7 @@ def standing(aws: Aws, service: str) -> tuple[Standing, ...]:
             ]
         )
         found = [
-            _standing(instance)
+            _item(instance)
             for page in pages
             for reservation in page["Reservations"]
             for instance in reservation.get("Instances", [])
@@ -44,9 +44,9 @@ def standing(aws: Aws, service: str) -> tuple[Standing, ...]:
     return tuple(sorted(found))
 
 
-def _standing(instance: InstanceTypeDef) -> Standing:
+def _item(instance: InstanceTypeDef) -> InventoryItem:
     tags = {tag.get("Key", ""): tag.get("Value", "") for tag in instance.get("Tags", [])}
-    return Standing(
+    return InventoryItem(
         model=tags.get(MODEL, tags.get(PROFILE_OF, "")),
         role=tags.get(ROLE, ""),
         offering=tags.get(OFFERING, ""),

@@ -36,7 +36,7 @@ LIVE = ["pending", "running", "stopping", "stopped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSetup:
-    """What a model's fleet is made of, and how patient its cloud is, in seconds of service time.
+    """The ingredients of a model's fleet, and the time-outs of its cloud, in seconds of service time.
 
     `run` names this life of the service: tokens of an earlier one mean nothing to it. `offerings`: by name.
     `templates`: the launch template of each role, `machines`: those of kinds of machines beside it.
@@ -69,7 +69,7 @@ class FleetSetup:
 
 
 def machine_of(kind: InstanceType) -> str:
-    """What an image must be made for: `amd64`, `arm64`, and `-nvidia` or `-inferentia` behind it."""
+    """The architecture that an image must have: `amd64`, `arm64`, and `-nvidia` or `-inferentia` behind it."""
     if not kind.accelerator:
         return kind.architecture
     return f"{kind.architecture}-{'inferentia' if kind.accelerator.startswith('Inferentia') else 'nvidia'}"
@@ -82,7 +82,7 @@ def client_token(setup: FleetSetup, token: str) -> str:
 
 
 def tags_of(setup: FleetSetup, order: Launch) -> dict[str, str]:
-    """What an instance is told of itself, and by which it is found again."""
+    """The tags by which an instance knows itself and is found again."""
     return {
         SERVICE: setup.service,
         OWNER: setup.owner,
@@ -161,7 +161,7 @@ def launched_rows(
 def shortfall(
     setup: FleetSetup, order: Launch, reply: CreateFleetResultTypeDef, now: float
 ) -> list[LaunchRefused]:
-    """What the answer says could not be had: a fact for each code and zone, all that is lacking in the first."""
+    """The refusals in an answer: a fact for each code and zone, all that is lacking in the first."""
     had = sum(len(group.get("InstanceIds", [])) for group in reply.get("Instances", []))
     if had >= order.count:
         return []
@@ -175,7 +175,7 @@ def shortfall(
 
 
 def _zone(setup: FleetSetup, error: CreateFleetErrorTypeDef) -> str | None:
-    """The zone that an error of the answer speaks of, where it says so."""
+    """The zone of an error in the answer; None where it names none."""
     override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
     zones = {subnet: zone for zone, subnet in setup.subnets}
     return override.get("AvailabilityZone") or zones.get(override.get("SubnetId", ""))

@@ -1,4 +1,4 @@
-"""The fleet as it is seen: what EC2 says of instances, and what their agents say of themselves.
+"""The observed fleet: EC2's state of each instance, combined with its agent's (health check).
 
     EC2 state            agent            the instance is
     pending              any              pending
@@ -11,7 +11,7 @@
     terminated           any              left out
 
 A running instance whose agent was ready and has fallen silent is pending: it is being started again, and serves
-nobody until it speaks.
+no requests until it announces itself.
 """
 
 from __future__ import annotations

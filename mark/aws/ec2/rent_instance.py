@@ -32,7 +32,7 @@ SPARE_MIN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What is rented, for which run of which command, and until when at the latest."""
+    """A request for one instance: for which run of which command, and until when at the latest."""
 
     service: str
     owner: str
@@ -43,7 +43,7 @@ class Rent:
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """What the instance is told of itself."""
+        """The tags of the instance."""
         return {
             SERVICE: self.service,
             OWNER: self.owner,
@@ -65,7 +65,7 @@ class Rented:
 
 
 def rent(aws: Aws, asked: Rent, now: float) -> str:
-    """Rent it; its id. The same run rents a type once. NoCapacity, Misconfigured, RetryLater as AWS says.
+    """Rent it; its id. The same run rents a type once. NoCapacity, Misconfigured, RetryLater as AWS has it.
 
     One subnet after another is asked, until one has the type.
     """
@@ -101,7 +101,7 @@ def _run(aws: Aws, asked: Rent, subnet: str, asks: Mapping[str, Any]) -> str:
 
 
 def _subnets(aws: Aws, service: str) -> tuple[str, ...]:
-    """Where the service stands: its groups belong to one network, which need not be the account's default one."""
+    """The service's subnets: its groups belong to one network, which need not be the account's default one."""
     with translated():
         pages = aws.ec2.get_paginator("describe_instances").paginate(
             Filters=[
@@ -134,7 +134,7 @@ def look_at(aws: Aws, run: str) -> tuple[Rented, ...]:
 
 
 def end_all(aws: Aws, run: str, known: Sequence[str]) -> tuple[str, ...]:
-    """End what a run has rented, also what its launch never told of; which that were."""
+    """End what a run has rented, also what its launch did not report; returns their ids."""
     for name in known:  # first: the listing may fail
         _end(aws, name)
     others = [item.id for item in look_at(aws, run) if item.id not in known]

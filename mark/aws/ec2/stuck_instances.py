@@ -1,4 +1,4 @@
-"""The safety net: which instances have drained, never spoken, or fallen silent for too long."""
+"""Stuck instances, by liveness of their agents: drained, never ready, or silent for too long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mark.domain.fleet import FleetView, Instance, InstanceState
 DRAINS, NOT_READY, LOST = "drains", "not ready", "lost"
 
 
-class Overdue:
+class StuckInstances:
     """Remembers since when each instance drains or runs without an agent. Instants are service time.
 
     An agent that was never heard may still load its model (`silent_limit_s`); one that was heard and announces
@@ -36,7 +36,7 @@ class Overdue:
         return sorted(name for name, (kind, at) in since.items() if now - at > self._limits[kind])
 
     def _kind(self, instance: Instance, heard: Collection[str]) -> str | None:
-        """What is wrong with a running instance, if anything is."""
+        """The kind in which a running instance is stuck; None where it is not."""
         if instance.state is InstanceState.DRAINING:
             return DRAINS
         if instance.state is not InstanceState.PENDING:

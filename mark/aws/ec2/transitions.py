@@ -1,4 +1,4 @@
-"""Transitions of instances into the ledger, told by the `events` queue, or by the listing where it lost one.
+"""Transitions of instances into the ledger, from the `events` queue, or from the listing where the queue lost one.
 
 The queue knows the exact second; the listing only that a state was there at a pass. So a state that is listed is
 written down only when the queue has not told of it for `patience_s`. What was there before the first pass was
@@ -40,11 +40,11 @@ class Transitions:
         self._first = True
 
     def knows(self, instance: str) -> bool:
-        """Whether it is, or lately was, an instance of this model."""
+        """True for an instance that is, or lately was, of this model."""
         return instance in self._rows
 
     def row(self, instance: str) -> Ec2Row:
-        """What is known of it."""
+        """The last row of an instance."""
         return self._rows[instance]
 
     def launched(self, rows: Mapping[str, Ec2Row]) -> None:
@@ -66,7 +66,7 @@ class Transitions:
         self._rows |= rows
         for name in list(self._rows):
             state: Ec2State = rows[name].state if name in rows else "terminated"
-            self._look(name, state, now)
+            self._note_listed(name, state, now)
         for name in [name for name, at in self._gone.items() if at <= now - KEEP_GONE_S or name in rows]:
             del self._gone[name]
             if name not in rows:
@@ -81,7 +81,7 @@ class Transitions:
                 self._told[name] = (told.at, told.state)
                 self._rows.setdefault(name, _row_of(told))
 
-    def _look(self, name: str, state: Ec2State, now: float) -> None:
+    def _note_listed(self, name: str, state: Ec2State, now: float) -> None:
         if name in self._told and self._told[name][1] == state:
             self._listed.pop(name, None)
             return

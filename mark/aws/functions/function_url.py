@@ -1,4 +1,4 @@
-"""What an infer function is told and answers: a function URL's payload, version 2.0 (pure).
+"""Payloads of an infer function: a function URL's format, version 2.0 (pure).
 
 A body that is UTF-8 goes as it is, anything else in base64. OIP's binary extension travels in its header.
 """
@@ -19,7 +19,7 @@ BAD_GATEWAY = 502
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """What Lambda's REPORT line says: seconds billed, memory, and whether the environment was started for it."""
+    """Lambda's REPORT line: seconds billed, memory, and whether the environment was started for it."""
 
     billed_s: float
     memory_gib: float
@@ -27,7 +27,7 @@ class Billed:
 
     @property
     def gib_s(self) -> float:
-        """What it costs, in GiB seconds."""
+        """The billed memory time, GiB seconds."""
         return self.billed_s * self.memory_gib
 
 
@@ -51,7 +51,7 @@ def compose_payload(request: InferRequest) -> bytes:
 
 
 def parse_reply(payload: bytes) -> InferReply:
-    """What the function answered; what cannot be read is a bad gateway's 502."""
+    """Parse the function's answer; what cannot be read is a bad gateway's 502."""
     try:
         reply = json.loads(payload)
         status = int(reply["statusCode"])

@@ -26,7 +26,7 @@ LONGEST_S = 60.0
 
 
 class LambdaOverflow:
-    """The Overflow port on Lambda. `concurrency` calls at once, the rest is told to retry later at once.
+    """The Overflow port on Lambda. `concurrency` calls at once; the rest is RetryLater at once (backpressure).
 
     `memory_gib` is what a call is reckoned with where Lambda's log tail holds no REPORT line.
     """

@@ -22,7 +22,7 @@ AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmedUp:
-    """What became of the pings: environments that answered, cold starts among them, failures, GiB seconds."""
+    """The result of the pings: environments that answered, cold starts among them, failures, GiB seconds."""
 
     answered: int
     cold: int

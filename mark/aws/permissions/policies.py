@@ -1,4 +1,4 @@
-"""What each role of a service may do on AWS: IAM statements, made from the calls that it makes (`calls.py`).
+"""Permissions of each role of a service on AWS: IAM statements, made from the calls that it makes (`calls.py`).
 
 A call is more than the action of its name: EC2 Fleet launches, tags and hands over a role in the caller's name
 (`_NEEDS`). Each action stands in a scope (`scopes.py`): resources that carry the service's name, or its
@@ -23,7 +23,7 @@ __all__ = ["NO_RESOURCE", "PLATFORM", "Names", "Need", "Statement", "needs", "po
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One `Allow` of a policy. `why` says what it is for, or why it is no narrower."""
+    """One `Allow` of a policy. `why` is its purpose, or the reason why it is no narrower."""
 
     sid: str
     actions: tuple[str, ...]
@@ -32,7 +32,7 @@ class Statement:
     why: str
 
     def document(self) -> dict[str, Any]:
-        """As a policy document has it."""
+        """The statement in the form of a policy document."""
         conditions = {"Condition": {key: dict(value) for key, value in self.conditions.items()}}
         return {
             "Sid": self.sid,
@@ -44,7 +44,7 @@ class Statement:
 
 
 def statements(role: str, names: Names) -> tuple[Statement, ...]:
-    """What the role may do, by scope; none for a role that calls nothing. Misconfigured for an unknown role."""
+    """A role's statements, by scope; none for one that calls nothing. Misconfigured for an unknown role."""
     return _statements((role,), names)
 
 

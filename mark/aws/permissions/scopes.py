@@ -19,7 +19,7 @@ NO_RESOURCE = "AWS lets no resource be named for this action (service authorizat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Whose permissions: the service and its owner (tags), and where it stands. They may be tokens of CDK.
+    """The owner of permissions: the service and its owner (tags), and its region. They may be tokens of CDK.
 
     `bucket` (a name), `repository` (of the model's image, a name), `secret` (an ARN) and `sender` (an identity of
     SES) are left out where the service has none. `costs`: whether Cost Explorer may be asked.

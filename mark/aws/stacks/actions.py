@@ -1,4 +1,4 @@
-"""What CloudFormation calls in the deployer's name for each type of resource that the stacks have.
+"""Actions that CloudFormation takes in the deployer's name, by type of resource of the stacks.
 
 From the permissions that AWS's resource types state of their own handlers (CloudFormation registry schemas, May
 2025), without those of properties that no stack of ours sets. ReplicationGroup states none: its actions are those

@@ -26,7 +26,7 @@ LONGEST_BODY = 51_200
 CHANGE_SET_S, STACK_S = 300.0, 3600.0
 """How long a change set and a stack may take; an ElastiCache takes a quarter of an hour."""
 NOTHING = ("didn't contain changes", "No updates are to be performed", "no changes")
-"""How CloudFormation says that a change set is empty."""
+"""CloudFormation's messages that a change set is empty."""
 IN_PROGRESS = "_IN_PROGRESS"
 FAILED_NEW = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED")
 """A stack that never stood, or half of one that was to go: it has to be removed before it can be made."""
@@ -47,12 +47,12 @@ class StackState:
 
     @property
     def busy(self) -> bool:
-        """Whether an operation on it is under way; a change set that waits for review is none."""
+        """True while an operation on it is under way; a change set that waits for review is none."""
         return self.status.endswith(IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
 
     @property
     def stands(self) -> bool:
-        """Whether it can be updated."""
+        """True where it can be updated."""
         return self.status in STANDS
 
 
@@ -136,7 +136,7 @@ class Stacks:
         return found
 
     def resources(self, name: str) -> dict[str, str]:
-        """What a stack has: logical name -> physical id."""
+        """The resources of a stack: logical name -> physical id."""
         with translated():
             pages = self._client.get_paginator("list_stack_resources").paginate(StackName=name)
             rows = [row for page in pages for row in page["StackResourceSummaries"]]
@@ -214,7 +214,7 @@ class Stacks:
                 self._client.delete_stack(StackName=name)
 
     def carry_out(self, change_set: ChangeSet) -> Iterator[StackEvent]:
-        """Carry it out; the events until the stack has settled. `settled` says how it ended."""
+        """Carry it out; the events until the stack has settled. `settled` gives its end."""
         seen = self._event_ids(change_set.stack)
         with translated():
             self._client.execute_change_set(StackName=change_set.stack, ChangeSetName=change_set.id)
@@ -274,7 +274,7 @@ CANCELLED = ("Resource creation cancelled", "Resource update cancelled", "Resour
 
 
 def first_failure(events: Sequence[StackEvent], stack: str) -> StackEvent | None:
-    """What went wrong first: the oldest failure but for cancelled work, a resource's before the stack's."""
+    """The first failure: the oldest failure but for cancelled work, a resource's before the stack's."""
     failed = [
         event
         for event in events

@@ -1,4 +1,4 @@
-"""What somebody must be allowed who rolls the service out: the deployer's own calls, and CloudFormation's.
+"""Permissions of whoever rolls the service out: the deployer's own calls, and CloudFormation's.
 
 CloudFormation makes, changes and removes what stacks hold in the name of who asks (`actions.py`). What can
 be named is limited by the service's name; what EC2 gives an id by the service's tags, but for the moment in which
@@ -35,7 +35,7 @@ ROLES_FOR = ("ec2", "ecs-tasks", "lambda", "scheduler")
 LINKED_FOR = ("autoscaling", "ecs", "elasticache", "elasticloadbalancing")
 """Services that make a role of their own when an account first uses them."""
 IMAGES = "parameter/aws/service/ecs/optimized-ami/*"
-"""Where AWS says which machine image is its newest."""
+"""The public parameters that name AWS's newest machine images."""
 
 
 def deployer_policy(names: Names, types: Iterable[str]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def deployer_policy(names: Names, types: Iterable[str]) -> dict[str, Any]:
 
 
 def stack_statements(names: Names, types: Iterable[str]) -> tuple[Statement, ...]:
-    """What CloudFormation needs for resources of these types."""
+    """Permissions that CloudFormation needs for resources of these types."""
     grouped: dict[str, set[str]] = {}
     for action in stack_actions(types):
         grouped.setdefault(_scope(action), set()).add(action)

@@ -25,7 +25,7 @@ SETTLE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who rolls out: host and process, since when, and when it was last heard of (epoch seconds)."""
+    """Holder of a rollout's lock: host and process, since when, and when it last renewed it (epoch seconds)."""
 
     host: str
     pid: int
@@ -33,7 +33,7 @@ class Holder:
     at: float
 
     def is_same(self, other: Holder | None) -> bool:
-        """Whether the other is this one, at another time."""
+        """True where the other is this one, at another time."""
         return other is not None and replace(other, at=self.at) == self
 
 
@@ -51,7 +51,7 @@ class RolloutLock:
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
     def holder(self) -> Holder | None:
-        """Who holds it, None where nobody does."""
+        """Read the holder; None where nobody has the lock."""
         try:
             with translated():
                 value = self._client.get_parameter(Name=self._name)["Parameter"].get("Value", "")

@@ -1,4 +1,4 @@
-"""Asks AWS each minute whether messages about instances were dead letters, and which alarms ring; status tells."""
+"""Alerts: dead letters of the events queue and ringing alarms, asked of AWS each minute and shown by status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mark.store.service import ServiceStore
 from mark.telemetry.status_document import ALERTS, AlarmStatus, AlertsStatus
 
 EACH_S = 60.0
-"""Of the service's clock: CloudWatch looks no oftener, and each of its answers is billed."""
+"""Of the service's clock: CloudWatch evaluates no oftener, and each of its answers is billed."""
 
 
 class AlertWatch:
@@ -21,8 +21,8 @@ class AlertWatch:
         self._store, self._aws, self._clock = store, aws, clock
         self._due_at = -math.inf
 
-    def look(self) -> None:
-        """Ask where a minute is over."""
+    def poll(self) -> None:
+        """Ask AWS where a minute is over."""
         now = self._clock.now()
         if now < self._due_at:
             return
@@ -31,7 +31,7 @@ class AlertWatch:
 
 
 def alerts_status(alerts: Alerts, *, at: float) -> AlertsStatus:
-    """What AWS said `at` an instant."""
+    """The status of alerts read `at` an instant, service time."""
     ringing = alerts.ringing
     return AlertsStatus(
         at=at,

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from mark.accounting.hourly_totals import book_name
-from mark.accounting.load_history import load_name
+from mark.accounting.hourly_totals import marks_key
+from mark.accounting.load_history import load_key
 from mark.aws.archive import figures_key, journal_key, packed, put_object
 from mark.aws.session import Aws
 from mark.controller.journal import read_journal
@@ -42,8 +42,8 @@ class Archivist:
         self._again_at = -math.inf
         self._began_at = clock.now()
 
-    def look(self) -> None:
-        """Copy what is due, where there is a bucket."""
+    def poll(self) -> None:
+        """Copy what is due, where the service has a bucket."""
         bucket = (self._store.status(RESOURCES) or {}).get("bucket")
         now = self._clock.now()
         if not bucket or now < self._again_at:
@@ -60,7 +60,7 @@ class Archivist:
             for model, segments in todo.items():
                 self._copy(bucket, model, segments, copied, whole=whole)
         except MarkError as error:
-            log.warning("the journal is not archived", extra={"why": str(error)})
+            log.warning("the journal cannot be archived and is tried again later", extra={"why": str(error)})
             failed, self._again_at = str(error), now + AGAIN_S
         done_at = now if whole and failed is None else whole_at
         told = ArchiveStatus(bucket=bucket, at=now, copied=copied, failed=failed, whole_at=done_at)
@@ -69,7 +69,7 @@ class Archivist:
     def _copy(
         self, bucket: str, model: str, segments: Sequence[int], copied: dict[str, int], *, whole: bool
     ) -> None:
-        """Closed segments, each noted in `copied`; and where `whole` says so all that is there by now."""
+        """Closed segments, each noted in `copied`; and with `whole` all that is there by now."""
         for segment in segments:
             self._copy_segment(bucket, model, segment)
             copied[model] = segment
@@ -94,7 +94,10 @@ class Archivist:
         try:
             header, ticks = read_journal(lines, skip=lambda _: None)
         except Misconfigured as error:
-            log.warning("not archived", extra={"model": model, "segment": segment, "why": str(error)})
+            log.warning(
+                "an unreadable segment is not archived",
+                extra={"model": model, "segment": segment, "why": str(error)},
+            )
             return
         first = next(ticks, None)
         if first is not None:
@@ -104,8 +107,8 @@ class Archivist:
     def _copy_figures(self, bucket: str, model: str) -> None:
         record = self._store.ledger(model)
         figures = {
-            "marks": self._store.status(book_name(model)),
-            "load": self._store.status(load_name(model)),
+            "marks": self._store.status(marks_key(model)),
+            "load": self._store.status(load_key(model)),
             "transitions": [asdict(transition) for transition in record.transitions],
             "rollups": [asdict(rollup) for rollup in record.rollups],
         }
@@ -115,7 +118,7 @@ class Archivist:
 
 
 def may_drop(store: ServiceStore, model: str, segment: int) -> bool:
-    """Whether a segment is copied, or nobody copies."""
+    """True for a segment that is copied, or where there is no bucket to copy it to."""
     bucket = (store.status(RESOURCES) or {}).get("bucket")
     archive = ARCHIVE.read(store) or ArchiveStatus()
     return segment < 1 or not bucket or segment <= archive.copied.get(model, 0)

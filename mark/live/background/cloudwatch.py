@@ -1,6 +1,6 @@
-"""What controllers tell CloudWatch each minute, as lines of its embedded metric format in their log.
+"""Metrics that controllers send to CloudWatch each minute, as lines of its embedded metric format in their log.
 
-Burn is the share of requests that were late, shed or failed over the share that may be: 1 lasts exactly.
+Burn rate is the share of requests that were late, shed or failed over the share that may be: 1 lasts exactly.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def watch_metrics(
     *,
     holder: str,
     stop: threading.Event,
-    tell: Callable[[str | None], None] = lambda _: None,
+    record: Callable[[str | None], None] = lambda _: None,
 ) -> Iterator[str]:
     """A line for each model each minute while `holder` acts, and one for all of them, until `stop`.
 
-    A minute that fails has no line, which is what an alarm waits for; `tell` is told why, None where it did not.
+    A minute that fails has no line, which is what an alarm waits for. `record` gets the reason, None on success.
     """
     before: dict[str, ModelTraffic] = {}
     while True:
@@ -75,12 +75,12 @@ def watch_metrics(
         try:
             lines, before = _minute(service, models, store, holder, before)
         except RetryLater as error:
-            tell(str(error))
-        except Exception as error:  # whatever it is: it would be the last minute that anybody hears of
-            log.exception("nothing is told to CloudWatch")
-            tell(failure_words(error))
+            record(str(error))
+        except Exception as error:  # whatever it is: it would end the metrics for good
+            log.exception("the minute's metrics cannot be computed")
+            record(failure_words(error))
         else:
-            tell(None)
+            record(None)
         yield from lines
         if stop.wait(EACH_S):
             return

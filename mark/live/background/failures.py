@@ -1,6 +1,6 @@
-"""Work in the background that no failure ends: it is logged, told by status, and tried again, less and less often.
+"""Failures of background work: logged, shown by status, and retried with exponential back-off; none ends the work.
 
-What fails lies in the store under the name of the process that fails; status tells that of the one that acts.
+They lie in the store under the name of the process; status shows those of the process that acts.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from mark.telemetry.steady_time import steady_time
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-"""Pauses grow to this, real seconds."""
+"""Longest back-off, real seconds."""
 KEEP_S = 30 * 86400.0
-"""For how long it is told what failed in a process, which may be gone."""
+"""Real seconds that the failures of a process are kept: it may be gone."""
 TWICE_AT_MOST = 16
-"""So often a pause is doubled: more would be a number that nobody waits for."""
+"""Doublings of the back-off at most: a number without bound overflows."""
 
 
-class Troubles:
-    """What fails in the background of one process, `holder`; safe to share between threads."""
+class BackgroundFailures:
+    """Background work of one process, `holder`, that fails now; safe to share between threads."""
 
     def __init__(self, store: ServiceStore, holder: str) -> None:
         self._store, self._holder = store, holder
         self._lock = threading.Lock()
         self._failing: dict[str, BackgroundFailure] = {}
-        self._told: dict[str, BackgroundFailure] = {}
+        self._written: dict[str, BackgroundFailure] = {}
 
-    def note(self, work: str, why: str | None) -> None:
-        """The work fails, and why; None: it goes. A store that is away is told with the next note."""
+    def record(self, work: str, why: str | None) -> None:
+        """Record why the work fails; None where it succeeded. While the store is away, the next call writes it."""
         with self._lock:
             if why is None:
                 self._failing.pop(work, None)
             else:
                 before = self._failing.get(work) or BackgroundFailure(since=steady_time())
                 self._failing[work] = replace(before, why=why)
-            if self._failing != self._told:
-                self._tell()
+            if self._failing != self._written:
+                self._write()
 
-    def keep_on(
+    def run_periodically(
         self, work: str, turn: Callable[[], object], *, each_s: float, stop: threading.Event, begin_s: float = 0.0
     ) -> None:
-        """Take a turn each `each_s` real seconds, the first after `begin_s`, until `stop`."""
+        """Run `turn` each `each_s` real seconds, with back-off while it fails, from `begin_s` until `stop`."""
         failures = 0
         stop.wait(begin_s)
         while not stop.is_set():
@@ -59,28 +59,28 @@ class Troubles:
         try:
             turn()
         except RetryLater as error:
-            log.warning("work in the background waits", extra={"work": work, "why": str(error)})
-            self.note(work, str(error))
+            log.warning("background work is retried later", extra={"work": work, "why": str(error)})
+            self.record(work, str(error))
         except Exception as error:  # whatever it is: it would end the work without a word
-            log.exception("work in the background failed", extra={"work": work})
-            self.note(work, failure_words(error))
+            log.exception("background work failed and is retried", extra={"work": work})
+            self.record(work, failure_words(error))
         else:
-            self.note(work, None)
+            self.record(work, None)
             return True
         return False
 
-    def _tell(self) -> None:
+    def _write(self) -> None:
         failing = dict(self._failing)
         document = BACKGROUND.dump(BackgroundStatus(failing=failing))
         try:
             self._store.put_status(BACKGROUND.name(self._holder), document, keep_s=KEEP_S)
         except RetryLater:
             return
-        self._told = failing
+        self._written = failing
 
 
-def trouble_lines(told: BackgroundStatus, wall: float) -> list[str]:
-    """What fails as notes of a status. wall: epoch seconds."""
+def failure_lines(told: BackgroundStatus, wall: float) -> list[str]:
+    """Failures as notes of a status. wall: epoch seconds."""
     return [
         f"{work} fails for {max(0.0, wall - one.since):.0f} s and is tried again: {one.why}"
         for work, one in sorted(told.failing.items())

@@ -1,4 +1,4 @@
-"""Keeps a store small that lives for years: ledgers are compacted, what is known of removed models expires.
+"""Housekeeping of a store that lives for years: ledgers are compacted, keys of removed models expire.
 
 What grows, and how far, stands in docs/live.md.
 """
@@ -16,20 +16,20 @@ from mark.telemetry.steady_time import WALL
 log = logging.getLogger(__name__)
 
 EACH_S = 3600.0
-"""Of the service's clock, between two looks."""
+"""Of the service's clock, between two compactions."""
 LEAST = 500
 """Transitions that are worth writing a ledger anew."""
 
 
 class Housekeeper:
-    """Looks each hour, while a controller acts."""
+    """Compacts and expires each hour, while a controller acts."""
 
     def __init__(self, *, store: ServiceStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
         self._due_at = -math.inf
 
-    def look(self) -> None:
-        """Do what is due. RetryLater where the store is away: it is tried again at the next look."""
+    def poll(self) -> None:
+        """Do what is due. RetryLater where the store is away: the next poll tries again."""
         now = self._clock.now()
         if now < self._due_at:
             return
@@ -39,5 +39,5 @@ class Housekeeper:
             if folded:
                 log.info("the ledger is compacted", extra={"model": model.name, "transitions": folded})
         for name in self._store.retire_models():
-            log.info("a model is served no more: what is known of it expires", extra={"model": name})
+            log.info("a model is no longer served and its keys expire", extra={"model": name})
         self._due_at = now + EACH_S

@@ -36,16 +36,16 @@ from mark.telemetry.steady_time import steady_time
 log = logging.getLogger(__name__)
 
 MODULE = "mark.live.processes.replayer"
-LOOK_EACH_S = 20.0
+POLL_EACH_S = 20.0
 SETTLE_S = 300.0
 """Service seconds after midnight until the day's last minutes stand in every journal."""
 LIMIT_S = 2 * 3600.0
 """Real seconds after which the replay of a day is given up."""
-POLL_S = 0.2
+CHILD_POLL_S = 0.2
 
 
 class _ReplayFailed(Exception):
-    """The child did not replay the day; the message says why."""
+    """The child did not replay the day; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +87,12 @@ class NightlyReplays:
             return
         while not over.is_set():
             try:
-                self.look(over)
+                self.poll(over)
             except RetryLater as error:
-                log.warning("no replays: the store is away", extra={"why": str(error)})
-            over.wait(LOOK_EACH_S)
+                log.warning("replays wait: the store is unreachable", extra={"why": str(error)})
+            over.wait(POLL_EACH_S)
 
-    def look(self, over: threading.Event) -> None:
+    def poll(self, over: threading.Event) -> None:
         """Replay one day, where one is missing and it is time. RetryLater where the store is away."""
         if time.monotonic() < self._rest_until:
             return
@@ -160,7 +160,7 @@ def replay_apart(task: Task, over: threading.Event, *, limit_s: float = LIMIT_S)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # noqa: S603 - our own
         while True:
             try:
-                said, _ = child.communicate(given, timeout=POLL_S)
+                said, _ = child.communicate(given, timeout=CHILD_POLL_S)
                 break
             except subprocess.TimeoutExpired:
                 given = None  # it has been sent

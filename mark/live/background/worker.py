@@ -1,6 +1,6 @@
-"""What the acting controller does in its account beside its ticks: archiving, looking for alarms, housekeeping.
+"""The background worker of the acting controller: archiving, alarms and housekeeping in its account.
 
-It does so on a thread of its own that nobody waits for, with clients of its own: AWS may be as slow as it likes.
+A thread of its own that nobody waits for, with clients of its own: AWS may be as slow as it likes.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Protocol
 from mark.aws.session import Aws
 from mark.live.background.alerts import AlertWatch
 from mark.live.background.archive import Archivist
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.background.housekeeping import Housekeeper
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
 
-LOOK_S = 1.0
-"""Real seconds between two looks whether something is due."""
+POLL_S = 1.0
+"""Real seconds between two polls of the tasks."""
 
 
-class Duty(Protocol):
-    """Something to be done now and then."""
+class PeriodicTask(Protocol):
+    """A task that knows when it is due."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Do what is due. RetryLater where the store is away."""
 
 
-def all_duties(store: ServiceStore, aws: Aws) -> tuple[Duty, ...]:
-    """What there is to do."""
+def all_tasks(store: ServiceStore, aws: Aws) -> tuple[PeriodicTask, ...]:
+    """The tasks of a live service."""
     clock = ServiceClock(store)
     return (
         AlertWatch(store=store, aws=aws, clock=clock),
@@ -38,52 +38,54 @@ def all_duties(store: ServiceStore, aws: Aws) -> tuple[Duty, ...]:
     )
 
 
-def begin_aside(
+def start_background_worker(
     *,
     store: ServiceStore,
     make_aws: Callable[[], Aws],
     holder: str,
     stop: threading.Event,
-    troubles: Troubles,
-    duties: Callable[[ServiceStore, Aws], Sequence[Duty]] = all_duties,
+    failures: BackgroundFailures,
+    tasks: Callable[[ServiceStore, Aws], Sequence[PeriodicTask]] = all_tasks,
 ) -> threading.Thread:
-    """Start it; it works while `holder` has the lease, until `stop` is set. What fails is told by `troubles`."""
-    work = _Work(store, make_aws, holder, duties)
+    """Start the thread: it works while `holder` has the lease, until `stop`, and records what fails."""
+    worker = _Worker(store, make_aws, holder, tasks)
 
     def run() -> None:
-        troubles.keep_on("archiving, alarms and housekeeping", work.turn, each_s=LOOK_S, stop=stop, begin_s=LOOK_S)
-        work.close()
+        failures.run_periodically(
+            "archiving, alarms and housekeeping", worker.turn, each_s=POLL_S, stop=stop, begin_s=POLL_S
+        )
+        worker.close()
 
-    thread = threading.Thread(target=run, name="aside", daemon=True)
+    thread = threading.Thread(target=run, name="background", daemon=True)
     thread.start()
     return thread
 
 
-class _Work:
-    """The duties, and clients that are made when there is something to do."""
+class _Worker:
+    """Polls the tasks, with clients that are made when they are first needed."""
 
     def __init__(
         self,
         store: ServiceStore,
         make_aws: Callable[[], Aws],
         holder: str,
-        make_duties: Callable[[ServiceStore, Aws], Sequence[Duty]],
+        make_tasks: Callable[[ServiceStore, Aws], Sequence[PeriodicTask]],
     ) -> None:
         self._store, self._make_aws, self._holder = store, make_aws, holder
-        self._make_duties = make_duties
+        self._make_tasks = make_tasks
         self._aws: Aws | None = None
-        self._duties: Sequence[Duty] = ()
+        self._tasks: Sequence[PeriodicTask] = ()
 
     def turn(self) -> None:
-        """Do what is due, if we act. One duty's failure keeps no other from its turn."""
+        """Poll all tasks, if this process acts; one that fails keeps no other from its turn."""
         if self._store.leases.held_by() != self._holder:
             return
         self._aws = self._aws or self._make_aws()
-        self._duties = self._duties or self._make_duties(self._store, self._aws)
+        self._tasks = self._tasks or self._make_tasks(self._store, self._aws)
         failures: list[Exception] = []
-        for duty in self._duties:
+        for task in self._tasks:
             try:
-                duty.look()
+                task.poll()
             except Exception as error:  # noqa: BLE001 - it is raised below
                 failures.append(error)
         if failures:

@@ -91,7 +91,7 @@ def _is_heard(store: ServiceStore, *, on: bool) -> bool:
     if told is None:
         return False
     by_hand = "paused by hand" in told.reasons
-    return by_hand and told.held_back is SpendingLimit.PAUSE if on else not by_hand
+    return by_hand and told.limited_by is SpendingLimit.PAUSE if on else not by_hand
 
 
 def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""The DataPlane port over the store: what gateways counted, as the controller asks for it."""
+"""The DataPlane port over the store, where gateways report what they counted."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mark.store.service import ServiceStore
 RECENT_WINDOWS = 12
 
 
-class LivePlane:
-    """One model's traffic. `next_unit_at` is where the history ended: units go on from there, none twice."""
+class LiveDataPlane:
+    """One model's data plane. `next_unit_at` is where the history ended: units go on from there, none twice."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class LivePlane:
         self._monitor = MonitorState(opened_at=clock.now(), finished=finished, missed=missed)
         self._closed: SloWindow | None = None
 
-    def demand(self) -> DemandUnit | None:
-        """The oldest unit that has closed and was not given yet."""
+    def next_unit(self) -> DemandUnit | None:
+        """Take the oldest unit that has ended and was not taken yet."""
         if not self.is_behind():
             return None
         start_at = self._next_unit_at
@@ -57,18 +57,18 @@ class LivePlane:
         return live_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
 
     def is_behind(self) -> bool:
-        """Whether a unit has closed that was not given yet."""
+        """True where a unit has ended that was not taken yet."""
         return self._clock.now() >= self._next_unit_at + UNIT_S
 
-    def slo_window(self) -> SloWindow | None:
-        """The window that closed since the last call, if one did."""
-        self._look()
+    def take_slo_window(self) -> SloWindow | None:
+        """Take the window that closed since the last call; None where none did."""
+        self._poll_monitor()
         window, self._closed = self._closed, None
         return window
 
     def has_missed(self) -> bool:
-        """Whether a window has closed that missed the objective: the controller should look at once."""
-        self._look()
+        """True where a window that closed missed the objective: the controller should tick at once."""
+        self._poll_monitor()
         window = self._closed
         return window is not None and missed_target(window.missed, window.requests, self._target)
 
@@ -86,7 +86,7 @@ class LivePlane:
         speeds = window_speeds(self._store.clocks(), first, after - 1)
         return tuple(count * speed / WINDOW_S for count, speed in zip(counts, speeds, strict=True))
 
-    def _look(self) -> None:
+    def _poll_monitor(self) -> None:
         if self._monitor_policy is None:
             return
         traffic = self._store.traffic(self._model)

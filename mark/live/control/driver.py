@@ -1,4 +1,4 @@
-"""Drives one model's controller in real time.
+"""The driver of one model's controller in real time.
 
 A tick comes each period of the service's clock, and at once when something happened: a spot notice, a refused
 launch, a window of the SLO monitor that missed. It decides nothing: `Controller.tick` is the one of the replay.
@@ -16,27 +16,27 @@ from mark.controller.journal import Header, header_line
 from mark.controller.runner import Controller
 from mark.domain.orders import Order
 from mark.live.clock import ServiceClock
-from mark.live.control.data_plane import LivePlane
+from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.observe_mode import LiveCloud
-from mark.live.control.status_writer import Publisher
+from mark.live.control.status_writer import ModelStatusWriter
 from mark.store.journal import StoreJournal
 
 log = logging.getLogger(__name__)
 
 SETTLE_S = 0.06
-"""Real seconds after a period's end until it is looked at: gateways report the last window by then."""
+"""Real seconds from a period's end to its tick: gateways report the last window by then."""
 SEGMENT_BYTES = 16 * 1024 * 1024
 """A segment of the journal that is longer is followed by another: some days of ticks."""
 WAITING_BYTES = 4 * SEGMENT_BYTES
 """How long a segment may become while another, that would be dropped for its successor, is not archived."""
-LOOK_AT_SIZE = 100
-"""Ticks between two looks at the segment's length."""
-LOOK_EACH_S = 0.05
-"""How often it looks whether something happened."""
+SIZE_EACH_TICKS = 100
+"""Ticks between two checks of the segment's length."""
+POLL_EACH_S = 0.05
+"""Real seconds between two polls for events and the SLO monitor."""
 
 
 class ModelDriver:
-    """Ticks one model while this process holds the lease."""
+    """The driver of one model, while this process holds the lease."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class ModelDriver:
         *,
         clock: ServiceClock,
         cloud: LiveCloud,
-        plane: LivePlane,
-        publisher: Publisher,
+        plane: LiveDataPlane,
+        publisher: ModelStatusWriter,
         journal: StoreJournal,
         header: Header,
     ) -> None:
@@ -55,11 +55,11 @@ class ModelDriver:
         self._watch_at = -math.inf
 
     def wake(self) -> None:
-        """Look at once: something happened."""
+        """Tick at once: something happened."""
         self._wake.set()
 
-    def look(self) -> None:
-        """See what is there, before anything is asked for."""
+    def observe(self) -> None:
+        """Take inventory before anything is ordered."""
         self._cloud.observe()
 
     def run(self, stop: threading.Event, unseen: Sequence[Order]) -> None:
@@ -80,13 +80,13 @@ class ModelDriver:
         for order in decision.orders:
             given = {"model": self._publisher.model, "token": order.token, "reason": order.reason}
             log.info(order.kind, extra=given)
-        if self._cloud.has_facts:
+        if self._cloud.has_pending_facts:
             self.wake()
         self._publisher.publish(self._controller, decision)
-        if decision.state.tick % LOOK_AT_SIZE == 0:
-            self._look_at_size()
+        if decision.state.tick % SIZE_EACH_TICKS == 0:
+            self._rotate_if_long()
 
-    def _look_at_size(self) -> None:
+    def _rotate_if_long(self) -> None:
         """Open another segment where this one is long; what that drops waits for its copy, but not for ever."""
         size_bytes = self._journal.size_bytes
         is_last_call = size_bytes > WAITING_BYTES
@@ -94,7 +94,7 @@ class ModelDriver:
             self._journal.rotate(header_line(self._checkpointed()), unkept=is_last_call)
 
     def _is_surging(self) -> bool:
-        """Looked at every few seconds of service time."""
+        """Poll for surges every few seconds of service time."""
         now = self._clock.now()
         if now < self._watch_at or math.isinf(self._controller.watch_s):
             return False
@@ -102,7 +102,7 @@ class ModelDriver:
         return self._controller.is_surging()
 
     def _checkpointed(self) -> Header:
-        """The header of the journal's next segment: it says all that folding the one before would."""
+        """The header of the journal's next segment: it holds all that folding the one before would give."""
         controller = self._controller
         return replace(self._header, checkpoint=controller.checkpoint, history=controller.history)
 
@@ -112,7 +112,7 @@ class ModelDriver:
             left_s = self._clock.wall_until(self._controller.next_at) + SETTLE_S
             if left_s <= 0 or self._plane.has_missed() or self._is_surging():
                 return
-            self._cloud.hear()  # what is spent is known before the next tick
-            if self._wake.wait(min(left_s, LOOK_EACH_S)):
+            self._cloud.poll_events()  # what is spent is known before the next tick
+            if self._wake.wait(min(left_s, POLL_EACH_S)):
                 self._wake.clear()
                 return

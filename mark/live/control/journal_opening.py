@@ -1,4 +1,4 @@
-"""A model's journal as the next controller finds it: folded, gone on with under another policy, or begun anew.
+"""Opening of a model's journal at a takeover: folded, continued under another policy, or begun anew.
 
 It goes on in the last segment where all of that can be read and was written under the policy of today, in the
 form of today. Where the settings have changed, or the form, a segment follows whose header has the policy of today
@@ -21,7 +21,7 @@ from mark.config.settings import Settings
 from mark.controller.journal import VERSION, BrokenLine, Header, Tick, header_line, read_journal, same_policy
 from mark.controller.plan_request import tail
 from mark.controller.quotas import Quotas
-from mark.controller.recovery import Recovered, begun_anew, checkpoint_of, goes_on, recover, salvaged
+from mark.controller.recovery import Recovered, checkpoint_of, continue_under, recover, salvage, start_anew
 from mark.controller.runner import KEEP_HISTORY
 from mark.domain.demand import Demand
 from mark.domain.errors import MarkError, Misconfigured
@@ -90,9 +90,9 @@ def open_journal(
             "the settings or this program are new: the journal goes on in a new segment",
             extra={"model": model.name},
         )
-        recovered, run = recovered and goes_on(recovered, today), header.run
+        recovered, run = recovered and continue_under(recovered, today), header.run
     else:
-        recovered, run = _begun_anew(store, model.name, found), uuid.uuid4().hex
+        recovered, run = _start_anew(store, model.name, found), uuid.uuid4().hex
         why = "the journal begins anew: some of it cannot be read"
         log.warning(why, extra={"model": model.name, "run": run})
     header = replace(_new_header(model, settings, now, quotas()), run=run)
@@ -119,21 +119,24 @@ def _read_last(store: ServiceStore, model: str, read: Read) -> _Found | None:
         for line in broken:
             _warn(model, number, line.words)
         whole = number == segments[-1] and not broken
-        recovered = recover(header, listed) if whole else salvaged(header, listed)
+        recovered = recover(header, listed) if whole else salvage(header, listed)
         return _Found(header=header, recovered=recovered, is_whole=whole)
     return None
 
 
 def _warn(model: str, segment: int, why: str) -> None:
-    log.warning("left out of the journal", extra={"model": model, "segment": segment, "why": why})
+    log.warning(
+        "an unreadable part of the journal is left out",
+        extra={"model": model, "segment": segment, "why": why},
+    )
 
 
-def _begun_anew(store: ServiceStore, model: str, found: _Found | None) -> Recovered | None:
-    """What is left where not all can be read; without any journal its age is what status last told of it."""
+def _start_anew(store: ServiceStore, model: str, found: _Found | None) -> Recovered | None:
+    """Salvage what can be read; without any journal the age is that of the last status."""
     if found is not None and found.recovered is not None:
         return found.recovered
     told = MODEL.read(store, model)
-    return None if told is None or told.began_at is None else begun_anew(told.began_at)
+    return None if told is None or told.began_at is None else start_anew(told.began_at)
 
 
 def _history(model: LiveModel, header: Header, recovered: Recovered | None) -> Demand:
@@ -158,7 +161,7 @@ def known_quotas(aws: Aws) -> Quotas:
     try:
         return read_quotas(aws)
     except MarkError as error:
-        log.warning("the account's quotas are not known", extra={"why": str(error)})
+        log.warning("the account's quotas cannot be read and are taken as unlimited", extra={"why": str(error)})
         return ()
 
 

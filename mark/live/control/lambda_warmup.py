@@ -49,7 +49,7 @@ class Warmer:
         return believed_warm(self._belief, self._clock.now())
 
     def warm(self, concurrency: int) -> WarmedUp:
-        """Have so many environments warm."""
+        """Warm so many environments, and report the bill."""
         self._forget_gone()
         done = warm_up(self._client, self._served.function, concurrency)
         now = self._clock.now()
@@ -69,7 +69,7 @@ class Warmer:
         return done
 
     def _forget_gone(self) -> None:
-        """Believe nothing of environments that ended with the account's functions."""
+        """Forget environments that ended with the account's functions."""
         told = self._store.warmed(self._served.name)
         if told is not None and told.anew_at > self._anew_at:
             self._anew_at = told.anew_at

@@ -1,4 +1,7 @@
-"""A controller's process: waits for the lease, acts while it holds it, and lets the next one take over."""
+"""Leader election: a controller waits for the lease, leads while it holds it, and the next takes over (failover).
+
+A lease that is not renewed runs out: liveness of the leader is nothing else.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from contextlib import suppress
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import aws_of
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
-from mark.live.background.worker import begin_aside
+from mark.live.background.worker import start_background_worker
 from mark.live.control.term import Forecasters, Term
 from mark.live.forecasting.retraining import Retraining
 from mark.live.local.run_dir import Running
@@ -26,18 +29,18 @@ from mark.store.service import ServiceStore
 log = logging.getLogger(__name__)
 
 LEASE_S = 3.0
-"""A controller that says nothing for so long has lost the lease."""
+"""Real seconds without a renewal after which the lease is lost."""
 TRY_EACH_S = 0.25
 PAUSE_S = 0.5
-"""Between two terms, after something did not answer."""
+"""Real seconds between two terms, after something did not answer."""
 KEEP_UP_EACH_S = 5.0
-"""How often who waits looks whether who acts has trained a forecaster."""
+"""Real seconds between two polls of a waiting controller for forecasters that the leader trained."""
 CATCH_UP_S = 30.0
-"""How long a process that starts waits for what was trained before, instead of acting at once."""
+"""Real seconds that a starting process waits for forecasters trained before, instead of acting at once."""
 
 
 class Leader:
-    """One process's wish to be the acting controller."""
+    """A candidate for the acting controller: one a process."""
 
     def __init__(
         self,
@@ -47,43 +50,43 @@ class Leader:
         *,
         store: ServiceStore,
         holder: str,
-        troubles: Troubles,
-        tell: Callable[[], None] | None = None,
+        failures: BackgroundFailures,
+        publish: Callable[[], None] | None = None,
     ) -> None:
-        """`tell` writes to the store what the service is; None where somebody else does. Only who acts tells."""
-        self._tell = tell
+        """`publish` writes the service's description to the store while this process leads; None: another does."""
+        self._publish = publish
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
-        self._troubles = troubles
+        self._failures = failures
         self._aws = aws_of(settings, running, "controller")
         slot = threading.Lock()
         self._forecasters = _forecasters(models, settings, slot)
         self._replays = NightlyReplays(settings, running, store=store, slot=slot)
-        self._looked_at = -math.inf
+        self._caught_up_at = -math.inf
 
     def run(self, stop: threading.Event) -> None:
         """Act whenever the lease can be had, until `stop` is set."""
-        begin_aside(
+        start_background_worker(
             store=self._store,
             make_aws=lambda: aws_of(self._settings, self._running, "controller"),
             holder=self._holder,
             stop=stop,
-            troubles=self._troubles,
+            failures=self._failures,
         )
         until = time.monotonic() + CATCH_UP_S
         while not (stop.is_set() or self._is_caught_up() or time.monotonic() > until):
             stop.wait(TRY_EACH_S)
         while not stop.is_set():
             try:
-                lease = self._store.leases.take(self._holder, LEASE_S)
+                lease = self._store.leases.acquire(self._holder, LEASE_S)
             except RetryLater:
                 lease = None
             if lease is None:
-                if time.monotonic() > self._looked_at + KEEP_UP_EACH_S:
+                if time.monotonic() > self._caught_up_at + KEEP_UP_EACH_S:
                     self._is_caught_up()
                 stop.wait(TRY_EACH_S)
                 continue
-            log.info("acting", extra={"epoch": lease.epoch})
+            log.info("this controller leads", extra={"epoch": lease.epoch})
             self._act(lease, stop)
             with suppress(RetryLater):
                 self._store.leases.release(lease)
@@ -92,15 +95,15 @@ class Leader:
         self._aws.close()
 
     def _is_caught_up(self) -> bool:
-        """Whether our forecasters are those that who acts has trained, as far as the store can be asked."""
-        self._looked_at = time.monotonic()
+        """True where our forecasters are the leader's, or where the store cannot be asked."""
+        self._caught_up_at = time.monotonic()
         try:
             return all(retraining.keep_up(self._store) for retraining, _ in self._forecasters.values())
         except RetryLater:
             return True
 
     def _stop_training(self) -> None:
-        """Who does not act does not train."""
+        """End trainings: only the leader trains."""
         for retraining, _ in self._forecasters.values():
             retraining.stop()
 
@@ -108,23 +111,23 @@ class Leader:
         """One term after another while the lease is ours."""
         while not stop.is_set():
             try:
-                if self._tell is not None:
+                if self._publish is not None:
                     self._store.leases.renew(lease)  # what is told has no other fence
-                    self._tell()
+                    self._publish()
                 term = Term(
                     self._settings,
                     self._running,
                     store=self._store,
                     aws=self._aws,
                     lease=lease,
-                    troubles=self._troubles,
+                    failures=self._failures,
                 )
                 term.run(self._models, self._forecasters, stop, beside=(self._replays.run,))
             except LeaseLost as error:
-                log.warning("another controller acts", extra={"why": str(error)})
+                log.warning("another controller took over", extra={"why": str(error)})
                 return
             except RetryLater as error:
-                log.warning("starting over from the journal", extra={"why": str(error)})
+                log.warning("the term failed and is started again from the journal", extra={"why": str(error)})
                 stop.wait(PAUSE_S)
                 with suppress(RetryLater):
                     self._store.leases.renew(lease)

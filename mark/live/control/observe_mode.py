@@ -35,11 +35,11 @@ class LiveCloud(Cloud, Protocol):
     """What a driver asks of a Cloud beside the port."""
 
     @property
-    def has_facts(self) -> bool:
-        """Whether something was refused since `facts` was asked: the controller should look at once."""
+    def has_pending_facts(self) -> bool:
+        """Whether something was refused since facts were drained: the controller should tick at once."""
 
-    def hear(self) -> None:
-        """Write down what has become of instances meanwhile."""
+    def poll_events(self) -> None:
+        """Write what has become of instances meanwhile into the ledger."""
 
     def close(self) -> None:
         """End what runs in the background."""
@@ -80,9 +80,12 @@ class ShadowCloud:
         self._advance(now)
         return FleetView(instances=tuple(self._fleet[name].instance for name in sorted(self._fleet)))
 
-    def facts(self) -> Sequence[Fact]:
-        """Nothing happens to what is not there."""
+    def drain_facts(self) -> Sequence[Fact]:
+        """None: nothing happens to what is not there."""
         return ()
+
+    def acknowledge(self) -> None:
+        """Do nothing: there are no facts."""
 
     def submit(self, order: Order) -> None:
         """Do as if it had been ordered; asking twice for one token changes nothing."""
@@ -109,11 +112,11 @@ class ShadowCloud:
     # What a driver asks beside it.
 
     @property
-    def has_facts(self) -> bool:
+    def has_pending_facts(self) -> bool:
         """Never: nothing is refused."""
         return False
 
-    def hear(self) -> None:
+    def poll_events(self) -> None:
         """Write down what has begun to run meanwhile."""
         self._advance(self._clock.now())
 

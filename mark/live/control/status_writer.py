@@ -1,4 +1,4 @@
-"""What the acting controller publishes of a model after each tick, for the status page and `mark status`."""
+"""The status writer: a model's document after each tick, for the status page and `mark status`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mark.domain.demand import Demand
 from mark.domain.fleet import Instance, InstanceState
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.clock import ServiceClock
-from mark.live.control.hourly_totals import HourBook
+from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import (
@@ -31,7 +31,7 @@ MINUTES = 60
 DECISIONS = 12
 
 
-class Publisher:
+class ModelStatusWriter:
     """Writes one model's status document."""
 
     def __init__(
@@ -43,15 +43,15 @@ class Publisher:
         began_at: float,
         trained: Callable[[], ForecasterStatus | None],
     ) -> None:
-        """`trained` says what the forecaster was trained on last, and what is being trained.
+        """`trained` gives the forecaster's last training, and the one that runs.
 
-        What the controller before this one told of the last hour is still told.
+        The last hour's entries of the controller before this one are kept.
         """
         self._began_at, self._trained = began_at, trained
         self._served, self._bundle, self._notes = model.served, model.bundle, model.notes
         self._assumed_rps = model.assumed_rps
         self._store, self._clock = store, clock
-        self._book = HourBook(store, self._served.name, began_at=began_at)
+        self._hourly_totals = HourlyTotalsWriter(store, self._served.name, began_at=began_at)
         before = MODEL.read(store, self._served.name) or PublishedModel()
         self._decisions = deque(before.decisions, maxlen=DECISIONS)
         self._capacity = deque(_told_capacity(before.series), maxlen=MINUTES)
@@ -62,10 +62,10 @@ class Publisher:
         return self._served.name
 
     def publish(self, controller: Controller, decision: Decision) -> None:
-        """Tell what was seen and decided."""
+        """Write the document of a tick, and the hourly totals."""
         self._remember(controller, decision)
         MODEL.write(self._store, self._document(controller, decision), self.model)
-        self._book.keep(controller.history, self._clock.now())
+        self._hourly_totals.keep(controller.history, self._clock.now())
 
     def _remember(self, controller: Controller, decision: Decision) -> None:
         now = self._clock.now()
@@ -78,7 +78,7 @@ class Publisher:
             self._capacity.append((history.end_at, capacity))
 
     def _document(self, controller: Controller, decision: Decision) -> PublishedModel:
-        state, wanted = decision.state, decision.state.wanted
+        state, desired = decision.state, decision.state.desired
         requested = Counter[str]()
         for item in state.requested:
             requested[item.offering] += item.count
@@ -90,7 +90,7 @@ class Publisher:
             speed=self._clock.anchor.speed_at(steady_time()),
             policy=self._bundle.name,
             market=offerings[0].market.value if offerings else "none",
-            planned=dict(wanted[-1].counts) if wanted else {},
+            planned=dict(desired[-1].counts) if desired else {},
             requested=dict(sorted(requested.items())),
             observed=tuple(map(_observed, controller.fleet)),
             lambda_warm=controller.lambda_warm,
@@ -123,7 +123,7 @@ class Publisher:
         )
 
     def _forecaster(self, controller: Controller) -> str:
-        """Who made the last forecast."""
+        """The name of what made the last forecast."""
         if controller.forecast is None:
             return self._bundle.forecaster
         failed = controller.forecast_failed
@@ -131,7 +131,7 @@ class Publisher:
 
 
 def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
-    """(end of the minute, requests/s) as an earlier document told them."""
+    """(end of the minute, requests/s) from an earlier document."""
     if series is None:
         return []
     told = enumerate(series.capacity_rps, 1)
@@ -139,7 +139,7 @@ def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
 
 
 def stand_in_notes(controller: Controller) -> tuple[str, ...]:
-    """That the last forecast is not the forecaster's own, and why."""
+    """The note that the last forecast is not the forecaster's own, and why."""
     failed, forecast = controller.forecast_failed, controller.forecast
     if failed is None or forecast is None:
         return ()
@@ -148,12 +148,12 @@ def stand_in_notes(controller: Controller) -> tuple[str, ...]:
 
 
 def _plan(decision: Decision) -> PlanStatus | None:
-    plan, wanted = decision.state.plan, decision.state.wanted
+    plan, desired = decision.state.plan, decision.state.desired
     if plan is None:
         return None
     return PlanStatus(
         at=plan.at,
-        made_at=wanted[-1].at if wanted else plan.at,
+        made_at=desired[-1].at if desired else plan.at,
         required_rps=plan.required_rps,
         capacity_rps=plan.capacity_rps,
         usd_per_hour=plan.usd_per_hour,

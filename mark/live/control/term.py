@@ -22,19 +22,19 @@ from mark.aws.session import Aws
 from mark.config.service import Mode
 from mark.config.settings import Settings
 from mark.controller.runner import Controller
-from mark.controller.service_time_ratios import measured_paces
+from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
-from mark.live.control.budget_watch import RestraintWatch
-from mark.live.control.data_plane import LivePlane
+from mark.live.control.budget_watch import BudgetWatch
+from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
 from mark.live.control.journal_opening import OpenedJournal, known_quotas, open_journal
 from mark.live.control.lambda_warmup import Warmer
 from mark.live.control.observe_mode import LiveCloud, ShadowCloud
-from mark.live.control.status_writer import Publisher
+from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.forecasting.retraining import FollowedJournal, Retraining
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
@@ -54,16 +54,16 @@ Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """What the models of a service share: events, guardrails, what launches start from, what is held back."""
+    """Shared by the models of a service: events, guardrails, launch templates, the spending limit."""
 
     inbox: EventInbox
     guard: Guard
     launches: Mapping[str, Any]
-    restrain: Callable[[], SpendingLimit]
+    spending_limit: Callable[[], SpendingLimit]
 
 
 class Term:
-    """Acts for all models of a service while its lease holds."""
+    """One term: acts for all models of a service while its lease holds."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Term:
         store: ServiceStore,
         aws: Aws,
         lease: Lease,
-        troubles: Troubles,
+        failures: BackgroundFailures,
     ) -> None:
-        self._settings, self._running, self._troubles = settings, running, troubles
+        self._settings, self._running, self._background = settings, running, failures
         self._store, self._aws, self._lease = store, aws, lease
         self._over = threading.Event()
         self._failure: BaseException | None = None
@@ -121,10 +121,10 @@ class Term:
     def _drivers(
         self, models: Sequence[LiveModel], forecasters: Forecasters, opened: ExitStack
     ) -> list[Callable[[], None]]:
-        """What drives each model, recovered from its journal."""
+        """Make the driver of each model, recovered from its journal."""
         resources = self._store.status(RESOURCES)
         if resources is None:
-            raise RetryLater("nobody has said yet where the queues are")
+            raise RetryLater("the service's queues are not set up yet")
         drivers: list[ModelDriver] = []
 
         def wake() -> None:
@@ -132,21 +132,21 @@ class Term:
                 driver.wake()
 
         offerings = {offering.name: offering for model in models for offering in model.served.offerings}
-        watch = RestraintWatch(
+        watch = BudgetWatch(
             self._settings.budget,
             [model.served for model in models],
             store=self._store,
             clock=ServiceClock(self._store),
             wake=wake,
         )
-        watch.look()
+        watch.poll()
         shared = _Shared(
-            restrain=watch.restraint,
+            spending_limit=watch.spending_limit,
             inbox=EventInbox(
                 self._aws.sqs,
                 resources["events_url"],
                 wake=wake,
-                tell=lambda why: self._troubles.note("hearing of spot notices", why),
+                on_poll=lambda why: self._background.record("receiving spot notices", why),
                 poll_s=POLL_S,
             ),
             guard=Guard(_rails(self._settings), offerings),
@@ -158,7 +158,7 @@ class Term:
             drivers.append(driver)
             runs.append(run)
         for driver in drivers:  # guardrails count the instances of all models before the first launch of any
-            driver.look()
+            driver.observe()
         shared.inbox.start()
         opened.callback(shared.inbox.close)
         return runs
@@ -189,15 +189,15 @@ class Term:
             ),
             history=written.history,
             recovered=recovered,
-            measure=lambda: measured_paces(membership.members(), policy),
-            restrain=shared.restrain,
+            measure=lambda: measured_ratios(membership.members(), policy),
+            spending_limit=shared.spending_limit,
         )
         driver = ModelDriver(
             controller,
             clock=clock,
             cloud=cloud,
             plane=plane,
-            publisher=Publisher(
+            publisher=ModelStatusWriter(
                 model, store=store, clock=clock, began_at=written.began_at, trained=retraining.told
             ),
             journal=written.journal,
@@ -226,9 +226,9 @@ class Term:
             gateways=self._settings.service.gateways,
         )
 
-    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LivePlane:
+    def _plane(self, model: LiveModel, clock: ServiceClock, warmer: Warmer, next_unit_at: float) -> LiveDataPlane:
         policy = model.bundle.controller
-        return LivePlane(
+        return LiveDataPlane(
             self._store,
             model.name,
             clock=clock,

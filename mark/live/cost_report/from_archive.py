@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from mark.accounting.hourly_totals import Tallies, TallyMark, book_marks, book_name
-from mark.accounting.load_history import load_name
+from mark.accounting.hourly_totals import HourlyMark, Totals, load_marks, marks_key
+from mark.accounting.load_history import load_key
 from mark.config.settings import Settings
 from mark.controller.service import ServedModel, ServiceSpec
 from mark.domain.clock import ClockAnchor
@@ -28,8 +28,8 @@ from mark.live.archived_load import archived_segments, segment_lines
 from mark.live.models import make_live_models, service_spec
 
 FIGURES = "figures.json.gz"
-COUNTS = tuple(field.name for field in fields(Tallies) if field.name not in ("requests", "billed", "gib_s"))
-"""Tallies that are whole numbers of a `ModelTraffic`."""
+COUNTS = tuple(field.name for field in fields(Totals) if field.name not in ("requests", "billed", "gib_s"))
+"""Totals that are whole numbers of a `ModelTraffic`."""
 _TRANSITIONS = TypeAdapter(tuple[Transition, ...])
 _ROLLUPS = TypeAdapter(tuple[UsageRollup, ...])
 
@@ -41,7 +41,7 @@ class Figures:
     `books` are the documents of the store that hold its marks and its load, by their names.
     """
 
-    marks: tuple[TallyMark, ...]
+    marks: tuple[HourlyMark, ...]
     ledger: LedgerRecord
     books: Mapping[str, dict[str, Any]]
     segments: tuple[Path, ...]
@@ -118,13 +118,13 @@ def _figures(folder: Path, service: str, model: str) -> Figures:
         )
     try:
         told = json.loads(gzip.decompress(newest.read_bytes()))
-        marks, transitions = book_marks(told["marks"]), _TRANSITIONS.validate_python(told["transitions"])
+        marks, transitions = load_marks(told["marks"]), _TRANSITIONS.validate_python(told["transitions"])
         rollups = _ROLLUPS.validate_python(told.get("rollups", ()))
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise Misconfigured(f"{newest} cannot be read, download it again: {str(error).splitlines()[0]}") from error
     if not marks:
         raise Misconfigured(f"{newest} tells of no full hour yet")
-    books = {book_name(model): told["marks"], load_name(model): told.get("load")}
+    books = {marks_key(model): told["marks"], load_key(model): told.get("load")}
     return Figures(
         marks=marks,
         ledger=LedgerRecord(

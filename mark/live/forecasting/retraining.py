@@ -1,9 +1,9 @@
-"""A model's forecaster in the service: it speaks, and is trained anew on a schedule and when it gets worse.
+"""A model's forecaster in the service, retrained on a schedule and when it drifts.
 
 States: idle, or one `Training` in the background. All transitions are in `follow` (while we act, between two
-forecasts) and in `keep_up` (while another acts). What the forecaster that speaks was made of is kept in the store
-before it speaks: whoever takes over makes the same from the cache, so that a journal that goes on goes on with the
-same forecasts. A training that fails or is late leaves the forecaster as it was.
+forecasts) and in `keep_up` (while another acts). What the current forecaster was made of is in the store before it
+is used: a controller that takes over makes the same from the cache, so that a journal goes on with the same
+forecasts. A training that fails or is late leaves the forecaster as it was.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mark.controller.runner import Journal, check_forecast
 from mark.controller.state import Decision, Note, NoteKind, Observation
 from mark.domain.demand import Demand, Forecast
 from mark.domain.fleet import FleetView
-from mark.live.forecasting.drift import Drift, DriftPolicy, followed, worsening
+from mark.live.forecasting.drift import Drift, DriftPolicy, update_drift, worsening
 from mark.live.forecasting.training import Task, Training
 from mark.live.models import LiveModel
 from mark.offline.forecast.deadline import PunctualForecaster
@@ -53,7 +53,7 @@ def pause_after(took_s: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What the forecaster that speaks was made of, why, and since when it speaks (service time).
+    """The record of the current forecaster: what it was made of, why, and since when it is used (service time).
 
     `took_s`: real seconds; None for the one that the service began with, which may have come from the cache.
     """
@@ -81,7 +81,7 @@ class _Run:
 
 
 class Retraining:
-    """One model's forecaster: a Forecaster itself, which speaks with whatever was trained last."""
+    """One model's forecaster: a Forecaster itself, which delegates to whatever was trained last."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Retraining:
         self._model, self._settings, self._slot, self._pause = model, settings, slot, pause
         cache_dir = model.setup.cache_dir
         self._cache = cache_dir / "services" / service / model.name if cache_dir else None
-        self._speaks = PunctualForecaster(build_forecaster(self.name, model.setup), name=self.name)
+        self._current = PunctualForecaster(build_forecaster(self.name, model.setup), name=self.name)
         self._trained: Trained | None = None
         self._drift_policy = DriftPolicy(lead_units=model.bundle.controller.lead_units)
         self._drift = Drift()
@@ -107,13 +107,13 @@ class Retraining:
         self._tried_at = self._given_up_at = -math.inf
         self._rest_until = time.monotonic() + pause(0.0)
         self.notes: list[Note] = []
-        """What became of trainings while we act, and stands in no journal yet."""
+        """Notes of trainings while we act that stand in no journal yet."""
 
     # What the controller asks.
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:
-        """The forecast of the forecaster that speaks; see `PunctualForecaster`."""
-        return self._speaks.forecast(history, horizon)
+        """The current forecaster's forecast; see `PunctualForecaster`."""
+        return self._current.forecast(history, horizon)
 
     # While we act.
 
@@ -121,7 +121,7 @@ class Retraining:
         """The ticks of a journal as they are, noting on the way how its forecasts did."""
         self._drift = Drift()
         for tick in ticks:
-            self._drift = followed(self._drift, tick.seen, self._drift_policy)
+            self._drift = update_drift(self._drift, tick.seen, self._drift_policy)
             yield tick
 
     def begin(self, store: ServiceStore, began_at: float) -> None:
@@ -136,10 +136,10 @@ class Retraining:
     def follow(self, seen: Observation, history: Demand, store: ServiceStore) -> None:
         """A tick was written down: note how forecasts do, take what has been trained, train where it is time."""
         self._history = history
-        self._drift = followed(self._drift, seen, self._drift_policy)
+        self._drift = update_drift(self._drift, seen, self._drift_policy)
         run = self._run
         if run is not None:
-            if self._take(run, seen.now, store):
+            if self._adopt(run, seen.now, store):
                 self.notes.append(_ended(run))
             return
         why = self._due(seen.now)
@@ -149,7 +149,7 @@ class Retraining:
             self.notes.append(_begun(why, history, drift, self._settings.limit_min))
 
     def told(self) -> ForecasterStatus | None:
-        """For the status: what was trained last, on what, why; how forecasts do; and what runs or failed."""
+        """The forecaster in the status document: the last training, drift, and what runs or failed."""
         trained, run = self._trained, self._run
         if trained is None:
             return None
@@ -169,10 +169,10 @@ class Retraining:
     # While another acts.
 
     def keep_up(self, store: ServiceStore) -> bool:
-        """Make what the acting controller made, in the background; says whether nothing is left to be made."""
+        """Make what the acting controller made, in the background; returns whether nothing is left to be made."""
         if self._run is not None:
             if self._run.again is not None:
-                self._take(self._run, self._run.since, store)
+                self._adopt(self._run, self._run.since, store)
             return self._run is None
         known_at = max(self._given_up_at, self._trained.at if self._trained else -math.inf)
         told = store.status(f"trained:{self._model.name}")
@@ -182,7 +182,8 @@ class Retraining:
             record = _TRAINED.validate_python(store.status(f"trained-on:{self._model.name}"))
         except ValidationError:
             log.warning(
-                "another version of this program wrote what was trained", extra={"model": self._model.name}
+                "a training's record of another version is ignored",
+                extra={"model": self._model.name},
             )
             record = None
         if record is None or (record.forecaster, record.seed) != (self.name, self._model.setup.seed):
@@ -192,7 +193,7 @@ class Retraining:
         return False
 
     def stop(self) -> None:
-        """End what runs."""
+        """End the training that runs."""
         if self._run is not None:
             self._run.training.stop()
             self._run = None
@@ -200,7 +201,7 @@ class Retraining:
     # Both.
 
     def _due(self, now: float) -> TrainingCause | None:
-        """Why a training should begin now."""
+        """The cause of a training that is due now; None where none is."""
         asked, trained = self._settings, self._trained
         if trained is None or self._cache is None or time.monotonic() < self._rest_until:
             return None
@@ -213,7 +214,7 @@ class Retraining:
         return "drift" if drift is not None and asked.drift is not None and drift >= asked.drift else None
 
     def _train(self, why: TrainingCause, history: Demand, now: float, again: Trained | None = None) -> bool:
-        """Begin, where nothing else is being trained in this process; says whether."""
+        """Begin, where nothing else is being trained in this process; returns whether it has."""
         if self._cache is None or not self._slot.acquire(blocking=False):
             return False
         cache_dir = self._cache / f"{history.end_at:.0f}"
@@ -224,12 +225,12 @@ class Retraining:
         return True
 
     def _prove(self, made: Forecaster) -> None:
-        """Have it forecast once where nobody waits: the first forecast loads, computes and may fail."""
+        """Have it forecast once off the critical path: the first forecast loads, computes and may fail."""
         history, horizon = self._history, self._model.bundle.controller.horizon
         check_forecast(made.forecast(history, horizon), history, horizon)
 
-    def _take(self, run: _Run, now: float, store: ServiceStore) -> bool:
-        """Let what was trained speak, if it is done; says whether it is."""
+    def _adopt(self, run: _Run, now: float, store: ServiceStore) -> bool:
+        """Use what was trained, if it is done; returns whether it is."""
         training = run.training
         if not training.done:
             return False
@@ -237,18 +238,18 @@ class Retraining:
             self._failed = FailedTraining(at=now, why=run.why, error=training.error)
             self._given_up_at = run.again.at if run.again else self._given_up_at
         else:
-            trained = run.again or self._written(run, now, store)
-            before, self._trained = self._speaks, trained
-            self._speaks = PunctualForecaster(training.forecaster, name=self.name)
+            trained = run.again or self._record(run, now, store)
+            before, self._trained = self._current, trained
+            self._current = PunctualForecaster(training.forecaster, name=self.name)
             self._failed = None
             before.close()
-            log.info("a new forecaster speaks", extra={"model": self._model.name, "why": run.why})
+            log.info("a retrained forecaster is in use", extra={"model": self._model.name, "why": run.why})
         self._run = None
         self._rest_until = time.monotonic() + self._pause(training.seconds)
         return True
 
-    def _written(self, run: _Run, now: float, store: ServiceStore) -> Trained:
-        """What was trained, kept before it speaks: the short word of it last, which others look at."""
+    def _record(self, run: _Run, now: float, store: ServiceStore) -> Trained:
+        """Write the record of a training before it is used; last the short key that other controllers poll."""
         trained = Trained(
             forecaster=self.name,
             seed=run.task.seed,
@@ -276,8 +277,8 @@ def _ended(run: _Run) -> Note:
     if run.training.forecaster is None:
         return _noted(f"training {what} failed after {took}: {run.training.error}; the one before goes on")
     if run.again is not None:
-        return _noted(f"what another controller trained {what} speaks from now on, made again in {took}")
-    return _noted(f"training {what} is done after {took}: it speaks from now on")
+        return _noted(f"what another controller trained {what} is in use from now on, made again in {took}")
+    return _noted(f"training {what} is done after {took}: it is in use from now on")
 
 
 def _noted(text: str) -> Note:
@@ -294,13 +295,13 @@ def _drop_older(newest: Path) -> None:
 
 
 class FollowedJournal:
-    """A journal that tells `follow` what was written. `notes` go into the next tick, and are dropped then."""
+    """A journal that calls `follow` after each tick. `notes` go into the next tick, and are dropped then."""
 
     def __init__(self, journal: Journal, follow: Callable[[Observation], None], notes: list[Note]) -> None:
         self._journal, self._follow, self._notes = journal, follow, notes
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
-        """Write one tick, then tell of it."""
+        """Write one tick, then call `follow`."""
         noted = replace(decision, notes=(*decision.notes, *self._notes)) if self._notes else decision
         self._journal.append(before, seen, noted)
         self._notes.clear()

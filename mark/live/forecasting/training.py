@@ -32,12 +32,12 @@ STOP_S = 3.0
 
 
 class _TrainingFailed(Exception):
-    """The child did not train; the message says why."""
+    """The child did not train; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Which forecaster to make, of what."""
+    """A training: the forecaster to make, and its data."""
 
     forecaster: str
     history: Demand
@@ -46,7 +46,7 @@ class Task:
 
     @property
     def setup(self) -> ForecasterSetup:
-        """What its factory is given."""
+        """The setup that its factory is given."""
         return ForecasterSetup(history=self.history, seed=self.seed, cache_dir=self.cache_dir)
 
 
@@ -59,7 +59,7 @@ def read_task(data: bytes) -> Task:
 
 
 class Training:
-    """Runs from when it is made; `done` says that it is over, then `forecaster` is there, or `error` says why not.
+    """Runs from when it is made. Once `done`, there is the `forecaster`, or an `error` with the reason.
 
     `prove` is given the forecaster before it counts as done, and raises where it is of no use. `slot` is held by
     the maker and released when it is over.
@@ -82,11 +82,11 @@ class Training:
 
     @property
     def done(self) -> bool:
-        """Whether it is over."""
+        """True once it is over."""
         return self._over.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is over, or for so long; says which."""
+        """Wait until it is over, or for so long; returns whether it is over."""
         return self._over.wait(seconds)
 
     def stop(self) -> None:

@@ -152,7 +152,7 @@ def look_at_start(
 def is_held_back(store: ServiceStore) -> bool:
     """Whether a budget or a pause holds instances back. RetryLater where the store is away."""
     told = BUDGET.read(store)
-    return told is not None and told.held_back is not SpendingLimit.NONE
+    return told is not None and told.limited_by is not SpendingLimit.NONE
 
 
 def told_since(store: ServiceStore, model: str, since: float) -> PublishedModel | None:

@@ -28,7 +28,7 @@ from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.live.aws_resources import RESOURCES
 from mark.live.background.cloudwatch import watch_metrics
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader
 from mark.live.local.run_dir import Running
@@ -131,15 +131,15 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     adopt_wall(store)
     spec, parts = service_spec(settings, models), resources(environment, told(environment, "MARK_MACHINE"))
 
-    def tell() -> None:
+    def publish() -> None:
         store.put_spec(spec)
         store.put_status(RESOURCES, parts)
 
     holder = f"{socket.gethostname()}.{os.getpid()}"
-    troubles = Troubles(store, holder)
-    leader = Leader(settings, running, models, store=store, holder=holder, troubles=troubles, tell=tell)
+    failures = BackgroundFailures(store, holder)
+    leader = Leader(settings, running, models, store=store, holder=holder, failures=failures, publish=publish)
     measuring = threading.Thread(
-        target=_measure, args=(running.name, models, store, holder, stop, troubles), daemon=True
+        target=_measure, args=(running.name, models, store, holder, stop, failures), daemon=True
     )
     measuring.start()
     leader.run(stop)
@@ -151,11 +151,11 @@ def _measure(
     store: ServiceStore,
     holder: str,
     stop: threading.Event,
-    troubles: Troubles,
+    failures: BackgroundFailures,
 ) -> None:
-    tell = partial(troubles.note, "telling CloudWatch")
+    record = partial(failures.record, "sending metrics to CloudWatch")
     served = [model.served for model in models]
-    for line in watch_metrics(service, served, store, holder=holder, stop=stop, tell=tell):
+    for line in watch_metrics(service, served, store, holder=holder, stop=stop, record=record):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 

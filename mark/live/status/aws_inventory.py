@@ -12,7 +12,7 @@ from rich.table import Table
 
 from mark.aws.alarms import read_alerts
 from mark.aws.ec2.guard import AWAKE
-from mark.aws.ec2.inventory import Standing, standing
+from mark.aws.ec2.inventory import InventoryItem, list_inventory
 from mark.catalog.load import PriceSnapshot, load_prices
 from mark.config.settings import Settings
 from mark.live.background.alerts import alerts_status
@@ -27,7 +27,7 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     prices = load_prices(settings.prices)
     aws = service_aws(settings, "doctor")
     try:
-        rows = standing(aws, settings.service.name)
+        rows = list_inventory(aws, settings.service.name)
         alerts = alerts_status(read_alerts(aws, settings.service.name), at=time.time())
     finally:
         aws.close()
@@ -42,7 +42,7 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     show(_table(rows, prices), f"{len(rows)} instances, {hourly:.4f} USD an hour at the catalogue's prices")
 
 
-def _usd_per_hour(row: Standing, prices: PriceSnapshot) -> float:
+def _usd_per_hour(row: InventoryItem, prices: PriceSnapshot) -> float:
     known = {item.name: item for item in prices.types}.get(row.instance_type)
     if known is None or row.state not in AWAKE:
         return 0.0
@@ -50,7 +50,7 @@ def _usd_per_hour(row: Standing, prices: PriceSnapshot) -> float:
     return known.on_demand_usd_per_hour if spot is None else spot
 
 
-def _document(settings: Settings, rows: Sequence[Standing], hourly: float) -> dict[str, object]:
+def _document(settings: Settings, rows: Sequence[InventoryItem], hourly: float) -> dict[str, object]:
     """The document of `mark status --aws --json` (docs/json.md)."""
     return {
         "service": settings.service.name,
@@ -71,7 +71,7 @@ def _document(settings: Settings, rows: Sequence[Standing], hourly: float) -> di
     }
 
 
-def _table(rows: Sequence[Standing], prices: PriceSnapshot) -> Table:
+def _table(rows: Sequence[InventoryItem], prices: PriceSnapshot) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("model", "role", "type", "market", "state"):
         table.add_column(name)

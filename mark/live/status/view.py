@@ -23,7 +23,7 @@ from mark.accounting.ledger import (
     unpriced,
     unpriced_words,
 )
-from mark.accounting.usage import UsageBook
+from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import cost_of
 from mark.controller.demand_units import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
@@ -32,7 +32,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
 from mark.domain.member import Member, MemberState
 from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
-from mark.live.background.failures import trouble_lines
+from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
 from mark.store.service import ServiceStore
@@ -80,7 +80,7 @@ class LiveView:
         self._store = store
         self._service = service
         self._spec: ServiceSpec | None = None
-        self._books: dict[str, UsageBook] = {}
+        self._books: dict[str, IncrementalUsage] = {}
         self._last = ServiceStatus(service=service, now=steady_time())
 
     def status(self) -> ServiceStatus:
@@ -100,7 +100,7 @@ class LiveView:
         now, speed = anchor.service_time(wall), anchor.speed_at(wall)
         holder = store.leases.held_by()
         background = BACKGROUND.read(store, holder) if holder else None
-        failing = trouble_lines(background or BackgroundStatus(), wall)
+        failing = failure_lines(background or BackgroundStatus(), wall)
         published = [MODEL.read(store, served.name) or PublishedModel() for served in self._spec.models]
         ticked_at = max((told.at for told in published), default=0.0)
         processes = PROCESSES.read(store) or ProcessesStatus()
@@ -170,7 +170,7 @@ class LiveView:
         self, served: ServedModel, traffic: ModelTraffic, told: PublishedModel, now: float
     ) -> tuple[SpentStatus, HourlyStatus, list[str]]:
         """What was spent so far; what is spent an hour, and of what; what has no price."""
-        book = self._books.setdefault(served.name, UsageBook())
+        book = self._books.setdefault(served.name, IncrementalUsage())
         record = self._store.ledger(served.name)
         usage = joined(book.before(record.transitions, now), rolled_up(record.rollups, now))
         duration_s = 0.0 if told.began_at is None else max(0.0, now - told.began_at)

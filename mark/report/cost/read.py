@@ -13,11 +13,11 @@ from functools import partial
 
 from mark.accounting.daily_costs import DayCost, ModelLedger, days_between, model_days, shared_days
 from mark.accounting.hourly_totals import (
-    Tallies,
-    TallyMark,
-    book_marks,
-    book_name,
+    HourlyMark,
+    Totals,
     first_mark,
+    load_marks,
+    marks_key,
     next_mark,
     totals_at,
 )
@@ -158,12 +158,12 @@ def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
     )
 
 
-def _marks(store: KeptService, model: str, now: float) -> tuple[TallyMark, ...]:
+def _marks(store: KeptService, model: str, now: float) -> tuple[HourlyMark, ...]:
     """The kept marks, and one of `now`, or of the last tick where that is later."""
     told = MODEL.read(store, model) or PublishedModel()
     now = max(now, told.at)  # a report of the past: what is counted by now came until now
     began_at = now if told.began_at is None else told.began_at
-    marks = book_marks(store.status(book_name(model))) or (first_mark(began_at),)
+    marks = load_marks(store.status(marks_key(model))) or (first_mark(began_at),)
     series = told.series or LoadSeries(start_at=now)
     recent = Demand(
         end_at=series.start_at + len(series.mean_rps) * series.unit_s,
@@ -216,13 +216,13 @@ def _day_lines(costs: Iterable[DayCost]) -> tuple[DayLine, ...]:
     return tuple(DayLine(day=cost.day, line=cost.line) for cost in costs)
 
 
-def _answers(marks: Sequence[TallyMark], start: float, end: float) -> Answers:
+def _answers(marks: Sequence[HourlyMark], start: float, end: float) -> Answers:
     """What gateways counted in between; whole, and so that days add up to the period."""
     before, after = totals_at(marks, start), totals_at(marks, end)
     return Answers(**{name: _whole(after, name) - _whole(before, name) for name in ANSWERS})
 
 
-def _whole(totals: Tallies, name: str) -> int:
+def _whole(totals: Totals, name: str) -> int:
     count: float = getattr(totals, name)
     return round(count)
 

@@ -372,8 +372,8 @@ def _budget_banner(status: ServiceStatus) -> Banner | None:
         return None
     why = "; ".join(told.reasons)
     return Banner(
-        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[told.held_back]}",
-        bad=told.held_back is not SpendingLimit.NONE,
+        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[told.limited_by]}",
+        bad=told.limited_by is not SpendingLimit.NONE,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from mark.aws.ec2.guard import UNLISTED_S, Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup, shortfall
@@ -86,13 +87,13 @@ def test_another_model_and_service_are_not_seen(there: Scene) -> None:
 def test_the_same_order_after_a_crash_launches_nothing_twice(there: Scene) -> None:
     fall_short(there.aws, 1, "InsufficientInstanceCapacity")
     there.cloud.submit(launch(3))
-    first = there.cloud.facts()
+    first = there.cloud.drain_facts()
     next_one = scene(again=there)
     next_one.cloud.submit(launch(3))
 
     assert next_one.ids() == there.ids()
     assert len(next_one.ids()) == 2
-    assert next_one.cloud.facts() == first
+    assert next_one.cloud.drain_facts() == first
     assert first == [
         LaunchRefused(
             token="t1-1",
@@ -136,7 +137,7 @@ def test_what_no_waiting_mends_is_an_error_in_the_log(
 ) -> None:
     fall_short(there.aws, 1, code)
     there.cloud.submit(launch(2))
-    [refused] = there.cloud.facts()
+    [refused] = there.cloud.drain_facts()
     assert isinstance(refused, LaunchRefused)
     assert (refused.code, refused.count) == (code, 1)
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
@@ -168,9 +169,9 @@ def test_a_call_that_launches_nothing_is_a_fact_with_its_cause(
     fail(there.aws, "CreateFleet", code, status=status)
     there.cloud.submit(launch(4))
 
-    [fact] = there.cloud.facts()
+    [fact] = there.cloud.drain_facts()
     assert fact == LaunchRefused(token="t1-1", offering=ON_DEMAND.name, count=4, cause=cause, code=code, at=1000.0)
-    assert there.cloud.facts() == []
+    assert there.cloud.drain_facts() == []
 
 
 def test_each_pool_that_refuses_is_a_fact_and_what_is_lacking_counts_once() -> None:
@@ -212,7 +213,7 @@ def test_a_throttled_launch_is_sent_again_once(there: Scene) -> None:
 
     assert len(there.cloud.observe()) == 3
     assert len(there.cloud.observe()) == 3
-    assert there.cloud.facts() == []
+    assert there.cloud.drain_facts() == []
 
 
 def test_an_order_that_stays_unsent_is_dropped_when_the_controller_forgets_it(there: Scene) -> None:
@@ -344,7 +345,7 @@ def test_guardrails_hold_at_the_actuator(moto: None, rails: Guardrails, words: s
     asked = asked_for(there.aws, "CreateFleet")
     strict.cloud.submit(launch(1, token="t2-1"))
 
-    [fact] = strict.cloud.facts()
+    [fact] = strict.cloud.drain_facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.cause, fact.code) == (RefusalCause.GUARDRAIL, "")
     assert words in fact.said
@@ -377,7 +378,7 @@ def test_standbys_are_woken_as_far_as_the_spend_allows(moto: None) -> None:
 
     assert [there.states()[name] for name in names] == ["running", "running", "stopped"]
     assert asked == ["CreateFleet"]  # the rest of the tick is sent
-    [fact] = there.cloud.facts()
+    [fact] = there.cloud.drain_facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.token, fact.offering, fact.count, fact.at) == ("t3-1", SLEEPER.name, 1, 1000.0)
     assert fact.cause is RefusalCause.GUARDRAIL
@@ -390,8 +391,8 @@ def test_standbys_that_cost_too_much_sleep_on(moto: None) -> None:
     there.agents.drained += names
     there.cloud.submit(wake(names))
 
-    assert there.cloud.has_facts  # the controller looks at once
-    assert [(fact.count, fact.why) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [
+    assert there.cloud.has_pending_facts  # the controller looks at once
+    assert [(fact.count, fact.why) for fact in there.cloud.drain_facts() if isinstance(fact, LaunchRefused)] == [
         (2, "guardrail: waking: one costs 0.0832 USD an hour, the limit is 0.0416")
     ]
     assert set(there.states().values()) == {"stopped"}
@@ -408,7 +409,7 @@ def test_a_standby_that_is_awake_is_woken_again_at_no_cost(moto: None) -> None:
 
     assert set(there.states().values()) == {"running"}
     there.cloud.submit(wake(names, "t4-1"))
-    assert there.cloud.facts() == []
+    assert there.cloud.drain_facts() == []
     there.close()
 
 
@@ -426,18 +427,18 @@ def test_guardrails_count_standbys_that_another_model_is_waking() -> None:
         )
         for name in ("i-1", "i-2", "i-3")
     }
-    guard.saw("m", rows, 1000.0)
+    guard.update_inventory("m", rows, 1000.0)
 
-    assert guard.wake_refusal("i-1") is None
-    assert guard.wake_refusal("i-2") is None
-    assert "USD an hour" in str(guard.wake_refusal("i-3"))
-    count, why = guard.grant("other", launch(1))
+    assert guard.reserve_wake("i-1") is None
+    assert guard.reserve_wake("i-2") is None
+    assert "USD an hour" in str(guard.reserve_wake("i-3"))
+    count, why = guard.reserve("other", launch(1))
     assert count == 0
     assert "USD an hour" in str(why)
-    guard.saw("m", rows, 1001.0)  # they sleep on: AWS did not wake them
-    assert guard.wake_refusal("i-3") is None
-    guard.saw("m", {}, 1002.0)
-    assert "not there" in str(guard.wake_refusal("i-3"))
+    guard.update_inventory("m", rows, 1001.0)  # they sleep on: AWS did not wake them
+    assert guard.reserve_wake("i-3") is None
+    guard.update_inventory("m", {}, 1002.0)
+    assert "not there" in str(guard.reserve_wake("i-3"))
 
 
 def test_guardrails_count_what_was_launched_in_the_same_tick(moto: None) -> None:
@@ -447,7 +448,7 @@ def test_guardrails_count_what_was_launched_in_the_same_tick(moto: None) -> None
 
     assert len(there.cloud.observe()) == 3
     there.cloud.submit(launch(3))  # the same order again asks for no more than it has
-    assert [fact.token for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == ["t1-2"]
+    assert [fact.token for fact in there.cloud.drain_facts() if isinstance(fact, LaunchRefused)] == ["t1-2"]
     there.close()
 
 
@@ -467,7 +468,7 @@ def test_an_order_that_does_not_fit_is_cut_to_what_does(moto: None, rails: Guard
     there.cloud.submit(launch(5, token="t2-1"))
 
     assert Counter(instance.token for instance in there.cloud.observe()) == {"t1-1": 8, "t2-1": 2}
-    assert there.cloud.facts() == [
+    assert there.cloud.drain_facts() == [
         LaunchRefused(
             token="t2-1",
             offering=ON_DEMAND.name,
@@ -484,7 +485,7 @@ def test_what_a_guardrail_and_aws_leave_of_an_order_is_all_told(moto: None) -> N
     there = scene(Guardrails(max_instances=4, max_usd_per_hour=9.0))
     fall_short(there.aws, by=1, code="InsufficientInstanceCapacity")
     there.cloud.submit(launch(5))
-    told = [(fact.count, fact.cause) for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)]
+    told = [(fact.count, fact.cause) for fact in there.cloud.drain_facts() if isinstance(fact, LaunchRefused)]
     assert told == [(1, RefusalCause.CAPACITY), (1, RefusalCause.GUARDRAIL)]
     there.close()
 
@@ -493,16 +494,16 @@ def test_a_throttled_order_is_cut_when_it_is_sent(moto: None) -> None:
     there = scene(Guardrails(max_instances=4, max_usd_per_hour=9.0))
     fail(there.aws, "CreateFleet", "RequestLimitExceeded", times=2)
     there.cloud.submit(launch(5))
-    assert there.cloud.facts() == []
+    assert there.cloud.drain_facts() == []
     assert len(there.cloud.observe()) == 4
-    assert [fact.count for fact in there.cloud.facts() if isinstance(fact, LaunchRefused)] == [1]
+    assert [fact.count for fact in there.cloud.drain_facts() if isinstance(fact, LaunchRefused)] == [1]
     there.close()
 
 
 def test_an_offering_of_which_not_even_one_may_run_is_refused_as_such(moto: None) -> None:
     there = scene(Guardrails(max_instances=9, max_usd_per_hour=0.5 * ON_DEMAND.usd_per_hour))
     there.cloud.submit(launch(2))
-    [fact] = there.cloud.facts()
+    [fact] = there.cloud.drain_facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.count, fact.cause) == (2, RefusalCause.FORBIDDEN)
     assert fact.said == "one costs 0.0850 USD an hour, the limit is 0.0425"
@@ -530,10 +531,10 @@ def test_guardrails_count_what_ec2_does_not_list_yet() -> None:
     guard.launched(rented("i-9", 1060.0, "other"))
 
     def fits(now: float, *listed: dict[str, Ec2Row]) -> int:
-        guard.saw("m", {name: row for rows in listed for name, row in rows.items()}, now)
+        guard.update_inventory("m", {name: row for rows in listed for name, row in rows.items()}, now)
         order = launch(9, token="t9-9")
-        count, _ = guard.grant("m", order)
-        guard.settled("m", order)
+        count, _ = guard.reserve("m", order)
+        guard.release("m", order)
         return count
 
     first = rented("i-1", 1000.0)
@@ -542,7 +543,7 @@ def test_guardrails_count_what_ec2_does_not_list_yet() -> None:
     assert fits(1063.0) == 1  # it was listed, and ended since
     assert fits(1060.0 + UNLISTED_S - 1.0) == 1
     assert fits(1060.0 + UNLISTED_S) == 2  # it never came to be
-    guard.saw("other", {}, 1060.0 + UNLISTED_S)
+    guard.update_inventory("other", {}, 1060.0 + UNLISTED_S)
     assert fits(1061.0 + UNLISTED_S) == 3
 
 
@@ -550,30 +551,51 @@ def test_guardrails_count_what_another_model_is_asking_for() -> None:
     guard = Guard(Guardrails(max_instances=3, max_usd_per_hour=9.0), OFFERINGS)
     first, second = launch(2), launch(2, token="t1-2")
 
-    assert guard.grant("m", first) == (2, None)
-    assert guard.grant("m", first) == (2, None)  # the same order again
-    assert guard.grant("other", second) == (1, "2 instances and 2 more exceed 3")
-    guard.settled("m", first)  # it was refused
-    assert guard.grant("other", second) == (2, None)
+    assert guard.reserve("m", first) == (2, None)
+    assert guard.reserve("m", first) == (2, None)  # the same order again
+    assert guard.reserve("other", second) == (1, "2 instances and 2 more exceed 3")
+    guard.release("m", first)  # it was refused
+    assert guard.reserve("other", second) == (2, None)
 
 
-def test_a_spot_notice_is_a_fact_until_it_is_written_down(there: Scene) -> None:
+def test_a_spot_notice_is_a_fact_until_it_is_acknowledged(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()
-    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    notice = SpotWarned(instance=name, at=1000.0, terminates_at=1120.0)
     there.send(notice)
-    assert there.cloud.facts() == [notice]
+    assert there.cloud.drain_facts() == [notice]
     [seen] = there.cloud.observe()
     assert seen.interrupt_at == 1120.0
 
-    crashed = scene(again=there)  # nobody asked again: the next controller hears it too
+    crashed = scene(again=there)  # nothing was acknowledged: the next controller gets it too
     crashed.cloud.observe()
     crashed.inbox.receive(0)
-    assert crashed.cloud.facts() == [notice]
-    assert crashed.cloud.facts() == []
+    assert crashed.cloud.drain_facts() == [notice]
+    crashed.cloud.acknowledge()
+    assert crashed.cloud.drain_facts() == []
     last = scene(again=there)
     assert last.inbox.receive(0) == 0
     crashed.cloud.close()
+    last.cloud.close()
+
+
+def test_messages_that_cannot_be_deleted_now_are_deleted_by_the_next_acknowledgement(there: Scene) -> None:
+    there.cloud.submit(launch(1, kind=SPOT.name))
+    [name] = there.ids()
+    there.send(SpotWarned(instance=name, at=1000.0, terminates_at=1120.0))
+    assert len(there.cloud.drain_facts()) == 1
+    events = there.aws.sqs.meta.events
+
+    def throttled(**_: object) -> None:
+        raise ClientError({"Error": {"Code": "Throttling", "Message": "no"}}, "DeleteMessageBatch")
+
+    events.register("before-call.sqs.DeleteMessageBatch", throttled)
+    there.cloud.acknowledge()
+    events.unregister("before-call.sqs.DeleteMessageBatch", throttled)
+    there.cloud.acknowledge()
+
+    last = scene(again=there)
+    assert last.inbox.receive(0) == 0
     last.cloud.close()
 
 
@@ -581,16 +603,16 @@ def test_a_notice_that_comes_twice_is_one_fact(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()
     for _ in range(2):
-        there.send(SpotWarned(instance=name, at=1000.0, gone_at=1120.0))
+        there.send(SpotWarned(instance=name, at=1000.0, terminates_at=1120.0))
 
-    assert len(there.cloud.facts()) == 1
+    assert len(there.cloud.drain_facts()) == 1
 
 
 def test_notices_of_others_are_left_alone(there: Scene) -> None:
-    there.send(SpotWarned(instance="i-of-somebody-else", at=1000.0, gone_at=1120.0))
+    there.send(SpotWarned(instance="i-of-somebody-else", at=1000.0, terminates_at=1120.0))
     there.send(RebalanceAdvised(instance="i-of-somebody-else", at=1000.0))
 
-    assert there.cloud.facts() == []
+    assert there.cloud.drain_facts() == []
 
 
 def test_state_changes_go_to_the_ledger(there: Scene) -> None:
@@ -599,7 +621,7 @@ def test_state_changes_go_to_the_ledger(there: Scene) -> None:
     there.send(StateChanged(instance=name, at=1003.0, state="pending"))
     there.send(StateChanged(instance=name, at=1015.0, state="running"))
 
-    assert there.cloud.facts() == []
+    assert there.cloud.drain_facts() == []
     assert [(t.instance, t.state, t.at) for t in there.ledger.noted] == [
         (name, "pending", 1003.0),
         (name, "running", 1015.0),
@@ -611,30 +633,30 @@ def test_state_changes_go_to_the_ledger(there: Scene) -> None:
 def test_states_are_written_down_between_ticks_and_notices_wait_for_one(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()
-    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    notice = SpotWarned(instance=name, at=1000.0, terminates_at=1120.0)
     there.send(notice)
     there.send(StateChanged(instance=name, at=1015.0, state="running"))
-    there.cloud.hear()
+    there.cloud.poll_events()
     assert [t.state for t in there.ledger.noted] == ["running"]
 
     crashed = scene(again=there)  # the notice was heard, but no tick has seen it: it is the next one's
     crashed.cloud.observe()
     crashed.inbox.receive(0)
-    assert crashed.cloud.facts() == [notice]
+    assert crashed.cloud.drain_facts() == [notice]
     crashed.cloud.close()
 
 
 def test_a_ledger_that_is_away_loses_no_transition_and_no_fact(there: Scene) -> None:
     there.cloud.submit(launch(1, kind=SPOT.name))
     [name] = there.ids()
-    notice = SpotWarned(instance=name, at=1000.0, gone_at=1120.0)
+    notice = SpotWarned(instance=name, at=1000.0, terminates_at=1120.0)
     there.send(notice)
     there.send(StateChanged(instance=name, at=1003.0, state="pending"))
     there.ledger.fail_next = RetryLater("away")
     with pytest.raises(RetryLater):
-        there.cloud.facts()
+        there.cloud.drain_facts()
 
-    assert there.cloud.facts() == [notice]
+    assert there.cloud.drain_facts() == [notice]
     assert [t.state for t in there.ledger.noted] == ["pending"]
 
 
@@ -661,15 +683,15 @@ def test_the_end_of_what_went_while_nobody_acted_is_written_down(there: Scene, t
     there.cloud.submit(launch())
     [name] = there.ids()
     there.send(StateChanged(instance=name, at=1015.0, state="running"))
-    for _ in range(2):  # the second time its message is deleted
-        there.cloud.facts()
+    there.cloud.drain_facts()
+    there.cloud.acknowledge()
     there.aws.ec2.terminate_instances(InstanceIds=[name])
     after = scene(again=there)
     after.clock.at = 1100.0
     after.cloud.observe()
     if told:
         after.send(StateChanged(instance=name, at=1050.0, state="terminated"))
-        after.cloud.facts()
+        after.cloud.drain_facts()
     after.clock.at += 121.0
     after.cloud.observe()
 

@@ -5,51 +5,53 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from mark.aws.ec2.stuck_instances import Overdue
+from mark.aws.ec2.stuck_instances import StuckInstances
 from mark.domain.fleet import InstanceState
 
 LIMITS = {"drain_limit_s": 600.0, "silent_limit_s": 1800.0, "lost_limit_s": 300.0}
 
 
-def names(overdue: Overdue, state: InstanceState, now: float, *, heard: bool, ec2: str = "running") -> list[str]:
+def names(
+    stuck: StuckInstances, state: InstanceState, now: float, *, heard: bool, ec2: str = "running"
+) -> list[str]:
     view: Any = [SimpleNamespace(id="i-1", state=state)]
     rows: Any = {"i-1": SimpleNamespace(state=ec2)}
-    return overdue.names(view, rows, now, {"i-1"} if heard else ())
+    return stuck.names(view, rows, now, {"i-1"} if heard else ())
 
 
 def test_an_agent_that_was_heard_and_falls_silent_is_given_five_minutes() -> None:
-    overdue = Overdue(**LIMITS)
-    assert names(overdue, InstanceState.READY, 0.0, heard=True) == []
-    assert names(overdue, InstanceState.PENDING, 60.0, heard=False) == []
-    assert names(overdue, InstanceState.PENDING, 360.0, heard=False) == []
-    assert names(overdue, InstanceState.PENDING, 361.0, heard=False) == ["i-1"]
+    stuck = StuckInstances(**LIMITS)
+    assert names(stuck, InstanceState.READY, 0.0, heard=True) == []
+    assert names(stuck, InstanceState.PENDING, 60.0, heard=False) == []
+    assert names(stuck, InstanceState.PENDING, 360.0, heard=False) == []
+    assert names(stuck, InstanceState.PENDING, 361.0, heard=False) == ["i-1"]
 
 
 def test_one_that_comes_back_is_let_be() -> None:
-    overdue = Overdue(**LIMITS)
-    names(overdue, InstanceState.READY, 0.0, heard=True)
-    names(overdue, InstanceState.PENDING, 60.0, heard=False)
-    assert names(overdue, InstanceState.PENDING, 300.0, heard=True) == []  # it loads its model again
-    assert names(overdue, InstanceState.PENDING, 2000.0, heard=True) == []
-    assert names(overdue, InstanceState.READY, 2001.0, heard=True) == []
+    stuck = StuckInstances(**LIMITS)
+    names(stuck, InstanceState.READY, 0.0, heard=True)
+    names(stuck, InstanceState.PENDING, 60.0, heard=False)
+    assert names(stuck, InstanceState.PENDING, 300.0, heard=True) == []  # it loads its model again
+    assert names(stuck, InstanceState.PENDING, 2000.0, heard=True) == []
+    assert names(stuck, InstanceState.READY, 2001.0, heard=True) == []
 
 
 def test_one_that_was_never_heard_is_given_half_an_hour() -> None:
-    overdue = Overdue(**LIMITS)
-    assert names(overdue, InstanceState.PENDING, 0.0, heard=False) == []
-    assert names(overdue, InstanceState.PENDING, 1800.0, heard=False) == []
-    assert names(overdue, InstanceState.PENDING, 1801.0, heard=False) == ["i-1"]
+    stuck = StuckInstances(**LIMITS)
+    assert names(stuck, InstanceState.PENDING, 0.0, heard=False) == []
+    assert names(stuck, InstanceState.PENDING, 1800.0, heard=False) == []
+    assert names(stuck, InstanceState.PENDING, 1801.0, heard=False) == ["i-1"]
 
 
 def test_a_standby_that_slept_in_between_was_never_heard_in_this_life() -> None:
-    overdue = Overdue(**LIMITS)
-    names(overdue, InstanceState.READY, 0.0, heard=True)
-    names(overdue, InstanceState.STOPPED, 100.0, heard=False, ec2="stopped")
-    assert names(overdue, InstanceState.PENDING, 200.0, heard=False) == []
-    assert names(overdue, InstanceState.PENDING, 900.0, heard=False) == []
+    stuck = StuckInstances(**LIMITS)
+    names(stuck, InstanceState.READY, 0.0, heard=True)
+    names(stuck, InstanceState.STOPPED, 100.0, heard=False, ec2="stopped")
+    assert names(stuck, InstanceState.PENDING, 200.0, heard=False) == []
+    assert names(stuck, InstanceState.PENDING, 900.0, heard=False) == []
 
 
 def test_a_drain_is_given_ten_minutes() -> None:
-    overdue = Overdue(**LIMITS)
-    assert names(overdue, InstanceState.DRAINING, 0.0, heard=True) == []
-    assert names(overdue, InstanceState.DRAINING, 601.0, heard=True) == ["i-1"]
+    stuck = StuckInstances(**LIMITS)
+    assert names(stuck, InstanceState.DRAINING, 0.0, heard=True) == []
+    assert names(stuck, InstanceState.DRAINING, 601.0, heard=True) == ["i-1"]

@@ -104,7 +104,7 @@ def kept(redis: EmbeddedRedis) -> Iterator[Kept]:
     store_service(redis.url, anchor=ServiceStore(link, "shop").clock())
     store = ServiceStore(link, "shop")
     store.put_status(RESOURCES, {"bucket": BUCKET})
-    lease = store.leases.take("test", 600.0)
+    lease = store.leases.acquire("test", 600.0)
     assert lease is not None
     with mock_aws():
         there, clock = aws(max_attempts=1), HandClock(BEGAN_AT)
@@ -117,11 +117,11 @@ def kept(redis: EmbeddedRedis) -> Iterator[Kept]:
 
 def test_a_closed_segment_is_copied_once_and_may_then_be_dropped(kept: Kept) -> None:
     kept.write(0, 3)
-    kept.archivist.look()
+    kept.archivist.poll()
     assert kept.objects() == {}
     kept.rotate(3)
     assert not may_drop(kept.store, MODEL, 1)
-    kept.archivist.look()
+    kept.archivist.poll()
     [(name, data)] = kept.objects().items()
     assert name == "journal/shop/m/2027-01-15/080100-abcdefgh-000001.jsonl.gz"
     assert gzip.decompress(data).splitlines() == list(kept.store.journal_lines(MODEL, 1))
@@ -130,15 +130,15 @@ def test_a_closed_segment_is_copied_once_and_may_then_be_dropped(kept: Kept) -> 
 
     calls: list[str] = []
     wire(kept.aws.objects).rules.append(lambda action, _request: calls.append(action))
-    kept.archivist.look()
-    Archivist(store=kept.store, aws=kept.aws, clock=kept.clock).look()  # who takes the lease over
+    kept.archivist.poll()
+    Archivist(store=kept.store, aws=kept.aws, clock=kept.clock).poll()  # who takes the lease over
     assert calls == []
 
 
 def test_each_hour_what_is_there_by_then_is_copied_over_the_copy_before(kept: Kept) -> None:
     kept.write(0, 2)
     kept.clock.at += OPEN_EACH_S
-    kept.archivist.look()
+    kept.archivist.poll()
     before = kept.objects()
     assert kept.segments() == ["080100-abcdefgh-000001.jsonl.gz"]
     figures = json.loads(gzip.decompress(before["journal/shop/m/2027-01-15/figures.json.gz"]))
@@ -146,10 +146,10 @@ def test_each_hour_what_is_there_by_then_is_copied_over_the_copy_before(kept: Ke
     assert len(figures["transitions"]) == 4
     kept.write(2, 3)
     kept.clock.at += OPEN_EACH_S - 1.0
-    kept.archivist.look()
+    kept.archivist.poll()
     assert kept.objects() == before
     kept.clock.at += 1.0
-    Archivist(store=kept.store, aws=kept.aws, clock=kept.clock).look()
+    Archivist(store=kept.store, aws=kept.aws, clock=kept.clock).poll()
     assert kept.segments() == ["080100-abcdefgh-000001.jsonl.gz"]
     assert kept.objects() != before
 
@@ -158,17 +158,17 @@ def test_what_fails_is_told_tried_again_and_loses_nothing(kept: Kept) -> None:
     kept.write(0, 2)
     kept.rotate(2)
     kept.aws.objects.delete_bucket(Bucket=BUCKET)
-    kept.archivist.look()
+    kept.archivist.poll()
     told = ARCHIVE.read(kept.store)
     assert told is not None
     assert "NoSuchBucket" in str(told.failed)
     assert not may_drop(kept.store, MODEL, 1)
     make_bucket(kept.aws, BUCKET, service="shop", owner="mark", keeping=Keeping())
     kept.clock.at += AGAIN_S - 1.0
-    kept.archivist.look()
+    kept.archivist.poll()
     assert kept.objects() == {}
     kept.clock.at += 1.0
-    kept.archivist.look()
+    kept.archivist.poll()
     assert kept.segments() == ["080100-abcdefgh-000001.jsonl.gz"]
     assert may_drop(kept.store, MODEL, 1)
     again = ARCHIVE.read(kept.store)
@@ -180,7 +180,7 @@ def test_nobody_waits_for_an_archive_that_is_not_there(kept: Kept) -> None:
     kept.store.put_status(RESOURCES, {})
     kept.write(0, 1)
     kept.rotate(1)
-    kept.archivist.look()
+    kept.archivist.poll()
     assert ARCHIVE.read(kept.store) is None
     assert may_drop(kept.store, MODEL, 1)
 
@@ -189,7 +189,7 @@ def test_what_was_downloaded_holds_the_load_that_came(kept: Kept, tmp_path: Path
     for number in range(4):
         kept.write(3 * number, 3 * number + 3)
         kept.rotate(3 * number + 3)
-    kept.archivist.look()
+    kept.archivist.poll()
     for name, data in kept.objects().items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

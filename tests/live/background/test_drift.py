@@ -12,7 +12,15 @@ from mark.controller.state import Observation
 from mark.domain.demand import UNIT_S, DemandUnit, Forecast, point_forecast
 from mark.domain.fleet import FleetView
 from mark.domain.orders import ForecastFailed
-from mark.live.forecasting.drift import Drift, DriftPolicy, Judged, Said, followed, pinball_loss, worsening
+from mark.live.forecasting.drift import (
+    Drift,
+    DriftPolicy,
+    KeptForecast,
+    UnitLoss,
+    pinball_loss,
+    update_drift,
+    worsening,
+)
 
 POLICY = DriftPolicy(lead_units=3, recent_units=5, reference_units=20, least_units=10)
 START_AT = 1_700_000_000.0
@@ -41,7 +49,7 @@ def tick(number: int, rate: float, said: float | None, *, failed: bool = False) 
 def folded(ticks: list[Observation], start: Drift | None = None) -> Drift:
     drift = start or Drift()
     for seen in ticks:
-        drift = followed(drift, seen, POLICY)
+        drift = update_drift(drift, seen, POLICY)
     return drift
 
 
@@ -54,21 +62,21 @@ def test_a_unit_is_judged_by_what_was_said_of_it_at_the_lead() -> None:
     drift = folded(ticks_of([100.0] * 6, says))
 
     # said at tick n of the units n .. n + 5: unit n + 2 is the third ahead, and ends at tick n + 3
-    assert drift.judged == tuple(Judged(loss=0.5 * (100.0 - said), max_rps=100.0) for said in (10, 20, 30))
+    assert drift.losses == tuple(UnitLoss(loss=0.5 * (100.0 - said), max_rps=100.0) for said in (10, 20, 30))
     assert [said.max_rps for said in drift.said] == [(40.0,), (50.0,), (60.0,)]
 
 
 @pytest.mark.parametrize(("came", "loss"), [(5.0, (0.5 * 5 + 0.1 * 15) / 2), (15.0, (0.5 * 5 + 0.1 * 5) / 2),
                                            (30.0, (0.5 * 20 + 0.9 * 10) / 2)])  # fmt: skip
 def test_pinball_loss_weighs_too_low_by_the_level_and_too_high_by_the_rest(came: float, loss: float) -> None:
-    said = Said(start_at=0.0, levels=(0.5, 0.9), max_rps=(10.0, 20.0))
+    said = KeptForecast(start_at=0.0, levels=(0.5, 0.9), max_rps=(10.0, 20.0))
     assert pinball_loss(said, came) == pytest.approx(loss)
 
 
 def errors(usual: float, late: float) -> Drift:
     """A day of losses of this size, then a recent span of others; the load is 100 throughout."""
-    judged = [Judged(loss=usual, max_rps=100.0)] * POLICY.reference_units
-    return Drift(judged=(*judged, *[Judged(loss=late, max_rps=100.0)] * POLICY.recent_units))
+    judged = [UnitLoss(loss=usual, max_rps=100.0)] * POLICY.reference_units
+    return Drift(losses=(*judged, *[UnitLoss(loss=late, max_rps=100.0)] * POLICY.recent_units))
 
 
 @given(usual=st.floats(0.01, 100.0), times=st.floats(0.0, 50.0))
@@ -93,7 +101,7 @@ def test_memory_is_bounded_and_goes_on_where_it_stopped(rates: list[float], cut:
     seen = ticks_of(rates, rates)
     drift = folded(seen)
 
-    assert len(drift.judged) <= POLICY.recent_units + POLICY.reference_units
+    assert len(drift.losses) <= POLICY.recent_units + POLICY.reference_units
     assert len(drift.said) <= POLICY.lead_units
     assert folded(seen[cut:], folded(seen[:cut])) == drift
 
@@ -118,12 +126,12 @@ def test_a_newer_forecast_of_the_same_unit_counts_and_a_unit_nobody_forecast_doe
     later = [tick(number, 100.0, None) for number in range(1, 8)]
     drift = folded([first, again, *later])
 
-    assert drift == Drift(judged=(Judged(loss=5.0, max_rps=100.0),))
+    assert drift == Drift(losses=(UnitLoss(loss=5.0, max_rps=100.0),))
 
 
 def test_it_says_nothing_before_enough_was_judged_or_where_nothing_came() -> None:
     enough = POLICY.recent_units + POLICY.least_units
-    judged = (Judged(loss=1.0, max_rps=10.0),) * enough
-    assert worsening(Drift(judged=judged[1:]), POLICY) is None
-    assert worsening(Drift(judged=judged), POLICY) == pytest.approx(1.0)
-    assert worsening(Drift(judged=(Judged(loss=0.0, max_rps=0.0),) * enough), POLICY) is None
+    judged = (UnitLoss(loss=1.0, max_rps=10.0),) * enough
+    assert worsening(Drift(losses=judged[1:]), POLICY) is None
+    assert worsening(Drift(losses=judged), POLICY) == pytest.approx(1.0)
+    assert worsening(Drift(losses=(UnitLoss(loss=0.0, max_rps=0.0),) * enough), POLICY) is None

@@ -127,14 +127,14 @@ def test_the_latest_day_comes_first_and_each_is_done_once(
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=BEGAN + 2.5 * DAY_S, speed=0.0))
     one, over = nights(redis, store, *POLICIES), threading.Event()
     for _ in range(4):
-        one.look(over)
-    nights(redis, store, *POLICIES).look(over)  # whoever acts next goes on where it stopped
+        one.poll(over)
+    nights(redis, store, *POLICIES).poll(over)  # whoever acts next goes on where it stopped
     assert [(task.since, task.until) for task in asked] == [
         (BEGAN + DAY_S, BEGAN + 2 * DAY_S),
         (BEGAN, BEGAN + DAY_S),
     ]
 
-    nights(redis, store, *POLICIES, "reactive").look(over)
+    nights(redis, store, *POLICIES, "reactive").poll(over)
     assert asked[-1].policies == (*POLICIES, "reactive")
 
 
@@ -144,7 +144,7 @@ def test_the_last_minutes_of_a_day_are_waited_for(
     one, over = nights(redis, store, *POLICIES), threading.Event()
     for after_s, done in ((200.0, 0), (400.0, 1)):
         store.put_clock(ClockAnchor(wall_at=0.0, service_at=BEGAN + DAY_S + after_s, speed=0.0))
-        one.look(over)
+        one.poll(over)
         assert len(asked) == done
 
 
@@ -154,13 +154,13 @@ def test_it_waits_while_a_forecaster_is_trained_and_after_a_start(
     slot, over = threading.Lock(), threading.Event()
     one = nights(redis, store, *POLICIES, slot=slot)
     with slot:
-        one.look(over)
+        one.poll(over)
     assert asked == []
-    one.look(over)
+    one.poll(over)
     assert len(asked) == 1
     assert slot.acquire(blocking=False)
 
-    nights(redis, store, "reactive", pause=lambda _took_s: 600.0).look(over)
+    nights(redis, store, "reactive", pause=lambda _took_s: 600.0).poll(over)
     assert len(asked) == 1
 
 
@@ -178,11 +178,11 @@ def test_a_failure_is_told_and_does_not_keep_other_days_waiting(
             really(replace(task, store_url="redis://127.0.0.1:1"), over)
 
     monkeypatch.setattr(nightly_replays, "replay_apart", fail)
-    one.look(over)
+    one.poll(over)
     failed = failure(store)
     assert failed.day == datetime.fromtimestamp(BEGAN + DAY_S, UTC).date().isoformat()
     assert "127.0.0.1:1" in failed.error
-    one.look(over)
+    one.poll(over)
     assert tried == [BEGAN + DAY_S, BEGAN]
     assert set(told(store).days) == {DAY.isoformat()}
 
@@ -195,7 +195,7 @@ def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     over = threading.Event()
     threading.Timer(0.3, over.set).start()
-    nights(redis, store, *POLICIES).look(over)
+    nights(redis, store, *POLICIES).poll(over)
     assert told(store) == NightlyStatus()
 
 
@@ -205,7 +205,7 @@ def test_a_child_that_lacks_memory_or_time_is_told_so(
     (tmp_path / "dies.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
     monkeypatch.setattr(nightly_replays, "MODULE", "dies")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    nights(redis, store, *POLICIES).look(threading.Event())
+    nights(redis, store, *POLICIES).poll(threading.Event())
     assert "memory" in failure(store).error
 
 

@@ -27,7 +27,7 @@ from mark.controller.step import NO_PLAN, step
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.control import leader_election
 from mark.live.forecasting.retraining import FollowedJournal, Retraining, pause_after
 from mark.live.forecasting.training import Task, Training
@@ -205,7 +205,7 @@ def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(
     world.tick_until(lambda: world.told.training is None)
 
     told = world.told
-    note = f"training (schedule) on 62 min is done after {told.took_s} s: it speaks from now on"
+    note = f"training (schedule) on 62 min is done after {told.took_s} s: it is in use from now on"
     assert world.retraining.notes[1:] == [training_note(note)]
     assert world.speaks_of() == pytest.approx(learned_until)
     assert (told.why, told.at, told.failed) == ("schedule", world.at, None)
@@ -501,7 +501,7 @@ class Kept:
         self._said, self._looks = said, looks
 
     def keep_up(self, _store: object) -> bool:
-        self._said.append("look")
+        self._said.append("catch up")
         self._looks -= 1
         return self._looks <= 0
 
@@ -514,33 +514,41 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
     said: list[str] = []
     over = threading.Event()
 
-    def take(_holder: str, _ttl_s: float) -> object:
-        said.append("take")
-        if said.count("take") > 1 or free:
+    def acquire(_holder: str, _ttl_s: float) -> object:
+        said.append("acquire")
+        if said.count("acquire") > 1 or free:
             over.set()
         return SimpleNamespace(epoch=1) if free else None
 
-    leases = SimpleNamespace(take=take, release=lambda _lease: said.append("release"))
+    leases = SimpleNamespace(acquire=acquire, release=lambda _lease: said.append("release"))
     store: Any = SimpleNamespace(leases=leases)
     anything: Any = None
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
     leader_election.Leader(
-        anything, anything, (), store=store, holder="test", troubles=Troubles(store, "test")
+        anything, anything, (), store=store, holder="test", failures=BackgroundFailures(store, "test")
     ).run(over)
     return said
 
 
 def test_who_starts_looks_what_was_trained_before_it_acts(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert led(monkeypatch, 3, free=True) == ["look", "look", "look", "take", "release", "stop", "stop"]
+    assert led(monkeypatch, 3, free=True) == [
+        "catch up",
+        "catch up",
+        "catch up",
+        "acquire",
+        "release",
+        "stop",
+        "stop",
+    ]
 
 
 def test_who_starts_does_not_wait_for_ever_to_act(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_election, "CATCH_UP_S", 0.0)
-    assert led(monkeypatch, 1000, free=True)[:2] == ["look", "take"]
+    assert led(monkeypatch, 1000, free=True)[:2] == ["catch up", "acquire"]
 
 
 def test_who_waits_keeps_looking_what_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_election, "KEEP_UP_EACH_S", -1.0)
-    assert led(monkeypatch, 1, free=False) == ["look", "take", "look", "take", "look", "stop"]
+    assert led(monkeypatch, 1, free=False) == ["catch up", "acquire", "catch up", "acquire", "catch up", "stop"]

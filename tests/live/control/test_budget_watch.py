@@ -1,4 +1,4 @@
-"""What is held back from a live service: reckoned from its ledger on a real store, and told to gateways."""
+"""The spending limit of a live service: computed from its ledger on a real store, and told to gateways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mark.accounting.hourly_totals import book_document, book_name, first_mark
+from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
@@ -23,7 +23,7 @@ from mark.domain.costs import Transition
 from mark.domain.fleet import Role
 from mark.live.clock import ServiceClock
 from mark.live.commands import pause
-from mark.live.control.budget_watch import RestraintWatch
+from mark.live.control.budget_watch import BudgetWatch
 from mark.live.models import make_live_models, service_spec
 from mark.live.status.view import LiveView
 from mark.store.connect import connect, connect_async
@@ -41,7 +41,7 @@ SETTINGS = Settings.model_validate(
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tmp_path_factory.mktemp("restraint")) as server:
+    with EmbeddedRedis(tmp_path_factory.mktemp("budget")) as server:
         yield server
 
 
@@ -57,7 +57,7 @@ def store(redis: EmbeddedRedis, served: ServedModel, request: pytest.FixtureRequ
     made = ServiceStore(connect(redis.url), request.node.name)
     made.put_spec(service_spec(SETTINGS, make_live_models(SETTINGS)))
     at(made, NOON + 7200.0)
-    made.put_status(book_name(served.name), book_document([first_mark(NOON)]))
+    made.put_status(marks_key(served.name), dump_marks([first_mark(NOON)]))
     for state, when in (("pending", NOON - 10.0), ("running", NOON)):
         told = {"instance": "i-1", "model": served.name, "offering": "c5.large:spot", "role": Role.SERVING}
         made.note(Transition(**told, state=state, at=when))
@@ -69,9 +69,9 @@ def at(store: ServiceStore, service_at: float) -> None:
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=service_at, speed=0.0))
 
 
-def watch(store: ServiceStore, served: ServedModel, woken: list[int], **asked: Any) -> RestraintWatch:
+def watch(store: ServiceStore, served: ServedModel, woken: list[int], **asked: Any) -> BudgetWatch:
     settings = BudgetSettings.model_validate(asked)
-    return RestraintWatch(settings, [served], store=store, clock=ServiceClock(store), wake=lambda: woken.append(1))
+    return BudgetWatch(settings, [served], store=store, clock=ServiceClock(store), wake=lambda: woken.append(1))
 
 
 def closed(redis: EmbeddedRedis, store: ServiceStore, name: str) -> bool:
@@ -87,11 +87,11 @@ def closed(redis: EmbeddedRedis, store: ServiceStore, name: str) -> bool:
 
 def test_two_hours_cost_what_the_bill_says(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [])
-    made.look()
+    made.poll()
     told = BUDGET.read(store)
     assert told is not None
     assert told.day_usd == told.month_usd > 2 * served.offering("c5.large:spot").usd_per_hour
-    assert (told.held_back, told.reasons) == (SpendingLimit.NONE, ())
+    assert (told.limited_by, told.reasons) == (SpendingLimit.NONE, ())
 
 
 def test_a_type_that_was_taken_away_stops_no_reckoning(
@@ -103,19 +103,21 @@ def test_a_type_that_was_taken_away_stops_no_reckoning(
     settings["service"]["serve"] = [serve]
     (model,) = make_live_models(Settings.model_validate(settings))
     assert not [item for item in model.served.offerings if item.name == "c5.large:spot"]
-    watch(store, served, []).look()
+    watch(store, served, []).poll()
     before = BUDGET.read(store)
-    watch(store, model.served, []).look()
+    watch(store, model.served, []).poll()
     assert BUDGET.read(store) == before  # the record bears no price: it is the catalogue's
 
     strange = {"instance": "i-9", "model": served.name, "offering": "q9.huge:spot", "role": Role.SERVING}
     store.note(Transition(**strange, state="running", at=NOON))  # type: ignore[arg-type]
     made = watch(store, model.served, [])
-    made.look()
-    made.look()
-    assert [record.__dict__["why"] for record in caplog.records if record.message == "not priced"] == [
-        "q9.huge:spot: no longer offered and in no price list; no sum holds what they cost"
-    ]
+    made.poll()
+    made.poll()
+    assert [
+        record.__dict__["why"]
+        for record in caplog.records
+        if record.message == "offerings without a price are left out of the budget"
+    ] == ["q9.huge:spot: no longer offered and in no price list; no sum holds what they cost"]
     [told] = LiveView(store, store.spec().name).status().models
     assert any("q9.huge:spot" in note for note in told.notes)
 
@@ -126,16 +128,16 @@ def test_a_reached_budget_is_told_to_gateways_and_ends_with_the_day(
     woken: list[int] = []
     assert not closed(redis, store, request.node.name)
     made = watch(store, served, woken, daily_usd=0.01, when_reached="floor")
-    made.look()
-    assert made.restraint() is SpendingLimit.FLOOR
+    made.poll()
+    assert made.spending_limit() is SpendingLimit.FLOOR
     assert closed(redis, store, request.node.name)
-    made.look()
+    made.poll()
     assert woken == [1]
 
     at(store, NOON + DAY_S / 2)  # midnight
     again = watch(store, served, woken, daily_usd=0.01, when_reached="floor")
-    again.look()
-    assert again.restraint() is SpendingLimit.NONE
+    again.poll()
+    assert again.spending_limit() is SpendingLimit.NONE
     assert not closed(redis, store, request.node.name)
     told = BUDGET.read(store)
     assert told is not None
@@ -144,20 +146,20 @@ def test_a_reached_budget_is_told_to_gateways_and_ends_with_the_day(
 
 def test_warning_holds_nothing_back(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [], monthly_usd=0.01)
-    made.look()
+    made.poll()
     told = BUDGET.read(store)
     assert told is not None
-    assert (told.held_back, len(told.reasons)) == (SpendingLimit.NONE, 1)
+    assert (told.limited_by, len(told.reasons)) == (SpendingLimit.NONE, 1)
 
 
 def test_a_pause_by_hand_comes_before_the_budget_and_goes(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [], daily_usd=0.01, when_reached="floor")
     PAUSE.write(store, PauseRequest(on=True, at=NOON))
-    made.look()
-    assert made.restraint() is SpendingLimit.PAUSE
+    made.poll()
+    assert made.spending_limit() is SpendingLimit.PAUSE
     PAUSE.write(store, PauseRequest(on=False, at=NOON))
-    made.look()
-    assert made.restraint() is SpendingLimit.FLOOR
+    made.poll()
+    assert made.spending_limit() is SpendingLimit.FLOOR
 
 
 @pytest.mark.parametrize(
@@ -211,14 +213,14 @@ def paused(tmp_path: Path, *flags: str) -> int:
 
 def last_word(store: ServiceStore, *, on: bool) -> None:
     """What a controller that heard of a pause, or of its end, says of it."""
-    held_back = SpendingLimit.PAUSE if on else SpendingLimit.NONE
-    BUDGET.write(store, BudgetStatus(held_back=held_back, reasons=("paused by hand",) if on else ()))
+    limited_by = SpendingLimit.PAUSE if on else SpendingLimit.NONE
+    BUDGET.write(store, BudgetStatus(limited_by=limited_by, reasons=("paused by hand",) if on else ()))
 
 
 def test_a_pause_says_how_this_very_service_goes_on(
     other: ServiceStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert other.leases.take("controller", 60.0) is not None
+    assert other.leases.acquire("controller", 60.0) is not None
     last_word(other, on=True)
     assert paused(tmp_path) == 0
     name = other.spec().name
@@ -239,7 +241,7 @@ def test_a_pause_that_no_controller_heard_fails(
 ) -> None:
     on = "--off" not in flags
     if says == "another thing":
-        assert other.leases.take("controller", 60.0) is not None
+        assert other.leases.acquire("controller", 60.0) is not None
         last_word(other, on=not on)
     elif says != "nothing":
         last_word(other, on=on)
@@ -258,7 +260,7 @@ def test_a_pause_that_leaves_instances_running_fails(
     other.put_spec(ServiceSpec(name=other.spec().name, models=(served,)))
     told: dict[str, Any] = {"instance": "i-1", "model": served.name, "offering": "c5.large:spot"}
     other.note(Transition(**told, role=Role.SERVING, state="running", at=NOON))
-    assert other.leases.take("controller", 60.0) is not None
+    assert other.leases.acquire("controller", 60.0) is not None
     last_word(other, on=True)
     assert paused(tmp_path) == 1
     said = capsys.readouterr()

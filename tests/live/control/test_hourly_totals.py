@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mark.accounting.hourly_totals import book_marks, book_name
-from mark.accounting.load_history import load_name, load_of, start_of
+from mark.accounting.hourly_totals import load_marks, marks_key
+from mark.accounting.load_history import load_key, read_load, start_of
 from mark.domain.demand import Demand
 from mark.domain.traffic import ModelTraffic
-from mark.live.control.hourly_totals import HourBook
+from mark.live.control.hourly_totals import HourlyTotalsWriter
 
 BEGAN = 500_000 * 3600.0 + 600.0
 
@@ -38,7 +38,7 @@ def history(minutes: int) -> Demand:
     return Demand(end_at=BEGAN + 60.0 * minutes, mean_rps=rates, max_rps=rates)
 
 
-def live(store: Store, book: HourBook, first: int, last: int) -> None:
+def live(store: Store, book: HourlyTotalsWriter, first: int, last: int) -> None:
     """Ticks at the ends of these minutes."""
     for minute in range(first, last + 1):
         store.counted = 60 * minute
@@ -47,11 +47,11 @@ def live(store: Store, book: HourBook, first: int, last: int) -> None:
 
 def test_an_hour_is_written_once_and_the_next_controller_goes_on() -> None:
     store = Store()
-    live(store, HourBook(store, "m", began_at=BEGAN), 0, 100)  # type: ignore[arg-type]
-    assert store.written.count(book_name("m")) == 2  # its beginning, and the hour that ended 50 minutes later
-    live(store, HourBook(store, "m", began_at=BEGAN), 240, 250)  # type: ignore[arg-type]  # nobody acted meanwhile
+    live(store, HourlyTotalsWriter(store, "m", began_at=BEGAN), 0, 100)  # type: ignore[arg-type]
+    assert store.written.count(marks_key("m")) == 2  # its beginning, and the hour that ended 50 minutes later
+    live(store, HourlyTotalsWriter(store, "m", began_at=BEGAN), 240, 250)  # type: ignore[arg-type]  # nobody acted meanwhile
 
-    marks = book_marks(store.status(book_name("m")))
+    marks = load_marks(store.status(marks_key("m")))
     assert [round((mark.at - BEGAN) / 60) for mark in marks] == [0, 50, 240]
     assert [mark.totals.instance for mark in marks] == [0, 3000, 14_400]
     assert [round(mark.totals.requests) for mark in marks] == [0, 3000, 14_400]
@@ -60,8 +60,8 @@ def test_an_hour_is_written_once_and_the_next_controller_goes_on() -> None:
 
 def test_the_load_is_kept_from_the_beginning_on_without_what_was_assumed() -> None:
     store = Store()
-    live(store, HourBook(store, "m", began_at=BEGAN), 0, 120)  # type: ignore[arg-type]
-    load = load_of(store.status(load_name("m")))
+    live(store, HourlyTotalsWriter(store, "m", began_at=BEGAN), 0, 120)  # type: ignore[arg-type]
+    load = read_load(store.status(load_key("m")))
     assert load is not None
     assert start_of(load) == BEGAN
     assert set(load.mean_rps) == {1.0}

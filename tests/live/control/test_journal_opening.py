@@ -13,7 +13,7 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.controller.journal import VERSION, Tick, read_journal
-from mark.controller.replay_check import deviations
+from mark.controller.replay_check import mismatches
 from mark.controller.runner import Controller
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import DemandUnit
@@ -21,10 +21,10 @@ from mark.domain.fleet import InstanceState
 from mark.domain.orders import Launch
 from mark.live.aws_resources import RESOURCES
 from mark.live.commands import explain as live_explaining
-from mark.live.control.budget_watch import RestraintWatch
+from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.journal_opening import OpenedJournal, open_journal
 from mark.live.control.observe_mode import ShadowCloud
-from mark.live.control.status_writer import Publisher
+from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report
@@ -51,7 +51,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 class Plane(World):
     """A steady load; what a minute brought is told once it is over."""
 
-    def demand(self) -> DemandUnit | None:
+    def next_unit(self) -> DemandUnit | None:
         return DemandUnit(start_at=self.at - 60.0, count=round(60 * RPS), mean_rps=RPS, max_rps=RPS)
 
     def recent_rps(self) -> tuple[float, ...]:
@@ -65,14 +65,16 @@ class Life:
     opened: OpenedJournal
     controller: Controller
     plane: Plane
-    publisher: Publisher
-    watch: RestraintWatch
+    publisher: ModelStatusWriter
+    watch: BudgetWatch
 
     def run(self, minutes: int) -> None:
         for _ in range(minutes):
             self.plane.at += 60.0
-            self.publisher.publish(self.controller, self.controller.tick())
-            self.watch.look()
+            decision = self.controller.tick()
+            decision.state.validate()
+            self.publisher.publish(self.controller, decision)
+            self.watch.poll()
 
     def ready(self) -> set[str]:
         return {one.offering for one in self.controller.fleet if one.state is InstanceState.READY}
@@ -97,9 +99,9 @@ def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
     (model,) = make_live_models(settings)
     store.put_spec(service_spec(settings, [model]))
     store.put_clock(ClockAnchor(wall_at=0.0, service_at=at, speed=0.0))
-    lease = store.leases.take(f"controller-{at}", 0.001)
+    lease = store.leases.acquire(f"controller-{at}", 0.001)
     while lease is None:  # the one before held it for a millisecond
-        lease = store.leases.take(f"controller-{at}", 0.001)
+        lease = store.leases.acquire(f"controller-{at}", 0.001)
     opened = open_journal(
         model, settings, store=store, lease=replace(lease, ttl_s=60.0), now=at, read=iter, quotas=lambda: ()
     )
@@ -108,14 +110,14 @@ def begin(store: ServiceStore, at: float, **changes: Any) -> Life:
         opened=opened,
         controller=controller_of(model, opened, plane, store),
         plane=plane,
-        publisher=Publisher(
+        publisher=ModelStatusWriter(
             model,
             store=store,
             clock=SimpleNamespace(now=plane.now, anchor=ClockAnchor()),  # type: ignore[arg-type]
             began_at=opened.began_at,
             trained=lambda: None,
         ),
-        watch=RestraintWatch(
+        watch=BudgetWatch(
             settings.budget,
             [model.served],
             store=store,
@@ -142,7 +144,7 @@ def controller_of(model: LiveModel, opened: OpenedJournal, plane: Plane, store: 
 def deviating(store: ServiceStore, model: str = "inception-v3") -> list[object]:
     """Where folding any kept segment gives something else than it holds."""
     numbers = store.journal_segments(model)
-    return [one for number in numbers for one in deviations(*read_journal(store.journal_lines(model, number)))]
+    return [one for number in numbers for one in mismatches(*read_journal(store.journal_lines(model, number)))]
 
 
 def ticks(store: ServiceStore, segment: int) -> list[Tick]:
@@ -273,7 +275,11 @@ def test_a_broken_line_begins_a_journal_anew_with_the_fleet_that_is_there(
     connect(redis.url).call("XADD", Keys("shop").of("journal", "inception-v3", 1), "*", "line", line)
 
     second = begin(store, NOON + 1260.0)
-    [left_out] = [record.__dict__ for record in caplog.records if record.message == "left out of the journal"]
+    [left_out] = [
+        record.__dict__
+        for record in caplog.records
+        if record.message == "an unreadable part of the journal is left out"
+    ]
     assert (left_out["segment"], "line 22 of the journal" in left_out["why"]) == (1, True)
     second.run(20)
     assert {one.id for one in second.controller.fleet} >= {one.id for one in there}
@@ -281,7 +287,7 @@ def test_a_broken_line_begins_a_journal_anew_with_the_fleet_that_is_there(
     assert second.opened.began_at == NOON + 60.0
     assert second.opened.history.end_at == NOON + 1200.0
     assert second.opened.header.run != first.opened.header.run
-    assert list(deviations(*read_journal(store.journal_lines("inception-v3")))) == []
+    assert list(mismatches(*read_journal(store.journal_lines("inception-v3")))) == []
 
     third = begin(store, NOON + 7200.0)
     assert third.controller.state.tick == 20

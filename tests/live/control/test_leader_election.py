@@ -21,9 +21,9 @@ def said(
     over = threading.Event()
     answers = list(renews)
 
-    def take(_holder: str, _ttl_s: float) -> object:
-        heard.append("take")
-        if heard.count("take") == 3:
+    def acquire(_holder: str, _ttl_s: float) -> object:
+        heard.append("acquire")
+        if heard.count("acquire") == 3:
             over.set()
         return SimpleNamespace(epoch=1) if free else None
 
@@ -36,33 +36,39 @@ def said(
         heard.append("act")
         over.set()
 
-    leases = SimpleNamespace(take=take, renew=renew, release=lambda _lease: None)
+    leases = SimpleNamespace(acquire=acquire, renew=renew, release=lambda _lease: None)
     anything: Any = SimpleNamespace(leases=leases)
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {})
     monkeypatch.setattr(leader_election, "Term", lambda *_, **__: SimpleNamespace(run=run))
     monkeypatch.setattr(leader_election, "NightlyReplays", lambda *_, **__: SimpleNamespace(run=None))
-    monkeypatch.setattr(leader_election, "begin_aside", lambda **_: None)
+    monkeypatch.setattr(leader_election, "start_background_worker", lambda **_: None)
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
     monkeypatch.setattr(leader_election, "PAUSE_S", 0.001)
     leader = leader_election.Leader(
-        anything, anything, (), store=anything, holder="test", troubles=anything, tell=lambda: heard.append("tell")
+        anything,
+        anything,
+        (),
+        store=anything,
+        holder="test",
+        failures=anything,
+        publish=lambda: heard.append("publish"),
     )
     leader.run(over)
     return heard
 
 
 def test_who_acts_says_first_what_the_service_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(monkeypatch) == ["take", "tell", "act"]
+    assert said(monkeypatch) == ["acquire", "publish", "act"]
 
 
 def test_who_waits_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(monkeypatch, free=False) == ["take", "take", "take"]
+    assert said(monkeypatch, free=False) == ["acquire", "acquire", "acquire"]
 
 
 def test_who_slept_and_lost_the_lease_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(monkeypatch, renews=(LeaseLost("another acts"),)) == ["take", "take", "tell", "act"]
+    assert said(monkeypatch, renews=(LeaseLost("another acts"),)) == ["acquire", "acquire", "publish", "act"]
 
 
 def test_it_is_said_again_after_the_store_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(monkeypatch, renews=(RetryLater("away"),)) == ["take", "tell", "act"]
+    assert said(monkeypatch, renews=(RetryLater("away"),)) == ["acquire", "publish", "act"]

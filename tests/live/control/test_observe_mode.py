@@ -97,8 +97,8 @@ def test_what_is_launched_boots_serves_and_is_billed_until_it_is_drained(
     assert {told.usd_per_hour for told in store.transitions("m")} == {SMALL.usd_per_hour}
     usage = fleet_usage(store.transitions("m"), clock.at)
     assert usage.running_s == pytest.approx(3600.0 + 7200.0 - 2 * TIMES.pending_s)
-    assert cloud.facts() == ()
-    assert not cloud.has_facts
+    assert cloud.drain_facts() == ()
+    assert not cloud.has_pending_facts
 
 
 def test_the_next_controller_goes_on_with_the_same_fleet(store: ServiceStore, clock: Clock) -> None:
@@ -143,7 +143,7 @@ class Steady:
     def __init__(self, clock: Clock, rps: float) -> None:
         self._clock, self._rps, self._next = clock, rps, BEGAN
 
-    def demand(self) -> DemandUnit | None:
+    def next_unit(self) -> DemandUnit | None:
         if self._clock.now() < self._next + 60.0:
             return None
         self._next += 60.0
@@ -155,7 +155,7 @@ class Steady:
         rates = (self._rps,) * horizon
         return point_forecast(history.end_at, mean_rps=rates, max_rps=rates, source="steady")
 
-    def slo_window(self) -> None:
+    def take_slo_window(self) -> None:
         return None
 
     def lambda_warm(self) -> int:
@@ -203,7 +203,7 @@ def test_a_controller_over_it_plans_as_if_it_were_there_and_the_report_says_what
 def test_the_mode_is_what_chooses_the_cloud(store: ServiceStore) -> None:
     settings = Settings.model_validate({"service": {"mode": "observe"}})
     anything: Any = SimpleNamespace()  # no client of AWS is there to be called
-    term = Term(settings, anything, store=store, aws=anything, lease=anything, troubles=anything)
+    term = Term(settings, anything, store=store, aws=anything, lease=anything, failures=anything)
     model: Any = SimpleNamespace(served=SERVED)
     assert isinstance(term._cloud(model, "run", Clock(), anything, anything), ShadowCloud)  # type: ignore[arg-type]
 

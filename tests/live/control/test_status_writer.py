@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mark.accounting.hourly_totals import book_marks, book_name
+from mark.accounting.hourly_totals import load_marks, marks_key
 from mark.config.settings import Settings
 from mark.controller.state import Decision, State
 from mark.domain.clock import ClockAnchor
@@ -18,9 +18,9 @@ from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Launch
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
 from mark.live.clock import ServiceClock
-from mark.live.control.data_plane import LivePlane
+from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.lambda_warmup import Warmer
-from mark.live.control.status_writer import Publisher
+from mark.live.control.status_writer import ModelStatusWriter
 from mark.live.models import make_live_models
 from mark.live.status.view import LiveView
 from mark.store.connect import connect
@@ -55,7 +55,7 @@ def published(store: Any, first: int, last: int, *, lambda_warm: int = 19) -> Pu
     (model,) = make_live_models(Settings.model_validate({"service": {"serve": [serve]}}))
     offering = model.served.offerings[0].name
     clock: Any = SimpleNamespace(anchor=SimpleNamespace(speed_at=lambda _wall: 1.0))
-    made = Publisher(model, store=store, clock=clock, began_at=BEGAN, trained=lambda: None)
+    made = ModelStatusWriter(model, store=store, clock=clock, began_at=BEGAN, trained=lambda: None)
     for minute in range(first, last + 1):
         rates = (ASSUMED_RPS,) * 60 + (CAME_RPS,) * minute
         clock.now = lambda at=BEGAN + 60.0 * minute: at
@@ -135,19 +135,19 @@ def test_a_tick_after_a_warm_up_with_no_traffic_is_told(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path / "redis") as server:
         store = ServiceStore(connect(server.url), "shop")
         store_service(server.url, anchor=ClockAnchor())
-        lease = store.leases.take("controller-0", 60.0)
+        lease = store.leases.acquire("controller-0", 60.0)
         assert lease is not None
         clock = ServiceClock(store)
         aws: Any = SimpleNamespace(invoking=lambda **_: Function())
         warmer = Warmer(model.served, aws=aws, store=store, clock=clock, lease=lease, gateways=2)
-        plane = LivePlane(
+        plane = LiveDataPlane(
             store, model.name, clock=clock, next_unit_at=BEGAN, monitor=None, target=0.98, warmed=warmer.believed
         )
         assert warmer.warm(7).answered == 7
         assert type(warmer.believed()) is int
         assert type(plane.lambda_warm()) is int
         assert published(store, 0, 1, lambda_warm=plane.lambda_warm()).lambda_warm == 7
-        assert book_marks(store.status(book_name(model.name)))
+        assert load_marks(store.status(marks_key(model.name)))
         now = clock.now()
         store.put_warmed(Warmed(model=model.name, at=now, share=0, anew_at=now))  # the account began anew
         assert warmer.believed() == 0

@@ -38,22 +38,24 @@ class Acts:
                 self.said.append(f"{model.name} submits")
                 over.set()
 
-            def look() -> None:
+            def observe() -> None:
                 self.said.append(f"{model.name} looks")
 
-            return SimpleNamespace(look=look), run
+            return SimpleNamespace(observe=observe), run
 
         monkeypatch.setattr(Term, "_driver", driver)
         monkeypatch.setattr(
             "mark.live.control.term.EventInbox",
             lambda *_, **__: SimpleNamespace(start=lambda: None, close=lambda: None),
         )
-        unlimited = SimpleNamespace(look=lambda: None, run=lambda _: None, restraint=lambda: SpendingLimit.NONE)
-        monkeypatch.setattr("mark.live.control.term.RestraintWatch", lambda *_, **__: unlimited)
+        unlimited = SimpleNamespace(
+            poll=lambda: None, run=lambda _: None, spending_limit=lambda: SpendingLimit.NONE
+        )
+        monkeypatch.setattr("mark.live.control.term.BudgetWatch", lambda *_, **__: unlimited)
         monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
-        term = Term(Settings(), anything, store=self, aws=anything, lease=anything, troubles=anything)  # type: ignore[arg-type]
+        term = Term(Settings(), anything, store=self, aws=anything, lease=anything, failures=anything)  # type: ignore[arg-type]
         term.run(models, {"a": anything, "b": anything}, over)
 
 
