@@ -357,7 +357,7 @@ def test_its_own_port_serves_the_model_health_and_metrics() -> None:
             page = (await client.ask("/metrics", None, "GET")).body.decode()
             await client.close()
 
-            assert 'mark_agent_answered_total{instance="i-0",model="echo"} 1' in page
+            assert 'mark_agent_responses_total{instance="i-0",model="echo"} 1' in page
 
     run(test())
 

@@ -31,7 +31,7 @@ from mark.serving.unexpected_errors import Defects
 from tests.serving.harness import LAMBDA, Client, Live, live, run, served, until
 from tests.serving.test_agent import frames_to, request
 
-DEFECTS = "mark_gateway_defects_total"
+DEFECTS = "mark_gateway_internal_errors_total"
 FAILED = 'mark_gateway_failed_total{model="echo"}'
 
 
@@ -141,7 +141,7 @@ def test_answers_behind_a_defect_in_one_chunk_go_out(monkeypatch: pytest.MonkeyP
                 assert (await client.ask()).status == 200
                 await client.close()
             assert await running.metric(FAILED) == 1
-            assert await running.metric('mark_gateway_answers_total{by="instance",model="echo"}') == 7
+            assert await running.metric('mark_gateway_responses_total{by="instance",model="echo"}') == 7
 
     run(test())
 
@@ -250,7 +250,7 @@ def test_those_who_repeat_a_request_get_its_500_and_the_next_one_is_executed(
             clients = [await running.client() for _ in range(3)]
             for client in clients:
                 client.send(x_mark_request_id="twice")
-            await running.until_metric('mark_gateway_repeated_total{model="echo"}', 2)
+            await running.until_metric('mark_gateway_deduplicated_total{model="echo"}', 2)
             monkeypatch.setattr(AgentView, "answered", broken_once(AgentView.answered))
             agent.backend.free.set()
 
@@ -270,7 +270,7 @@ def test_a_repetition_that_cannot_be_answered_harms_no_other(monkeypatch: pytest
             clients = [await running.client() for _ in range(3)]
             for client in clients:
                 client.send(x_mark_request_id="twice")
-            await running.until_metric('mark_gateway_repeated_total{model="echo"}', 2)
+            await running.until_metric('mark_gateway_deduplicated_total{model="echo"}', 2)
             whole, calls = Ticket.answer, []
 
             def second_raises(*args: Any) -> None:
@@ -332,7 +332,9 @@ def test_what_an_agent_does_beside_answering_costs_nobody_an_answer(
             assert [(await client.ask()).status for _ in range(3)] == [200] * 3
             await client.close()
             page = (await agent_page(running)).splitlines()
-            assert any(line.startswith("mark_agent_defects_total") and not line.endswith(" 0") for line in page)
+            assert any(
+                line.startswith("mark_agent_internal_errors_total") and not line.endswith(" 0") for line in page
+            )
 
     run(test())
 

@@ -109,18 +109,18 @@ class AgentHttp:
         core = self._core
         names, labels = ("model", "instance"), (self._served.name, self._instance)
         counters = (
-            ("answered", "Requests answered", core.answered),
+            ("responses", "Requests answered", core.answered),
             ("bounced", "Requests that the Bouncer did not admit", core.bounced),
             ("failed", "Requests that the backend failed to answer", core.failed),
-            ("defects", "Exceptions that nobody foresaw; the log has their causes", core.defects.count),
-            ("batches", "Batches", core.batches),
+            ("internal_errors", "Unexpected exceptions; the log has their tracebacks", core.defects.count),
+            ("batches", "Batches that ended", core.batches),
             ("busy_seconds", "Seconds in which a batch ran", core.busy_s),
         )
         gauges = (
-            ("waiting", "Requests that wait", len(core.waiting)),
+            ("waiting", "Requests in the queue", len(core.waiting)),
             ("in_service", "Requests in the batch that runs", core.in_service),
-            ("alone_seconds", "What a batch of one takes", core.measured.alone_s),
-            ("full_seconds", "What a full batch takes", core.measured.full_s),
+            ("single_seconds", "Service time of a batch of one", core.measured.alone_s),
+            ("full_batch_seconds", "Service time of a full batch", core.measured.full_s),
         )
         return exposition(
             (

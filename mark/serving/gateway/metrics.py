@@ -18,15 +18,15 @@ EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0,
 HALF_S = LATENCY_BIN_S / 2
 """What rounding may take off an edge is less."""
 _COUNTERS = (
-    ("late", "Answers that missed the objective"),
-    ("shed", "Requests refused because nobody could answer in time"),
-    ("failed", "Requests answered with an error of the model or of ours"),
-    ("rejected", "Requests that the model refused as wrong in themselves"),
+    ("late", "Responses that missed the latency objective"),
+    ("shed", "Requests shed: no capacity to meet their deadline"),
+    ("failed", "Requests that failed: an error of the model or of the service"),
+    ("rejected", "Invalid requests, answered with a client error (4xx)"),
     ("redispatched", "Requests sent again after their agent was lost"),
-    ("repeated", "Repetitions answered without a second execution"),
-    ("forwarded", "Requests with an id that belongs to another gateway, which were asked of it"),
-    ("invocations", "Calls of Lambda"),
-    ("cold", "Cold starts among the calls of Lambda"),
+    ("deduplicated", "Requests with a known id, answered without a second execution"),
+    ("forwarded", "Requests forwarded to the gateway that owns their id"),
+    ("invocations", "Lambda invocations"),
+    ("cold", "Lambda invocations with a cold start"),
     ("gib_s", "GiB seconds that Lambda billed"),
 )
 
@@ -39,7 +39,7 @@ def render_gateway(gateway: Gateway) -> bytes:
 def _families(gateway: Gateway) -> Iterator[Metric]:
     lanes = gateway.lanes.values()
     by = [((lane.name, server), count) for lane in lanes for server, count in lane.tally.by.items()]
-    yield counter("gateway_answers", "Requests answered, by who answered them", ("model", "by"), by)
+    yield counter("gateway_responses", "Responses of models, by the server that gave them", ("model", "by"), by)
     for name, text in _COUNTERS:
         rows = [((lane.name,), getattr(lane.tally, name)) for lane in lanes]
         yield counter(f"gateway_{name}", text, ("model",), rows)
@@ -50,17 +50,19 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     for agent in gateway.agents.open.values():
         in_flight[agent.lane.name] += len(agent.in_flight)
     held = [((name,), count) for name, count in in_flight.items()]
-    yield gauge("gateway_in_flight", "Requests that agents hold", ("model",), held)
+    yield gauge("gateway_in_flight", "Requests in flight at agents", ("model",), held)
     calls = [((lane.name,), lane.overflow.in_flight) for lane in lanes if lane.overflow is not None]
-    yield gauge("gateway_lambda_in_flight", "Calls of Lambda under way", ("model",), calls)
+    yield gauge("gateway_lambda_in_flight", "Lambda invocations in flight", ("model",), calls)
     http = gateway.http
     yield gauge("gateway_connections", "Clients connected", (), [((), len(http.connections))])
     peers = [((), gateway.peers.count)]
-    yield gauge("gateway_peers", "Other gateways that share the ids with this one", (), peers)
-    yield gauge("gateway_body_bytes", "Bytes of requests' bodies held", (), [((), http.budget.held)])
-    yield counter("gateway_refused", "Requests refused as malformed, oversize or slow", (), [((), http.refused)])
+    yield gauge("gateway_peers", "Other gateways that are up", (), peers)
+    yield gauge("gateway_body_bytes", "Bytes of request bodies in memory", (), [((), http.budget.held)])
+    yield counter(
+        "gateway_refused", "Requests refused as malformed, too large or too slow", (), [((), http.refused)]
+    )
     defects = [((), gateway.defects.count)]
-    yield counter("gateway_defects", "Exceptions that nobody foresaw; the log has their causes", (), defects)
+    yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), defects)
 
 
 def _latencies(lanes: Iterable[Lane]) -> Metric:

@@ -266,7 +266,7 @@ class Gateway:
             lane.tally.window_count += 1
             lane.offer(ticket, now)
         else:
-            lane.tally.repeated += 1
+            lane.tally.deduplicated += 1
 
     def _forward(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
         lane.tally.forwarded += 1

@@ -21,14 +21,14 @@ class Tally:
     """
 
     __slots__ = (
-        "_opened", "_since", "arrivals", "billed", "by", "cold", "failed", "forwarded", "gib_s", "invocations",
-        "late", "latencies", "latency_sum_s", "redispatched", "rejected", "repeated", "shed", "window_count",
+        "_opened", "_since", "arrivals", "billed", "by", "cold", "deduplicated", "failed", "forwarded", "gib_s",
+        "invocations", "late", "latencies", "latency_sum_s", "redispatched", "rejected", "shed", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.arrivals: Counter[int] = Counter()
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
-        self.late = self.shed = self.failed = self.rejected = self.redispatched = self.repeated = 0
+        self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
         self.invocations = self.cold = self.forwarded = 0
         self.window_count = 0
         self._opened: deque[tuple[float, int]] = deque(maxlen=WINDOWS_KNOWN)

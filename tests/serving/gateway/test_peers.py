@@ -101,7 +101,7 @@ def test_repetitions_at_once_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
             asked = [asyncio.ensure_future(two.ask(at % 2, x_mark_request_id="same")) for at in range(6)]
 
             async def repeated() -> bool:
-                return sum(gateway.lanes["echo"].tally.repeated for gateway in two.gateways) == 5
+                return sum(gateway.lanes["echo"].tally.deduplicated for gateway in two.gateways) == 5
 
             await until(repeated)
             backend.free.set()
