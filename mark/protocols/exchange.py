@@ -151,7 +151,7 @@ def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[Infer
         except BadRequest as error:
             replies.append(error_reply(error.status, str(error)))
         except TypeError as error:  # values that JSON has no words for
-            replies.append(error_reply(500, f"the model answers wrongly: {error}"))
+            replies.append(error_reply(500, f"the model's output is invalid: {error}"))
     return replies
 
 
@@ -196,7 +196,7 @@ def sound_reply(reply: InferReply) -> InferReply:
     if not 200 <= reply.status <= 599:
         return error_reply(502, f"the model answered with status {reply.status}")
     if len(kind) > MAX_TYPE_BYTES or not (kind.isascii() and kind.isprintable()):
-        return error_reply(502, "the model answered with a content type that is none")
+        return error_reply(502, "the model answered with an invalid content type")
     if not 0 <= reply.header_length <= len(reply.body):
-        return error_reply(502, "the model answered with less than its header's length")
+        return error_reply(502, "the model answered with a body shorter than its header length")
     return reply._replace(body=b"", header_length=0) if reply.status in WITHOUT_BODY else reply

@@ -278,13 +278,13 @@ def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
     shape = _shape(tensor.get("shape"))
     parameters = _mapping(tensor["parameters"], "parameters") if "parameters" in tensor else {}
     if "shared_memory_region" in parameters:
-        raise BadRequest("shared memory is not offered here")
+        raise BadRequest("shared memory is not supported; send tensors in the body")
     if "binary_data_size" in parameters:
         found = _from_binary(tail.take(parameters["binary_data_size"]), dtype)
     elif "data" in tensor:
         return from_json(tensor["data"], dtype, shape)
     else:
-        raise BadRequest("it has neither data nor a binary_data_size")
+        raise BadRequest("the tensor has neither data nor binary_data_size")
     if found.size != math.prod(shape):
         raise missized(found.size, shape)
     return found.reshape(shape)
@@ -321,7 +321,7 @@ def _requested(document: dict[str, Any], binary: bool) -> dict[str, bool]:
             raise BadRequest("each of outputs needs a name")
         parameters = _mapping(output.get("parameters", {}), "parameters of an output")
         if "classification" in parameters:
-            raise BadRequest("the classification extension is not offered here")
+            raise BadRequest("the classification extension is not supported")
         wanted[name] = parameters.get("binary_data", binary) is True
     return wanted
 

@@ -118,7 +118,7 @@ async def _call(backend: Backend, make_request: Callable[[], InferRequest], size
     for reply in replies:
         if reply.status != 200:
             said = reply.body[:200].decode("utf-8", "replace")
-            raise Misconfigured(f"the backend answers the example with status {reply.status}: {said}")
+            raise Misconfigured(f"the backend answered the example with status {reply.status}: {said}")
     return took_s
 
 

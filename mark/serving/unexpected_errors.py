@@ -10,7 +10,7 @@ import logging
 import math
 import time
 
-DEFECT = "a defect of the service; its log has the cause under this request's id"
+DEFECT = "internal error; see the log for this request id"
 """What the client is told, with status 500."""
 WHOLE_EVERY_S = 60.0
 Place = tuple[type[BaseException], str, int]
@@ -32,7 +32,7 @@ class Defects:
         if whole:
             self._told[place] = now
         text = f"{type(error).__name__}: {error}"[:500]
-        self._log.error("a defect", exc_info=error if whole else None, extra={"reason": text, **fields})
+        self._log.error("internal error", exc_info=error if whole else None, extra={"reason": text, **fields})
 
 
 def _place(error: BaseException) -> Place:

@@ -75,7 +75,7 @@ async def waits(running: Live, count: int) -> bool:
     client = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
     page = (await client.ask("/metrics", None, "GET")).body.decode()
     await client.close()
-    return f'mark_agent_waiting{{model="echo",instance="i-0"}} {count}\n' in page
+    return f'mark_agent_waiting{{instance="i-0",model="echo"}} {count}\n' in page
 
 
 async def frames_to(running: Live, instance: str = "i-0") -> Frames:
@@ -339,8 +339,8 @@ def test_a_metadata_service_that_is_away_is_named_once_while_the_store_answers(
     with caplog.at_level(logging.INFO):
         run(test())
     assert [record.getMessage() for record in caplog.records] == [
-        "the metadata service does not answer; serving on",
-        "the metadata service answers again",
+        "metadata service unreachable, serving with the last known state",
+        "metadata service reachable again",
     ]
 
 

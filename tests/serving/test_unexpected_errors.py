@@ -108,7 +108,7 @@ def test_a_defect_is_counted_and_its_log_line_names_the_request(
 
             assert await running.metric(DEFECTS) == 3
             assert await running.metric(FAILED) == 3
-            lines = [record for record in caplog.records if record.getMessage() == "a defect"]
+            lines = [record for record in caplog.records if record.getMessage() == "internal error"]
             assert [vars(line)["request_id"] for line in lines] == ["r-0", "r-1", "r-2"]
             assert len(told(caplog)) == 1  # the same traceback need not be read three times a second
 

@@ -83,7 +83,7 @@ class GatewayConnection(asyncio.Protocol):
                 except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
                     self._stumbled(frame, error, now)
         except FrameError as error:
-            log.warning("a gateway speaks no frames", extra={"reason": str(error)})
+            log.warning("malformed frame from gateway", extra={"reason": str(error)})
             self.abort()
         self._core.start()
         self._core.settle()
@@ -91,7 +91,7 @@ class GatewayConnection(asyncio.Protocol):
     def answered(self, job: Job, reply: InferReply) -> None:
         """The model has answered."""
         if len(reply.body) > MAX_BODY_BYTES:
-            reply = error_reply(500, f"the answer has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
+            reply = error_reply(500, f"the response has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
         kind = reply.content_type.encode("latin-1")
         frame = encode_response(job.id, reply.status, kind, reply.header_length, reply.body)
         self._mirror.answered(time.monotonic(), self._core.measured.full_s)
@@ -173,14 +173,14 @@ class GatewayConnection(asyncio.Protocol):
         match frame:
             case Hello(version=version):
                 if version != VERSION:
-                    raise FrameError(f"a gateway speaks version {version}, this agent {VERSION}")
+                    raise FrameError(f"the gateway uses frame version {version}, this agent {VERSION}")
                 self._greeted = True
                 self._core.clients.add(self)
                 self.tell()
             case Cancel(id=id_):
                 self._core.withdraw(self, id_)
             case _:
-                raise FrameError(f"a gateway sends no {type(frame).__name__}")
+                raise FrameError(f"unexpected frame from gateway: {type(frame).__name__}")
 
     def _write(self, frame: bytes) -> None:
         if not self._out:

@@ -38,11 +38,11 @@ class AgentHttp:
         """One request."""
         route = self._routes.find(exchange.target)
         if route is None or route.asks in _OF_GATEWAYS:
-            exchange.refuse(404, f"nothing is served at {exchange.target[:200].decode('latin-1')}")
+            exchange.refuse(404, f"no route for {exchange.target[:200].decode('latin-1')}")
         elif route.asks is Asks.INFER:
             self._infer(exchange, route)
         elif exchange.method not in (b"GET", b"HEAD"):
-            exchange.refuse(405, "this is asked for with GET", b"allow: GET, HEAD\r\n")
+            exchange.refuse(405, "use GET", b"allow: GET, HEAD\r\n")
         else:
             self._tell(exchange, route)
 
@@ -54,7 +54,9 @@ class AgentHttp:
 
     def bounced(self, job: Job) -> None:
         """It is not run here."""
-        self._jobs.pop(job.id).refuse(503, "this instance cannot answer it", b"retry-after: 1\r\n")
+        self._jobs.pop(job.id).refuse(
+            503, "the instance did not run the request; retry after 1 s", b"retry-after: 1\r\n"
+        )
 
     def settle(self) -> None:
         """Those who ask here reckon nothing."""
@@ -63,10 +65,10 @@ class AgentHttp:
         headers, now = exchange.headers, time.monotonic()
         length = headers.get("inference-header-content-length", b"0")
         if exchange.method != b"POST":
-            exchange.refuse(405, "inference is asked for with POST", b"allow: POST\r\n")
+            exchange.refuse(405, "use POST", b"allow: POST\r\n")
             return
         if headers.get("content-encoding", b"identity").lower() != b"identity":
-            exchange.refuse(415, "compressed bodies are not taken; send the body as it is")
+            exchange.refuse(415, "compressed bodies are not supported here; send the body uncompressed")
             return
         if not length.isdigit() or len(length) > 10 or int(length) > len(exchange.body):
             exchange.refuse(400, "inference-header-content-length does not fit the body")
@@ -81,7 +83,7 @@ class AgentHttp:
         self._count += 1
         job = Job(self, self._count, now, now + self._served.slo.latency_s, request)
         if self._core.take(job, now) is not None:
-            exchange.refuse(503, "this instance cannot answer in time", b"retry-after: 1\r\n")
+            exchange.refuse(503, "no capacity to meet the deadline; retry after 1 s", b"retry-after: 1\r\n")
             return
         self._jobs[job.id] = exchange
         self._core.start()

@@ -48,7 +48,7 @@ CANCEL_AGAIN_S = 0.25
 GRACE_S = 0.1
 """Requests that were on their way when gateways were told of a drain bounce within it."""
 
-STORE, METADATA = "the store", "the metadata service"
+STORE, METADATA = "store", "metadata service"
 """Whom an agent asks, as its log names them."""
 
 Interruption = Callable[[], Awaitable[float | None]]
@@ -127,7 +127,7 @@ class Agent:
     async def announce(self) -> None:
         """Tell the store, and learn whether to drain."""
         if await self.link.announce(self.member()) and not self.draining.is_set():
-            log.info("told to drain", extra={"instance": self.config.instance})
+            log.info("drain requested", extra={"instance": self.config.instance})
             self.state = MemberState.DRAINING
             self.core.accepting = False
             self.core.settle()
@@ -143,7 +143,7 @@ class Agent:
         """Look for a spot notice."""
         gone_at = await interruption()
         if gone_at != self.gone_at:
-            log.warning("a spot notice", extra={"instance": self.config.instance, "gone_at": gone_at})
+            log.warning("spot interruption notice", extra={"instance": self.config.instance, "gone_at": gone_at})
             self.set_gone_at(gone_at)
             self.core.settle()
             await self.asked(self.announce)
@@ -163,7 +163,7 @@ class Agent:
             await ask()
         except RetryLater as error:
             if of not in self._away:
-                log.warning("%s does not answer; serving on", of, extra={"reason": str(error)})
+                log.warning("%s unreachable, serving with the last known state", of, extra={"reason": str(error)})
             self._away.add(of)
             return
         except MarkError:
@@ -172,7 +172,7 @@ class Agent:
             self.core.defects.note(error, instance=self.config.instance)
             return
         if of in self._away:
-            log.info("%s answers again", of)
+            log.info("%s reachable again", of)
             self._away.remove(of)
 
     async def repeat(
@@ -304,7 +304,7 @@ async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asynci
     try:
         await agent.link.leave(agent.config.instance)
     except MarkError as error:
-        log.warning("could not leave; the store will forget us", extra={"reason": str(error)})
+        log.warning("could not deregister; the entry in the store expires", extra={"reason": str(error)})
     return EXIT_DRAINED
 
 

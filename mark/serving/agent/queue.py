@@ -187,7 +187,7 @@ class AgentCore:
     def _abandon(self, expected_s: float) -> None:
         """Answer everybody, and have the agent end: nothing interrupts a model that hangs."""
         fields = {"requests": len(self._batch), "waiting": len(self.waiting), "expected_s": expected_s}
-        log.error("a batch hangs since %.1f s; the agent ends, to be started again", self._age_s, extra=fields)
+        log.error("batch hung for %.1f s; the agent exits to be restarted", self._age_s, extra=fields)
         self._abandoned, self.accepting, self.in_service = True, False, 0
         self.failed += len(self._batch)
         reply = error_reply(504, f"the model did not answer within {self._age_s:.0f} s")
@@ -240,7 +240,7 @@ class AgentCore:
         """A backend that raises answers nobody; each request gets its 500."""
         self.failed += size
         self._failures += 1
-        log.error("the backend failed", exc_info=error, extra={"requests": size})
+        log.error("backend failed", exc_info=error, extra={"requests": size})
         if self._failures >= FAILURES_IN_A_ROW:
             self.broken.set()
         return [error_reply(500, "the model failed")] * size
@@ -249,5 +249,5 @@ class AgentCore:
 async def _infer(backend: Backend, batch: list[Job]) -> Sequence[InferReply]:
     replies = await backend.infer([job.request for job in batch])
     if len(replies) != len(batch):
-        raise RuntimeError(f"the backend gave {len(replies)} answers to {len(batch)} requests")
+        raise RuntimeError(f"the backend returned {len(replies)} responses for {len(batch)} requests")
     return replies

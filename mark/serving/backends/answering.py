@@ -70,7 +70,7 @@ def answering(
             else:
                 replies |= dict.fromkeys(group, error_reply(error.status, str(error)))
         except ValueError as error:
-            replies |= dict.fromkeys(group, error_reply(500, f"the model answers wrongly: {error}"))
+            replies |= dict.fromkeys(group, error_reply(500, f"the model's output is invalid: {error}"))
     return [replies[place] for place in range(len(requests))]
 
 

@@ -96,7 +96,9 @@ class EmulatedBackend:
         rows = row_count(tensors)
         answer_bytes = rows * sum(8 * math.prod(abs(size) for size in spec.shape[1:]) for spec in self.outputs)
         if answer_bytes > MOST_ANSWER_BYTES:
-            raise ModelFailed(f"{rows} rows are answered with {answer_bytes} bytes; send fewer", status=413)
+            raise ModelFailed(
+                f"the response to {rows} rows would take {answer_bytes} bytes; send fewer rows", status=413
+            )
         return zeros(self.outputs, rows)
 
     def _work(self, requests: int) -> float:

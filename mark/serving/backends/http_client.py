@@ -163,7 +163,7 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(RetryLater(f"{self._url} does not speak HTTP: {error}"))
+            self._fail(RetryLater(f"{self._url} sent malformed HTTP: {error}"))
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -189,7 +189,7 @@ class _Connection(asyncio.Protocol):
         """Called by the parser."""
         self._arriving.body += body
         if len(self._arriving.body) > MAX_ANSWER_BYTES:
-            self._fail(RetryLater(f"{self._url} answers with more than {MAX_ANSWER_BYTES >> 20} MiB"))
+            self._fail(RetryLater(f"{self._url} sent more than {MAX_ANSWER_BYTES >> 20} MiB"))
             self.abort()
 
     def on_message_complete(self) -> None:

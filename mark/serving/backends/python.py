@@ -62,9 +62,9 @@ class PythonBackend:
         try:
             check_outputs(self._predict(zeros(self.inputs, 1)), self.outputs)
         except ModelFailed as error:
-            log.warning("%s does not take zeros, so it was not warmed up: %s", self._name, error)
+            log.warning("%s failed on zeros and was not warmed up: %s", self._name, error)
         except ValueError as error:
-            log.error("%s answers wrongly: %s", self._name, error)  # noqa: TRY400 - the model's error, not ours
+            log.error("%s returned invalid outputs: %s", self._name, error)  # noqa: TRY400 - the model's error, not ours
 
     def _answer(self, batch: Sequence[InferRequest]) -> list[InferReply]:
         return answer(answering(batch, self._name, self.inputs, self.outputs), self._predict)

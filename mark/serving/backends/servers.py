@@ -73,7 +73,9 @@ async def post(client: HttpClient, path: str, request: InferRequest) -> HttpAnsw
         raise ModelFailed(str(error), status=503, whole=True) from error
     if answer.status != 200:
         said = answer.body[:500].decode("utf-8", "replace")
-        raise ModelFailed(f"the model's server answers {answer.status}: {said}", status=answer.status)
+        raise ModelFailed(
+            f"the model's server responded with status {answer.status}: {said}", status=answer.status
+        )
     return answer
 
 
@@ -109,5 +111,7 @@ class InvocationsBackend:
 
     async def _answer(self, request: InferRequest) -> InferReply:
         if request.path.startswith("/v2/"):
-            return error_reply(400, "this model's server speaks /invocations only, not /v2")
+            return error_reply(
+                400, "the model's server supports /invocations only; send the request to /invocations"
+            )
         return await forward(self._client, "/invocations", request)

@@ -62,7 +62,7 @@ class TfServingBackend:
         try:
             return self._outputs(json.loads(answer.body)["outputs"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ModelFailed(f"the model's server answers nonsense: {error}", status=502) from error
+            raise ModelFailed(f"the model's server sent an invalid response: {error}", status=502) from error
 
     def _outputs(self, found: object) -> Tensors:
         """A model with one output is answered without its name."""

@@ -82,7 +82,7 @@ class AgentConnection(asyncio.Protocol):
             self.lane.defects.note(error, instance=self.view.instance)
         if lost:
             fields = {"instance": self.view.instance, "in_flight": len(lost), "reason": str(exc or "closed")}
-            log.warning("an agent was lost with requests in flight", extra=fields)
+            log.warning("agent lost with requests in flight", extra=fields)
         self.lane.agent_lost(self.view, lost)
 
     def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
@@ -126,7 +126,7 @@ class AgentConnection(asyncio.Protocol):
                     self._stumbled(frame, error)
         except FrameError as error:
             fields = {"instance": self.view.instance, "reason": str(error)}
-            log.warning("an agent speaks no frames", extra=fields)
+            log.warning("malformed frame from agent", extra=fields)
             self.abort()
 
     def grow_older(self, passed_s: float, now: float) -> None:
@@ -134,7 +134,10 @@ class AgentConnection(asyncio.Protocol):
         self._quiet_s = 0.0 if self._heard else self._quiet_s + passed_s
         self._heard = False
         if self._quiet_s > SILENCE_S and self._transport is not None:
-            log.warning("an agent is silent", extra={"instance": self.view.instance, "quiet_s": self._quiet_s})
+            log.warning(
+                "agent silent; closing its connection",
+                extra={"instance": self.view.instance, "quiet_s": self._quiet_s},
+            )
             self.abort()
         give_up_at = now - self.lane.give_up_s
         overdue = [id_ for id_, ticket in self.in_flight.items() if ticket.arrived_at < give_up_at]
@@ -180,7 +183,7 @@ class AgentConnection(asyncio.Protocol):
                 self.view.accepting = False
                 self._changed()
             case _:
-                raise FrameError(f"an agent sends no {type(frame).__name__}")
+                raise FrameError(f"unexpected frame from agent: {type(frame).__name__}")
 
     def _write(self, frame: bytes) -> None:
         if not self._out:

@@ -72,7 +72,7 @@ class Repeats:
             ticket.repeat = young[key] = Repeat(key, digest)
             return True
         if known.digest != digest:
-            ticket.fail(409, "this request id was used for another request")
+            ticket.fail(409, "this request id was used with another body; use a new id")
         elif known.answer is not None:
             ticket.answer(*known.answer)
         else:

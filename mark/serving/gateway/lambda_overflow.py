@@ -119,7 +119,7 @@ class LambdaCalls:
             self.in_flight -= 1
         self._count(lane.tally, answered)
         if answered.lost:
-            log.warning("a Lambda environment was lost", extra={"function": self._function, "model": lane.name})
+            log.warning("Lambda environment lost", extra={"function": self._function, "model": lane.name})
             lane.lost(ticket, Loss("lambda", 1), lambda_refused=True)
             return
         reply = sound_reply(answered.reply)
@@ -131,7 +131,7 @@ class LambdaCalls:
             answered = await self._overflow.warm(self._function, PING_WITHIN_S)
             note_in_flight(self._belief, self._clock.service_now(), self.in_flight)
         except MarkError as error:
-            log.info("an environment was not warmed", extra={"function": self._function, "reason": str(error)})
+            log.info("Lambda environment not warmed", extra={"function": self._function, "reason": str(error)})
         else:
             self._count(tally, answered)
         finally:
@@ -152,13 +152,20 @@ class LambdaCalls:
         What may have run all the same is run a second time only where the model allows it.
         """
         if not isinstance(error, RetryLater):
-            log.warning("Lambda refused for good", extra={"function": self._function, "reason": str(error)})
+            log.warning(
+                "Lambda refused the call; it is not repeated",
+                extra={"function": self._function, "reason": str(error)},
+            )
         now = time.monotonic()
         if now - ticket.arrived_at >= lane.give_up_s:
             lane.expire(ticket)
         elif isinstance(error, OutcomeUnknown) and not lane.served.model.redispatch:
             lane.tally.failed += 1
-            lane.fail(ticket, 502, "Lambda did not answer, and the model forbids to run a request again")
+            lane.fail(
+                ticket,
+                502,
+                "no response from Lambda; the model does not allow a second execution (model.redispatch)",
+            )
         else:
             lane.bounced(ticket, now, lambda_refused=True)
 

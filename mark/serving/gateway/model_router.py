@@ -137,7 +137,7 @@ class Lane:
             agent.send(ticket, now, forced=True)
         else:
             self.tally.shed += 1
-            self.fail(ticket, 503, "nobody can answer this in time; come again")
+            self.fail(ticket, 503, "no capacity to meet the deadline; retry after 1 s")
 
     def agent_lost(self, view: AgentView, held: list[Ticket]) -> None:
         """An agent is gone, which held these requests, oldest first: others get them."""
@@ -166,7 +166,9 @@ class Lane:
         )
         if again is AfterLoss.FORBIDDEN:
             self.tally.failed += 1
-            self.fail(ticket, 502, "the server was lost, and the model forbids to run a request again")
+            self.fail(
+                ticket, 502, "the server was lost; the model does not allow a second execution (model.redispatch)"
+            )
         elif again is AfterLoss.GIVEN_UP:
             self._give_up(ticket)
         elif again is AfterLoss.EXPIRED:
@@ -191,7 +193,7 @@ class Lane:
         }
         log.warning("a request is given up: it was on each of the servers that were lost, %s", said, extra=fields)
         self.tally.failed += 1
-        text = f"{len(losses)} servers were lost while they worked on this request; it is not tried again"
+        text = f"{len(losses)} servers were lost while they worked on this request; no further retry"
         self.fail(ticket, 502, text)
 
     @_answers_all_the_same
@@ -217,7 +219,7 @@ class Lane:
         else:
             self.tally.refused(response.status, ticket.arrived_at)
         if ticket.repeat is not None and response.status == TIMED_OUT:
-            self._repeats.failed(ticket.repeat, TIMED_OUT, "not answered in time; send it again")
+            self._repeats.failed(ticket.repeat, TIMED_OUT, "not answered in time; retry with the same id")
         elif ticket.repeat is not None:
             answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])
             self._repeats.answered(ticket.repeat, answer)

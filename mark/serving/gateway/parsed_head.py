@@ -97,7 +97,7 @@ def _variant(headers: Headers, route: Route, lane: Lane) -> bytes:
     if asked == ONLY_VARIANT and route.shape == "sagemaker" and not lane.served.variants:
         return route.variant
     if route.variant:
-        raise BadRequest("path and header ask for different variants")
+        raise BadRequest("path and header name different variants")
     name = asked.decode("latin-1")
     if name not in lane.served.variants:
         known = ", ".join(lane.served.variants) or "none"

@@ -161,7 +161,7 @@ class Peers:
         if other.is_up != is_up:
             other.is_up = is_up
             log.info(
-                "another gateway is there" if is_up else "another gateway is away",
+                "peer gateway up" if is_up else "peer gateway down",
                 extra={"gateway": other.peer.name},
             )
             self._share_out()

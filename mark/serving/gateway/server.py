@@ -135,7 +135,7 @@ class Gateway:
             ticket.fail(501, f"not supported: {part}")
         else:
             known = ", ".join(self.lanes)
-            ticket.fail(404, f"nothing is served at {ticket.target[:200].decode('latin-1')}; models: {known}")
+            ticket.fail(404, f"no route for {ticket.target[:200].decode('latin-1')}; models: {known}")
 
     def _defect(self, ticket: Ticket, error: Exception) -> None:
         """Something raised before a lane had the request, which may not have been understood yet."""
@@ -168,7 +168,7 @@ class Gateway:
 
     def _infer(self, ticket: Ticket, route: Route) -> None:
         if ticket.method != b"POST":
-            ticket.fail(405, "inference is asked for with POST", b"allow: POST\r\n")
+            ticket.fail(405, "use POST", b"allow: POST\r\n")
             return
         coding = ticket.headers.get("content-encoding")
         if not is_plain(coding):
@@ -307,7 +307,7 @@ class Gateway:
     def _tell(self, ticket: Ticket, route: Route) -> None:
         """Health, metadata, statistics, metrics."""
         if ticket.method not in (b"GET", b"HEAD"):
-            ticket.fail(405, "this is asked for with GET", b"allow: GET, HEAD\r\n")
+            ticket.fail(405, "use GET", b"allow: GET, HEAD\r\n")
             return
         document: dict[str, Any] = {}
         ready = True

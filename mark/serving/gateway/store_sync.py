@@ -116,14 +116,14 @@ class StoreSync:
             await ask()
         except RetryLater as error:
             if not self._away:
-                log.warning("the store is away; going on with the last view", extra={"reason": str(error)})
+                log.warning("store unreachable, serving with the last known members", extra={"reason": str(error)})
             self._away = True
             return False
         except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it goes on
             self._defects.note(error, gateway=self._gateway)
             return False
         if self._away:
-            log.info("the store is back")
+            log.info("store reachable again")
         self._away = False
         return True
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 SMALL_BYTES = 64 * 1024
 """Bodies up to it are small: they come with one or two reads, so there is nothing to hold back."""
-HELD = "too many bytes of other requests are held; retry after 1 s"
+HELD = "memory for request bodies is used up; retry after 1 s"
 UNCOUNTED_BYTES = 4 * 1024
 """Bodies up to it are not counted: all connections together hold 64 MiB of them."""
 MOST_WAITING = 256

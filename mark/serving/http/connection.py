@@ -302,14 +302,14 @@ class HttpConnection(asyncio.Protocol):
         elif int(known.get("content-length", b"0")) > limits.body_bytes:
             self._refuse(413, f"the body exceeds {limits.body_bytes} bytes")
         elif self._chunked and known["transfer-encoding"].lower() != b"chunked":
-            self._refuse(501, "no transfer coding is understood but chunked")
+            self._refuse(501, "unsupported transfer coding; use chunked")
         elif self._parser.get_method() == b"CONNECT":
             self._refuse(400, "CONNECT is not supported: this server is no proxy")
         elif "host" not in known:
             if self._parser.get_http_version() != "1.0":
                 self._refuse(400, "the Host header is missing: HTTP/1.1 requires it")
         elif not _HOST.fullmatch(known["host"]):
-            self._refuse(400, "the Host header names no host")
+            self._refuse(400, "the Host header is invalid")
         return not self._deaf
 
     def _let_body_in(self, length: int) -> None:
@@ -427,7 +427,7 @@ class HttpConnection(asyncio.Protocol):
                 self.abort()
         elif self._in_message and not self._deaf:
             if self._quiet_s > limits.slow_s:
-                self._refuse(408, f"the request did not come within {limits.slow_s:g} s")
+                self._refuse(408, f"the request was not complete within {limits.slow_s:g} s")
                 self._next()
         elif self._current is None and self._quiet_s > limits.idle_s:
             self._close()

@@ -131,7 +131,7 @@ def test_the_loop_goes_on_while_a_large_body_is_read():
 
     (reply,), turns = asyncio.run(scenario())
 
-    assert "no table of numbers" in error(reply)  # known after the last row; then nothing is waited for
+    assert "not a table of numbers" in error(reply)  # known after the last row; then nothing is waited for
     assert turns > 10
 
 
