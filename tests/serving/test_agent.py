@@ -75,7 +75,7 @@ async def waits(running: Live, count: int) -> bool:
     client = Client(*await asyncio.open_connection("127.0.0.1", running.agents["i-0"].http_port))
     page = (await client.ask("/metrics", None, "GET")).body.decode()
     await client.close()
-    return f'mark_agent_waiting{{instance="i-0",model="echo"}} {count}\n' in page
+    return f'mark_agent_waiting{{instance="i-0",model="echo"}} {count:.1f}\n' in page
 
 
 async def frames_to(running: Live, instance: str = "i-0") -> Frames:
