@@ -9,7 +9,7 @@ OVERDUE_S = 0.001
 """A batch that takes longer than reckoned is taken to end this soon."""
 
 
-class Reckoning:
+class QueueEstimate:
     """How many requests an agent holds, reckoned from what passes on one connection. Both ends keep one."""
 
     __slots__ = ("free_at", "in_service", "max_batch", "waiting")

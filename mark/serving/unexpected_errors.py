@@ -10,13 +10,13 @@ import logging
 import math
 import time
 
-DEFECT = "internal error; see the log for this request id"
+INTERNAL_ERROR = "internal error; see the log for this request id"
 """What the client is told, with status 500."""
 WHOLE_EVERY_S = 60.0
 Place = tuple[type[BaseException], str, int]
 
 
-class Defects:
+class UnexpectedErrors:
     """The defects of one process, as its metrics count them."""
 
     def __init__(self, log: logging.Logger) -> None:

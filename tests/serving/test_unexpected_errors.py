@@ -19,15 +19,15 @@ from mark.serving.agent.http import AgentHttp
 from mark.serving.agent.queue import AgentCore
 from mark.serving.gateway import model_router
 from mark.serving.gateway.agent_pool import AgentConnection
-from mark.serving.gateway.idempotency import Repeats
+from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.model_router import Lane
-from mark.serving.gateway.request import Ticket
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.routes import Routes
 from mark.serving.gateway.server import Gateway
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.server import HttpServer
-from mark.serving.unexpected_errors import Defects
+from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.harness import LAMBDA, Client, Live, live, run, served, until
 from tests.serving.test_agent import frames_to, request
 
@@ -60,13 +60,13 @@ def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 WAYS = [
     (Routes, "find", 1),
-    (Repeats, "is_first", 1),
+    (IdempotencyCache, "begin", 1),
     (model_router, "least_finish", 2),
     (model_router, "after_bounce", 0),
-    (Lane, "_first_to_finish", 0),
+    (ModelRouter, "_first_to_finish", 0),
     (AgentView, "sent", 1),
     (AgentView, "answered", 1),
-    (Ticket, "answer", 1),
+    (InferenceRequest, "answer", 1),
     (AgentCore, "take", 1),
     (queue, "batch_size", 1),
     (queue, "sound_reply", 1),
@@ -116,7 +116,7 @@ def test_a_defect_is_counted_and_its_log_line_names_the_request(
 
 
 def test_another_place_gives_its_traceback_too(caplog: pytest.LogCaptureFixture) -> None:
-    defects = Defects(logging.getLogger("mark.gateway"))
+    defects = UnexpectedErrors(logging.getLogger("mark.gateway"))
     for raising in (broken, told, told):
         try:
             raising(None)
@@ -132,7 +132,7 @@ def test_answers_behind_a_defect_in_one_chunk_go_out(monkeypatch: pytest.MonkeyP
     async def test() -> None:
         async with live() as running:
             clients = [await held_up(running) for _ in range(4)]
-            monkeypatch.setattr(Ticket, "answer", broken_once(Ticket.answer))
+            monkeypatch.setattr(InferenceRequest, "answer", broken_once(InferenceRequest.answer))
             running.agents["i-0"].backend.free.set()
             replies = [await client.read() for client in clients]
 
@@ -163,7 +163,7 @@ def test_a_defect_with_one_lost_request_leaves_the_others_their_way(
     async def test() -> None:
         async with live(served(overflow=LAMBDA)) as running:
             clients = [await held_up(running) for _ in range(3)]
-            monkeypatch.setattr(Lane, "offer", broken_once(Lane.offer))
+            monkeypatch.setattr(ModelRouter, "offer", broken_once(ModelRouter.offer))
             lose_agent(gateways)
             running.agents["i-0"].backend.free.set()
             replies = [await client.read() for client in clients]
@@ -181,8 +181,8 @@ def test_a_defect_in_the_list_of_agents_leaves_what_was_lost_its_way(
     async def test() -> None:
         async with live(served(overflow=LAMBDA)) as running:
             client = await held_up(running)
-            monkeypatch.setattr(Lane, "set_agents", broken_once(Lane.set_agents))
-            monkeypatch.setattr(Lane, "offer", lambda lane, ticket, now: lane.bounced(ticket, now))
+            monkeypatch.setattr(ModelRouter, "set_agents", broken_once(ModelRouter.set_agents))
+            monkeypatch.setattr(ModelRouter, "offer", lambda lane, ticket, now: lane.bounced(ticket, now))
             lose_agent(gateways)
 
             assert (await client.read()).headers["x-mark-served-by"] == "lambda"
@@ -215,7 +215,7 @@ def test_a_defect_in_giving_up_leaves_no_other_waiting(monkeypatch: pytest.Monke
     async def test() -> None:
         async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
             clients = [await held_up(running) for _ in range(3)]
-            monkeypatch.setattr(Ticket, "fail", broken_once(Ticket.fail))
+            monkeypatch.setattr(InferenceRequest, "fail", broken_once(InferenceRequest.fail))
             replies = [await client.read() for client in clients]
             assert sorted(reply.status for reply in replies) == [500, 504, 504]
             again = await held_up(running)  # the sweep goes on
@@ -271,13 +271,13 @@ def test_a_repetition_that_cannot_be_answered_harms_no_other(monkeypatch: pytest
             for client in clients:
                 client.send(x_mark_request_id="twice")
             await running.until_metric('mark_gateway_deduplicated_total{model="echo"}', 2)
-            whole, calls = Ticket.answer, []
+            whole, calls = InferenceRequest.answer, []
 
             def second_raises(*args: Any) -> None:
                 calls.append(args)
                 return broken() if len(calls) == 2 else whole(*args)
 
-            monkeypatch.setattr(Ticket, "answer", second_raises)
+            monkeypatch.setattr(InferenceRequest, "answer", second_raises)
             agent.backend.free.set()
 
             assert sorted([(await client.read()).status for client in clients]) == [200, 200, 500]

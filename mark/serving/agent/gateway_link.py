@@ -26,7 +26,7 @@ from mark.protocols.frames import (
 )
 from mark.protocols.oip import error_reply
 from mark.serving.agent.queue import AgentCore, Job
-from mark.serving.queue_estimate import Reckoning
+from mark.serving.queue_estimate import QueueEstimate
 
 log = logging.getLogger("mark.agent")
 
@@ -49,7 +49,7 @@ class GatewayConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._parser = FrameParser()
-        self._mirror = Reckoning()
+        self._mirror = QueueEstimate()
         self._mirror.max_batch = core.max_batch
         self._told: tuple[object, ...] = ()
         self._out: list[bytes] = []

@@ -13,12 +13,12 @@ from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of
-from mark.serving.gateway.routes import Asks, Route, Routes, versions_of
+from mark.serving.gateway.routes import Endpoint, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
 from mark.telemetry.metrics import CONTENT_TYPE, counter, exposition, gauge
 
 _JSON = oip.JSON_TYPE.encode()
-_OF_GATEWAYS = frozenset({Asks.CONFIG, Asks.STATISTICS, Asks.INDEX})
+_OF_GATEWAYS = frozenset({Endpoint.CONFIG, Endpoint.STATISTICS, Endpoint.INDEX})
 _LENGTH = oip.HEADER_LENGTH.encode()
 
 
@@ -39,7 +39,7 @@ class AgentHttp:
         route = self._routes.find(exchange.target)
         if route is None or route.asks in _OF_GATEWAYS:
             exchange.refuse(404, f"no route for {exchange.target[:200].decode('latin-1')}")
-        elif route.asks is Asks.INFER:
+        elif route.asks is Endpoint.INFER:
             self._infer(exchange, route)
         elif exchange.method not in (b"GET", b"HEAD"):
             exchange.refuse(405, "use GET", b"allow: GET, HEAD\r\n")
@@ -93,14 +93,14 @@ class AgentHttp:
         served = self._served
         document: dict[str, Any] = {"live": True}
         match route.asks:
-            case Asks.READY | Asks.MODEL_READY if not self._is_ready():
+            case Endpoint.READY | Endpoint.MODEL_READY if not self._is_ready():
                 exchange.refuse(503, "not ready")
                 return
-            case Asks.SERVER:
+            case Endpoint.SERVER:
                 document = oip.server_metadata("mark agent", mark.__version__)
-            case Asks.MODEL:
+            case Endpoint.MODEL:
                 document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
-            case Asks.METRICS:
+            case Endpoint.METRICS:
                 exchange.reply(200, CONTENT_TYPE.encode(), self._metrics())
                 return
             case _:

@@ -25,7 +25,7 @@ from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.exchange import sound_reply
 from mark.protocols.oip import error_reply
 from mark.serving.queue_estimate import OVERDUE_S
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.agent")
 
@@ -85,7 +85,7 @@ class AgentCore:
         self.answered = self.bounced = self.batches = self.failed = 0
         self.busy_s = 0.0
         self.broken = asyncio.Event()
-        self.defects = Defects(log)
+        self.defects = UnexpectedErrors(log)
         self._backend = backend
         self._factor = admission_factor
         self._failures = 0
@@ -161,7 +161,7 @@ class AgentCore:
 
     def _refuse(self, job: Job) -> None:
         self.failed += 1
-        self._give(job, error_reply(500, DEFECT))
+        self._give(job, error_reply(500, INTERNAL_ERROR))
 
     def _give(self, job: Job, reply: InferReply) -> bool:
         try:

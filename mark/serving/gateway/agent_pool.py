@@ -29,10 +29,10 @@ from mark.protocols.frames import (
     encode_request,
 )
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.request import Ticket
+from mark.serving.gateway.request import InferenceRequest
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import Lane
+    from mark.serving.gateway.model_router import ModelRouter
 
 log = logging.getLogger("mark.gateway")
 SILENCE_S = 5.0
@@ -44,10 +44,10 @@ BACKOFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 class AgentConnection(asyncio.Protocol):
     """One connection to one agent. `changed` is told when it begins or ends to accept requests."""
 
-    def __init__(self, member: Member, lane: Lane, changed: Callable[[], None]) -> None:
+    def __init__(self, member: Member, lane: ModelRouter, changed: Callable[[], None]) -> None:
         self.view = AgentView(member.instance)
         self.lane = lane
-        self.in_flight: dict[int, Ticket] = {}
+        self.in_flight: dict[int, InferenceRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
         self._loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ class AgentConnection(asyncio.Protocol):
             log.warning("agent lost with requests in flight", extra=fields)
         self.lane.agent_lost(self.view, lost)
 
-    def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
+    def send(self, ticket: InferenceRequest, now: float, *, forced: bool) -> None:
         """Send a request there; its answer, or its loss, comes back to the lane."""
         id_ = self._sent + 1
         frame = encode_request(
@@ -205,7 +205,7 @@ class AgentConnection(asyncio.Protocol):
 class AgentConnections:
     """All agents of all lanes, connected while they are members or still answer."""
 
-    def __init__(self, lanes: dict[str, Lane]) -> None:
+    def __init__(self, lanes: dict[str, ModelRouter]) -> None:
         self._lanes = lanes
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -268,5 +268,5 @@ class AgentConnections:
             del self.open[member.instance]
         return True
 
-    def _list_accepting(self, lane: Lane) -> None:
+    def _list_accepting(self, lane: ModelRouter) -> None:
         lane.set_agents([found for found in self.open.values() if found.lane is lane and found.is_accepting])

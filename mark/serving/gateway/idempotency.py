@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mark.serving.gateway.request import Ticket
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 KEPT_S = 60.0
 MAX_IDS = 8192
@@ -38,26 +38,26 @@ class Repeat:
 
     def __init__(self, key: Key, digest: int) -> None:
         self.key, self.digest = key, digest
-        self.followers: list[Ticket] | None = None
+        self.followers: list[InferenceRequest] | None = None
         self.answer: Answer | None = None
 
 
-class Repeats:
+class IdempotencyCache:
     """The ids that were seen lately, in two generations: the elder is forgotten whole when the younger is full."""
 
-    def __init__(self, defects: Defects) -> None:
+    def __init__(self, defects: UnexpectedErrors) -> None:
         self._defects = defects
         self._young: dict[Key, Repeat] = {}
         self._old: dict[Key, Repeat] = {}
         self._turns_at = math.inf
         self._bytes = 0
 
-    def knows(self, model: str, ticket: Ticket) -> bool:
+    def knows(self, model: str, ticket: InferenceRequest) -> bool:
         """Whether a request with its id came here before."""
         key = (model, ticket.path, ticket.request_id)
         return key in self._young or key in self._old
 
-    def is_first(self, model: str, ticket: Ticket, now: float) -> bool:
+    def begin(self, model: str, ticket: InferenceRequest, now: float) -> bool:
         """Whether it is to be executed; else it was answered here, or will be with the first of its id."""
         young = self._young
         if now >= self._turns_at or len(young) >= MAX_IDS or self._bytes > MAX_BYTES:
@@ -90,7 +90,7 @@ class Repeats:
                     follower.answer(*answer)
                 except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
                     self._defects.note(error, request_id=follower.request_id.decode("latin-1"))
-                    follower.fail(500, DEFECT)
+                    follower.fail(500, INTERNAL_ERROR)
 
     def failed(self, repeat: Repeat, status: int, text: str) -> None:
         """There is no answer to keep: the next repetition is executed."""

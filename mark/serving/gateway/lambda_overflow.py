@@ -19,11 +19,11 @@ from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import sound_reply
 from mark.protocols.frames import Response
-from mark.serving.gateway.request import Loss, Ticket
+from mark.serving.gateway.request import Loss, InferenceRequest
 from mark.serving.gateway.stats import Tally
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import Lane
+    from mark.serving.gateway.model_router import ModelRouter
 
 log = logging.getLogger("mark.gateway")
 BASE64 = 4 / 3
@@ -82,7 +82,7 @@ class LambdaCalls:
             now, self.in_flight, self.warm, self._offering.latency_s, self._offering.cold_start_s
         )
 
-    def call(self, lane: Lane, ticket: Ticket) -> None:
+    def call(self, lane: ModelRouter, ticket: InferenceRequest) -> None:
         """Have Lambda answer the ticket; where it refuses, the lane decides again without it."""
         note_in_flight(self._belief, self._clock.service_now(), self.in_flight + 1)
         self.in_flight += 1
@@ -90,7 +90,7 @@ class LambdaCalls:
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, lane, ticket))
 
-    def warm_one_more(self, lane: Lane, now: float, deadline_at: float) -> None:
+    def warm_one_more(self, lane: ModelRouter, now: float, deadline_at: float) -> None:
         """A request shed because Lambda would be cold starts an environment, or none would ever be warm.
 
         Only where a warm one would have answered in time.
@@ -108,7 +108,7 @@ class LambdaCalls:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _call(self, lane: Lane, ticket: Ticket) -> None:
+    async def _call(self, lane: ModelRouter, ticket: InferenceRequest) -> None:
         left_s = max(0.001, ticket.arrived_at + lane.give_up_s - time.monotonic())
         try:
             answered = await self._overflow.invoke(self._function, ticket.request(), left_s)
@@ -146,7 +146,7 @@ class LambdaCalls:
         tally.billed += stands_for
         tally.gib_s += stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
 
-    def _refused(self, lane: Lane, ticket: Ticket, error: MarkError) -> None:
+    def _refused(self, lane: ModelRouter, ticket: InferenceRequest, error: MarkError) -> None:
         """Another place, while there is time; the lane does not ask Lambda again.
 
         What may have run all the same is run a second time only where the model allows it.
@@ -169,13 +169,13 @@ class LambdaCalls:
         else:
             lane.bounced(ticket, now, lambda_refused=True)
 
-    def _done(self, task: asyncio.Task[None], lane: Lane, ticket: Ticket) -> None:
+    def _done(self, task: asyncio.Task[None], lane: ModelRouter, ticket: InferenceRequest) -> None:
         """A defect in the adapter must not leave a request without its answer."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             lane.defect(ticket, error, 502, "Lambda could not be called")
 
-    def _pinged(self, task: asyncio.Task[None], lane: Lane) -> None:
+    def _pinged(self, task: asyncio.Task[None], lane: ModelRouter) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             lane.defects.note(error, function=self._function)

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 
 from mark.dispatch.bouncer import predicted_finish_at
 from mark.protocols.frames import State
-from mark.serving.queue_estimate import OVERDUE_S, Reckoning
+from mark.serving.queue_estimate import OVERDUE_S, QueueEstimate
 
 
-class AgentView(Reckoning):
+class AgentView(QueueEstimate):
     """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit."""
 
     __slots__ = ("accepting", "alone_s", "current", "full_s", "gone_at", "instance", "standby", "weight")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import HistogramMetricFamily, Metric
 
 from mark.domain.traffic import LATENCY_BIN_S
-from mark.serving.gateway.model_router import Lane
+from mark.serving.gateway.model_router import ModelRouter
 from mark.telemetry.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), defects)
 
 
-def _latencies(lanes: Iterable[Lane]) -> Metric:
+def _latencies(lanes: Iterable[ModelRouter]) -> Metric:
     """A histogram of coarser bins than those that are counted."""
     family = HistogramMetricFamily(
         "mark_gateway_latency_seconds", "From a request's arrival to its answer", labels=("model",)

@@ -21,12 +21,12 @@ from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
-from mark.serving.gateway.idempotency import Answer, Repeats
+from mark.serving.gateway.idempotency import Answer, IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
-from mark.serving.gateway.request import Loss, Ticket
+from mark.serving.gateway.request import Loss, InferenceRequest
 from mark.serving.gateway.stats import Server, Tally
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}
@@ -37,20 +37,20 @@ class Agent(Protocol):
 
     view: AgentView
 
-    def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
+    def send(self, ticket: InferenceRequest, now: float, *, forced: bool) -> None:
         """Send a request there."""
         ...
 
 
 Rest = ParamSpec("Rest")
-WithTicket = Callable[Concatenate["Lane", Ticket, Rest], None]
+WithTicket = Callable[Concatenate["ModelRouter", InferenceRequest, Rest], None]
 
 
 def _answers_all_the_same(decide: WithTicket[Rest]) -> WithTicket[Rest]:
     """Where a decision raises, its ticket gets a 500: whoever asked for it has others to look after."""
 
     @functools.wraps(decide)
-    def decided(lane: Lane, ticket: Ticket, /, *args: Rest.args, **kwargs: Rest.kwargs) -> None:
+    def decided(lane: ModelRouter, ticket: InferenceRequest, /, *args: Rest.args, **kwargs: Rest.kwargs) -> None:
         try:
             decide(lane, ticket, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
@@ -63,11 +63,16 @@ TIMED_OUT = 504
 """The answer of a batch that hung: whoever repeats its id is executed, and may be in time."""
 
 
-class Lane:
+class ModelRouter:
     """A model's agents, its calls to Lambda, and its counts."""
 
     def __init__(
-        self, served: ServedModel, *, overflow: LambdaCalls | None, repeats: Repeats, defects: Defects
+        self,
+        served: ServedModel,
+        *,
+        overflow: LambdaCalls | None,
+        repeats: IdempotencyCache,
+        defects: UnexpectedErrors,
     ) -> None:
         self.served = served
         self.name = served.name
@@ -97,7 +102,7 @@ class Lane:
         """Agents that accept."""
         return len(self._agents)
 
-    def offer(self, ticket: Ticket, now: float) -> None:
+    def offer(self, ticket: InferenceRequest, now: float) -> None:
         """Route a request that has come."""
         only = self._only
         try:
@@ -113,7 +118,7 @@ class Lane:
             self.defect(ticket, error)
 
     @_answers_all_the_same
-    def bounced(self, ticket: Ticket, now: float, *, lambda_refused: bool = False) -> None:
+    def bounced(self, ticket: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
         """No agent admitted it: Lambda, the instance that finishes first, or nobody."""
         agent, instance_at = self._first_to_finish(now)
         calls, policy = self.overflow, self._policy
@@ -139,7 +144,7 @@ class Lane:
             self.tally.shed += 1
             self.fail(ticket, 503, "no capacity to meet the deadline; retry after 1 s")
 
-    def agent_lost(self, view: AgentView, held: list[Ticket]) -> None:
+    def agent_lost(self, view: AgentView, held: list[InferenceRequest]) -> None:
         """An agent is gone, which held these requests, oldest first: others get them."""
         suspects = held[: at_work(view.max_batch)]
         before = [tuple(loss.server for loss in ticket.losses) for ticket in suspects]
@@ -150,7 +155,7 @@ class Lane:
             self.lost(ticket)
 
     @_answers_all_the_same
-    def lost(self, ticket: Ticket, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
+    def lost(self, ticket: InferenceRequest, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
         """Its server is gone: another one, while the model, the tries and the time allow it.
 
         loss: given where the server may have been working on it. lambda_refused: Lambda is not asked again.
@@ -180,7 +185,7 @@ class Lane:
             else:
                 self.offer(ticket, now)
 
-    def _give_up(self, ticket: Ticket) -> None:
+    def _give_up(self, ticket: InferenceRequest) -> None:
         """Every server that tried it was lost: it may be what ends them, so no other one tries it."""
         losses = ticket.losses
         others = losses[-1].suspects - 1
@@ -197,7 +202,7 @@ class Lane:
         self.fail(ticket, 502, text)
 
     @_answers_all_the_same
-    def expire(self, ticket: Ticket) -> None:
+    def expire(self, ticket: InferenceRequest) -> None:
         """Nobody answered until the service's own time-out."""
         self.tally.failed += 1
         self.fail(ticket, 504, f"not answered within {self._policy.give_up_s:g} s")
@@ -207,7 +212,7 @@ class Lane:
         """The service's own time-out."""
         return self._policy.give_up_s
 
-    def answer(self, ticket: Ticket, response: Response, by: Server, now: float) -> None:
+    def answer(self, ticket: InferenceRequest, response: Response, by: Server, now: float) -> None:
         """A model has answered."""
         try:
             ticket.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
@@ -224,13 +229,15 @@ class Lane:
             answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])
             self._repeats.answered(ticket.repeat, answer)
 
-    def fail(self, ticket: Ticket, status: int, text: str) -> None:
+    def fail(self, ticket: InferenceRequest, status: int, text: str) -> None:
         """Answer without a model's answer."""
         ticket.fail(status, text)
         if ticket.repeat is not None:
             self._repeats.failed(ticket.repeat, status, text)
 
-    def defect(self, ticket: Ticket, error: BaseException, status: int = 500, text: str = DEFECT) -> None:
+    def defect(
+        self, ticket: InferenceRequest, error: BaseException, status: int = 500, text: str = INTERNAL_ERROR
+    ) -> None:
         """What raised on this request's way costs it its answer, and nobody else anything."""
         self.defects.note(error, model=self.name, request_id=ticket.request_id.decode("latin-1"))
         self.tally.failed += 1

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mark.protocols.oip import BadRequest
-from mark.serving.gateway.model_router import Lane
-from mark.serving.gateway.request import ONLY_VARIANT, Ticket
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.request import ONLY_VARIANT, InferenceRequest
 from mark.serving.gateway.routes import Route
 
 MAX_ID_BYTES = 128
@@ -16,13 +16,13 @@ MAX_TYPE_BYTES = 255
 Headers = Mapping[str, bytes]
 
 
-class Plan(NamedTuple):
+class ParsedHead(NamedTuple):
     """All that requests with the same head share, but for the values that vary (`http_heads`).
 
     `has_id`, `has_trace`: whether the client gives a request id, and a traceparent, of its own.
     """
 
-    lane: Lane
+    lane: ModelRouter
     shape: str
     path: bytes
     content_type: bytes
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     accept: bytes
 
 
-def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
+def parse_head(ticket: InferenceRequest, route: Route, lane: ModelRouter) -> ParsedHead:
     """Understand the head of an inference request, whose body is as it was before it was compressed.
 
     Errors: BadRequest.
@@ -54,7 +54,7 @@ def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
     path = route.forward
     if variant != route.variant and route.shape == "oip":
         path = b"/v2/models/%b/versions/%b/infer" % (lane.name.encode(), variant)
-    return Plan(
+    return ParsedHead(
         lane,
         route.shape,
         path,
@@ -90,7 +90,7 @@ def _allowed_s(headers: Headers, objective_s: float) -> float:
     return min(objective_s, deadline_ms / 1000)
 
 
-def _variant(headers: Headers, route: Route, lane: Lane) -> bytes:
+def _variant(headers: Headers, route: Route, lane: ModelRouter) -> bytes:
     asked = headers.get("x-mark-variant") or headers.get("x-amzn-sagemaker-target-variant")
     if not asked or asked == route.variant:
         return route.variant

@@ -22,8 +22,8 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink
 from mark.serving.backends.http_client import HttpAnswer, HttpClient
-from mark.serving.gateway.request import Ticket
-from mark.serving.unexpected_errors import Defects
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")
 PEERS_S = 0.25
@@ -57,7 +57,7 @@ class OtherGateway:
         except RetryLater:
             return False
 
-    async def ask(self, ticket: Ticket, by: str, within_s: float) -> HttpAnswer:
+    async def ask(self, ticket: InferenceRequest, by: str, within_s: float) -> HttpAnswer:
         """What it answers to a client's request. Errors: RetryLater."""
         headers = {name: value.decode("latin-1") for name, value in ticket.headers.items() if name not in _OWN} | {
             FORWARDED: by
@@ -76,7 +76,7 @@ def passed_on(headers: Mapping[str, str]) -> bytes:
 class Peers:
     """The other gateways, as one sees them. Made and used in one event loop."""
 
-    def __init__(self, defects: Defects) -> None:
+    def __init__(self, defects: UnexpectedErrors) -> None:
         self._defects = defects
         self._me: Peer | None = None
         self._left = False

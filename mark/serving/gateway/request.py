@@ -30,7 +30,7 @@ class Loss(NamedTuple):
     suspects: int
 
 
-class Ticket(HttpExchange):
+class InferenceRequest(HttpExchange):
     """A client's request. `path` is what the model's server is asked; times are the loop's clock.
 
     `shape` says whose errors the client reads, `variant` the model's variant that it asked for. `losses`: the

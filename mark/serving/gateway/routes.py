@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 from mark.controller.service import ServedModel, ServiceSpec
 
 
-class Asks(Enum):
+class Endpoint(Enum):
     """What a path asks for."""
 
     INFER = "infer"
@@ -33,7 +33,7 @@ class Asks(Enum):
 class Route(NamedTuple):
     """A path's meaning. `forward` is the path that the model's server is asked; `shape` is oip or sagemaker."""
 
-    asks: Asks
+    asks: Endpoint
     model: str = ""
     forward: bytes = b""
     shape: str = "oip"
@@ -45,20 +45,20 @@ class Routes:
 
     def __init__(self, spec: ServiceSpec) -> None:
         self._known: dict[bytes, Route] = {
-            b"/v2/health/live": Route(Asks.LIVE),
-            b"/v2/health/ready": Route(Asks.READY),
-            b"/ping": Route(Asks.READY),
-            b"/v2": Route(Asks.SERVER),
-            b"/v2/": Route(Asks.SERVER),
-            b"/metrics": Route(Asks.METRICS),
-            b"/v2/models/stats": Route(Asks.STATISTICS),
-            b"/v2/repository/index": Route(Asks.INDEX),
+            b"/v2/health/live": Route(Endpoint.LIVE),
+            b"/v2/health/ready": Route(Endpoint.READY),
+            b"/ping": Route(Endpoint.READY),
+            b"/v2": Route(Endpoint.SERVER),
+            b"/v2/": Route(Endpoint.SERVER),
+            b"/metrics": Route(Endpoint.METRICS),
+            b"/v2/models/stats": Route(Endpoint.STATISTICS),
+            b"/v2/repository/index": Route(Endpoint.INDEX),
         }
         for served in spec.models:
             self._add_model(served)
         if len(spec.models) == 1:
             only = spec.models[0].name
-            self._known[b"/invocations"] = Route(Asks.INFER, only, b"/invocations", "sagemaker")
+            self._known[b"/invocations"] = Route(Endpoint.INFER, only, b"/invocations", "sagemaker")
 
     def find(self, target: bytes) -> Route | None:
         """What a request's target asks for; None where nothing is there."""
@@ -75,14 +75,14 @@ class Routes:
             forward = b"/v2/models/%b/versions/%b/infer" % (name, segment) if variant else infer
             self._add_paths(b"/v2/models/%b/versions/%b" % (name, segment), served.name, forward, variant)
         endpoint = b"/endpoints/%b/invocations" % name
-        self._known[endpoint] = Route(Asks.INFER, served.name, b"/invocations", "sagemaker")
+        self._known[endpoint] = Route(Endpoint.INFER, served.name, b"/invocations", "sagemaker")
 
     def _add_paths(self, base: bytes, model: str, forward: bytes, variant: bytes) -> None:
-        self._known[base] = Route(Asks.MODEL, model, variant=variant)
-        self._known[base + b"/config"] = Route(Asks.CONFIG, model, variant=variant)
-        self._known[base + b"/stats"] = Route(Asks.STATISTICS, model, variant=variant)
-        self._known[base + b"/ready"] = Route(Asks.MODEL_READY, model, variant=variant)
-        self._known[base + b"/infer"] = Route(Asks.INFER, model, forward, variant=variant)
+        self._known[base] = Route(Endpoint.MODEL, model, variant=variant)
+        self._known[base + b"/config"] = Route(Endpoint.CONFIG, model, variant=variant)
+        self._known[base + b"/stats"] = Route(Endpoint.STATISTICS, model, variant=variant)
+        self._known[base + b"/ready"] = Route(Endpoint.MODEL_READY, model, variant=variant)
+        self._known[base + b"/infer"] = Route(Endpoint.INFER, model, forward, variant=variant)
 
 
 def _path_of(target: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """The gateway's process: HTTP in, frames to agents, calls to Lambda; what it saw goes to the store.
 
 A gateway is stateless but for what is in flight, and many run on one port. `serve_gateway` is the way in; a
-request's way is `Gateway.handle` here, `Lane.offer`, `AgentConnection.send`, and back by `Lane.answer`.
+request's way is `Gateway.handle` here, `ModelRouter.offer`, `AgentConnection.send`, and back by `ModelRouter.answer`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.serving.gateway import triton_documents as triton
 from mark.serving.gateway.agent_pool import AgentConnections
-from mark.serving.gateway.idempotency import Repeats
+from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import render_gateway
-from mark.serving.gateway.model_router import Lane
-from mark.serving.gateway.parsed_head import MAX_ID_BYTES, Plan, read_plan
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
 from mark.serving.gateway.peers import FORWARDED, OtherGateway, Peers, passed_on
-from mark.serving.gateway.request import Ticket
-from mark.serving.gateway.routes import Asks, Route, Routes, not_supported, shape_of, versions_of
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.routes import Endpoint, Route, Routes, not_supported, shape_of, versions_of
 from mark.serving.gateway.store_sync import StoreSync
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.http.server import HttpLimits, HttpServer
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 from mark.telemetry.metrics import CONTENT_TYPE
 
 log = logging.getLogger("mark.gateway")
@@ -52,7 +52,7 @@ OWNER_GRACE_S = 5.0
 """How much longer than the model's own time-out another gateway may take to say that it came."""
 _JSON = oip.JSON_TYPE.encode()
 LOOPBACK = "127.0.0.1"
-OPEN_TO_ALL = frozenset({Asks.LIVE, Asks.READY})
+OPEN_TO_ALL = frozenset({Endpoint.LIVE, Endpoint.READY})
 """What load balancers ask without a token."""
 
 
@@ -82,22 +82,24 @@ class Gateway:
     def __init__(self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None) -> None:
         self.config, self.spec = config, spec
         self._routes = Routes(spec)
-        self.defects = Defects(log)
-        self._repeats = Repeats(self.defects)
+        self.defects = UnexpectedErrors(log)
+        self._repeats = IdempotencyCache(self.defects)
         self.peers = Peers(self.defects)
         self._tasks: set[asyncio.Task[None]] = set()
         self.sync = StoreSync(config.name, self.defects)
-        self.lanes: dict[str, Lane] = {}
+        self.lanes: dict[str, ModelRouter] = {}
         for served in spec.models:
             calls = None
             if overflow is not None and served.overflow is not None and served.function:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
-            self.lanes[served.name] = Lane(served, overflow=calls, repeats=self._repeats, defects=self.defects)
+            self.lanes[served.name] = ModelRouter(
+                served, overflow=calls, repeats=self._repeats, defects=self.defects
+            )
         self.sync.lanes = self.lanes
         self.agents = AgentConnections(self.lanes)
         self.http = HttpServer(
             self.handle,
-            make=Ticket,
+            make=InferenceRequest,
             limits=config.limits,
             on_defect=self._defect,
             admits=self._admits,
@@ -107,7 +109,7 @@ class Gateway:
         self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
         self._count = 0
 
-    def handle(self, ticket: Ticket) -> None:
+    def handle(self, ticket: InferenceRequest) -> None:
         """One request of a client; one whose head came before goes the same way at once."""
         head = ticket.head
         if head is not None and head.plan is not None and head.plan.header_length <= len(ticket.body):
@@ -122,14 +124,14 @@ class Gateway:
             ticket.fail(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
         elif route is None:
             self._miss(ticket)
-        elif route.asks is Asks.INFER:
+        elif route.asks is Endpoint.INFER:
             self._infer(ticket, route)
-        elif route.asks is Asks.INDEX:
+        elif route.asks is Endpoint.INDEX:
             self._tell_index(ticket)
         else:
             self._tell(ticket, route)
 
-    def _miss(self, ticket: Ticket) -> None:
+    def _miss(self, ticket: InferenceRequest) -> None:
         """Nothing is there: what it would be, or what there is."""
         if (part := not_supported(ticket.target)) is not None:
             ticket.fail(501, f"not supported: {part}")
@@ -137,15 +139,15 @@ class Gateway:
             known = ", ".join(self.lanes)
             ticket.fail(404, f"no route for {ticket.target[:200].decode('latin-1')}; models: {known}")
 
-    def _defect(self, ticket: Ticket, error: Exception) -> None:
+    def _defect(self, ticket: InferenceRequest, error: Exception) -> None:
         """Something raised before a lane had the request, which may not have been understood yet."""
         ticket.request_id = ticket.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
         ticket.shape = getattr(ticket, "shape", "oip")
         self.defects.note(error, request_id=ticket.request_id.decode("latin-1"))
-        ticket.fail(500, DEFECT)
+        ticket.fail(500, INTERNAL_ERROR)
         repeat = getattr(ticket, "repeat", None)
         if repeat is not None:
-            self._repeats.failed(repeat, 500, DEFECT)
+            self._repeats.failed(repeat, 500, INTERNAL_ERROR)
 
     def _next_id(self) -> bytes:
         self._count += 1
@@ -166,7 +168,7 @@ class Gateway:
             return True
         return route is not None and route.asks in OPEN_TO_ALL
 
-    def _infer(self, ticket: Ticket, route: Route) -> None:
+    def _infer(self, ticket: InferenceRequest, route: Route) -> None:
         if ticket.method != b"POST":
             ticket.fail(405, "use POST", b"allow: POST\r\n")
             return
@@ -175,7 +177,7 @@ class Gateway:
             self._decode(ticket, route, coding or b"")
             return
         try:
-            plan = read_plan(ticket, route, self.lanes[route.model])
+            plan = parse_head(ticket, route, self.lanes[route.model])
         except oip.BadRequest as error:
             ticket.fail(error.status, str(error))
             return
@@ -183,7 +185,7 @@ class Gateway:
             ticket.head.plan = plan
         self._offer(ticket, plan)
 
-    def _decode(self, ticket: Ticket, route: Route, coding: bytes) -> None:
+    def _decode(self, ticket: InferenceRequest, route: Route, coding: bytes) -> None:
         """Decompress the body, a large one in a thread, and go on as if it had come so."""
         try:
             body = decode_small(coding, ticket.body)
@@ -201,7 +203,7 @@ class Gateway:
             ticket.lease = lease
         self._decoded(ticket, route, body)
 
-    async def _decode_large(self, ticket: Ticket, route: Route, coding: bytes) -> None:
+    async def _decode_large(self, ticket: InferenceRequest, route: Route, coding: bytes) -> None:
         limit = self.config.limits.body_bytes
         lease = self.http.budget.take(limit, is_here=True)
         if lease is None:
@@ -216,24 +218,24 @@ class Gateway:
         ticket.lease = lease
         self._decoded(ticket, route, body)
 
-    def _decoded(self, ticket: Ticket, route: Route, body: bytes) -> None:
+    def _decoded(self, ticket: InferenceRequest, route: Route, body: bytes) -> None:
         ticket.body, ticket.head = body, None  # no other request with this head has its length
         ticket.headers = {name: value for name, value in ticket.headers.items() if name != "content-encoding"}
         self._infer(ticket, route)
 
-    def _in_background(self, ticket: Ticket, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, ticket: InferenceRequest, work: Coroutine[Any, Any, None]) -> None:
         """Do what takes longer than a turn of the event loop; what raises there costs this request alone."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._ended, ticket))
 
-    def _ended(self, ticket: Ticket, task: asyncio.Task[None]) -> None:
+    def _ended(self, ticket: InferenceRequest, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.defects.note(error, request_id=ticket.request_id.decode("latin-1"))
-            ticket.fail(500, DEFECT)
+            ticket.fail(500, INTERNAL_ERROR)
 
-    def _offer(self, ticket: Ticket, plan: Plan) -> None:
+    def _offer(self, ticket: InferenceRequest, plan: ParsedHead) -> None:
         (
             lane, ticket.shape, ticket.path, ticket.content_type, ticket.header_length, has_trace,
             ticket.variant, allowed_s, has_id, ticket.accept,
@@ -260,19 +262,19 @@ class Gateway:
         lane.tally.window_count += 1
         lane.offer(ticket, now)
 
-    def _offer_once(self, ticket: Ticket, lane: Lane, now: float) -> None:
+    def _offer_once(self, ticket: InferenceRequest, lane: ModelRouter, now: float) -> None:
         """A request with an id that the client chose: the first with it is executed."""
-        if self._repeats.is_first(lane.name, ticket, now):
+        if self._repeats.begin(lane.name, ticket, now):
             lane.tally.window_count += 1
             lane.offer(ticket, now)
         else:
             lane.tally.deduplicated += 1
 
-    def _forward(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
+    def _forward(self, ticket: InferenceRequest, lane: ModelRouter, owner: OtherGateway) -> None:
         lane.tally.forwarded += 1
         self._in_background(ticket, self._ask_owner(ticket, lane, owner))
 
-    async def _ask_owner(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
+    async def _ask_owner(self, ticket: InferenceRequest, lane: ModelRouter, owner: OtherGateway) -> None:
         """Have the owner of the id answer; where it is lost, this gateway does, if the model allows it."""
         try:
             answer = await owner.ask(ticket, self.peers.name, lane.give_up_s + OWNER_GRACE_S)
@@ -290,7 +292,7 @@ class Gateway:
         kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
         ticket.reply(answer.status, kind, answer.body, passed_on(answer.headers))
 
-    def _tell_index(self, ticket: Ticket) -> None:
+    def _tell_index(self, ticket: InferenceRequest) -> None:
         """The models, and whether they are ready."""
         if ticket.method != b"POST":
             ticket.fail(405, "use POST", b"allow: POST\r\n")
@@ -304,7 +306,7 @@ class Gateway:
         else:
             ticket.reply(200, _JSON, json.dumps(found).encode())
 
-    def _tell(self, ticket: Ticket, route: Route) -> None:
+    def _tell(self, ticket: InferenceRequest, route: Route) -> None:
         """Health, metadata, statistics, metrics."""
         if ticket.method not in (b"GET", b"HEAD"):
             ticket.fail(405, "use GET", b"allow: GET, HEAD\r\n")
@@ -312,21 +314,21 @@ class Gateway:
         document: dict[str, Any] = {}
         ready = True
         match route.asks:
-            case Asks.READY:
+            case Endpoint.READY:
                 ready = all(lane.is_ready for lane in self.lanes.values())
-            case Asks.MODEL_READY:
+            case Endpoint.MODEL_READY:
                 ready = self.lanes[route.model].is_ready
-            case Asks.SERVER:
+            case Endpoint.SERVER:
                 document = oip.server_metadata("mark", mark.__version__, EXTENSIONS)
-            case Asks.MODEL:
+            case Endpoint.MODEL:
                 served = self.spec.served(route.model)
                 document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
-            case Asks.CONFIG:
+            case Endpoint.CONFIG:
                 document = triton.model_config(self.spec.served(route.model))
-            case Asks.STATISTICS:
+            case Endpoint.STATISTICS:
                 lanes = [self.lanes[route.model]] if route.model else self.lanes.values()
                 document = {"model_stats": [triton.model_statistics(lane.served, lane.tally) for lane in lanes]}
-            case Asks.METRICS:
+            case Endpoint.METRICS:
                 ticket.reply(200, CONTENT_TYPE.encode(), render_gateway(self))
                 return
             case _:

@@ -22,11 +22,11 @@ from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import GatewayLink
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.peers import PEERS_S, PROBE_S, Peers
-from mark.serving.unexpected_errors import Defects
+from mark.serving.unexpected_errors import UnexpectedErrors
 from mark.telemetry.steady_time import steady_time
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import Lane
+    from mark.serving.gateway.model_router import ModelRouter
 
 log = logging.getLogger("mark.gateway")
 
@@ -42,8 +42,8 @@ AWAY_S = 0.5
 class StoreSync:
     """One gateway's view of the service's clock, and its reports."""
 
-    def __init__(self, gateway: str, defects: Defects) -> None:
-        self.lanes: dict[str, Lane] = {}
+    def __init__(self, gateway: str, defects: UnexpectedErrors) -> None:
+        self.lanes: dict[str, ModelRouter] = {}
         self.window_ends_at = 0.0
         self._gateway = gateway
         self._defects = defects
@@ -182,7 +182,7 @@ class StoreSync:
 
 
 class _MembersFollower:
-    """Asks for the members when their version has changed."""
+    """Endpoint for the members when their version has changed."""
 
     def __init__(self, link: GatewayLink, agents: AgentConnections) -> None:
         self._link, self._agents = link, agents

@@ -26,8 +26,8 @@ import httptools
 from mark.serving.http.body_budget import HELD, SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.head_cache import MAX_VALUE_BYTES, VARYING, Head
-from mark.serving.http.headers import LIST_HEADERS, SPELT
-from mark.serving.unexpected_errors import DEFECT
+from mark.serving.http.headers import LIST_HEADERS, CANONICAL_NAMES
+from mark.serving.unexpected_errors import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from mark.serving.http.server import HttpServer
@@ -181,7 +181,7 @@ class HttpConnection(asyncio.Protocol):
             self._feed(data)
         except httptools.HttpParserCallbackError as error:  # one of ours raised: it is not the client's fault
             self._server.defects.note(error.__context__ or error)
-            self._refuse(500, DEFECT)
+            self._refuse(500, INTERNAL_ERROR)
         except httptools.HttpParserError as error:
             self._refuse(400, f"malformed HTTP: {error}")
         if self._in_message and self._finished == finished:  # else part of it belongs to the request before
@@ -261,9 +261,9 @@ class HttpConnection(asyncio.Protocol):
             return
         self._headers += 1
         self._head_bytes += len(name) + len(value)
-        known = SPELT.get(name)
+        known = CANONICAL_NAMES.get(name)
         if known is None:
-            known = SPELT.get(name.lower())
+            known = CANONICAL_NAMES.get(name.lower())
             if known is None:
                 return
         value = value.rstrip(b" \t")

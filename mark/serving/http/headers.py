@@ -23,7 +23,7 @@ KNOWN_HEADERS = (
 """What anyone here asks for; other headers are counted and forgotten."""
 LIST_HEADERS = ("accept", "accept-encoding")
 """What may come in several lines, which are one list (RFC 9110 5.3)."""
-SPELT = {
+CANONICAL_NAMES = {
     spelling.encode(): name
     for name in KNOWN_HEADERS
     for spelling in (name, name.title(), name.title().replace("Ms", "ms").replace("Id", "ID"))

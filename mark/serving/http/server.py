@@ -11,7 +11,7 @@ from typing import Any
 from mark.serving.http.body_budget import BodyBudget
 from mark.serving.http.connection import HttpConnection
 from mark.serving.http.exchange import HttpExchange
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +57,11 @@ class HttpServer:
         limits: HttpLimits | None = None,
         on_defect: OnDefect | None = None,
         admits: Admits | None = None,
-        defects: Defects | None = None,
+        defects: UnexpectedErrors | None = None,
     ) -> None:
         self.handler, self.make = handler, make or HttpExchange
         self.admits = admits or _admits_all
-        self.defects = defects or Defects(logging.getLogger("mark.http"))
+        self.defects = defects or UnexpectedErrors(logging.getLogger("mark.http"))
         self.on_defect = on_defect or self._refuse
         self.limits = limits or HttpLimits()
         self.budget = BodyBudget(self.limits.bodies_bytes)
@@ -97,4 +97,4 @@ class HttpServer:
 
     def _refuse(self, exchange: HttpExchange, error: Exception) -> None:
         self.defects.note(error, target=exchange.target[:200].decode("latin-1"))
-        exchange.refuse(500, DEFECT)
+        exchange.refuse(500, INTERNAL_ERROR)
