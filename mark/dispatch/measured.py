@@ -51,12 +51,12 @@ class MeasuredTimes:
         return self._batch_s
 
     @property
-    def alone_s(self) -> float:
+    def single_s(self) -> float:
         """What a batch of one takes."""
         return self._batch_s[0]
 
     @property
-    def full_s(self) -> float:
+    def full_batch_s(self) -> float:
         """What the largest batch takes."""
         return self._batch_s[-1]
 

@@ -19,19 +19,19 @@ class QueueEstimate:
         self.free_at = 0.0
         self.max_batch = 1
 
-    def sent(self, now: float, alone_s: float) -> None:
+    def sent(self, now: float, single_s: float) -> None:
         """A request goes there: an idle agent starts at once."""
         if self.in_service or self.waiting:
             self.waiting += 1
         else:
             self.in_service = 1
-            self.free_at = now + alone_s
+            self.free_at = now + single_s
 
-    def answered(self, now: float, full_s: float) -> None:
+    def answered(self, now: float, full_batch_s: float) -> None:
         """One came back; after the last of a batch the agent takes what waits."""
         if self.in_service > 1:
             self.in_service -= 1
             return
         self.in_service = min(self.waiting, self.max_batch)
         self.waiting -= self.in_service
-        self.free_at = now + full_s if self.in_service else now
+        self.free_at = now + full_batch_s if self.in_service else now

@@ -182,7 +182,9 @@ def test_a_defect_in_the_list_of_agents_leaves_what_was_lost_its_way(
         async with live(served(overflow=LAMBDA)) as running:
             client = await held_up(running)
             monkeypatch.setattr(ModelRouter, "set_agents", broken_once(ModelRouter.set_agents))
-            monkeypatch.setattr(ModelRouter, "offer", lambda lane, ticket, now: lane.bounced(ticket, now))
+            monkeypatch.setattr(
+                ModelRouter, "offer", lambda router, inference, now: router.bounced(inference, now)
+            )
             lose_agent(gateways)
 
             assert (await client.read()).headers["x-mark-served-by"] == "lambda"

@@ -94,7 +94,7 @@ class GatewayConnection(asyncio.Protocol):
             reply = error_reply(500, f"the response has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
         kind = reply.content_type.encode("latin-1")
         frame = encode_response(job.id, reply.status, kind, reply.header_length, reply.body)
-        self._mirror.answered(time.monotonic(), self._core.measured.full_s)
+        self._mirror.answered(time.monotonic(), self._core.measured.full_batch_s)
         self._write(frame)
 
     def bounced(self, job: Job) -> None:
@@ -107,7 +107,7 @@ class GatewayConnection(asyncio.Protocol):
         core, mirror = self._core, self._mirror
         off_s = abs(mirror.free_at - core.free_at) if core.in_service else 0.0
         counts_agree = mirror.waiting == len(core.waiting) and mirror.in_service == core.in_service
-        known = counts_agree and off_s <= NEWS_SHARE * core.measured.full_s
+        known = counts_agree and off_s <= NEWS_SHARE * core.measured.full_batch_s
         if not known or self._told != (core.accepting, core.gone_at):
             self.tell()
 
@@ -126,7 +126,7 @@ class GatewayConnection(asyncio.Protocol):
             core.in_service,
             max(0.0, core.free_at - now) if core.in_service else 0.0,
             core.gone_at - now,
-            core.max_batch / measured.full_s,
+            core.max_batch / measured.full_batch_s,
             measured.batch_s,
         )
         self._write(encode(state))
@@ -148,7 +148,7 @@ class GatewayConnection(asyncio.Protocol):
     def _asked(self, frame: Request, now: float) -> None:
         core = self._core
         self._seen += 1
-        self._mirror.sent(now, core.measured.alone_s)
+        self._mirror.sent(now, core.measured.single_s)
         request = InferRequest(
             path=_text(frame.path),
             content_type=_text(frame.content_type),

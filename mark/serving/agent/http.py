@@ -37,9 +37,9 @@ class AgentHttp:
     def handle(self, exchange: HttpExchange) -> None:
         """One request."""
         route = self._routes.find(exchange.target)
-        if route is None or route.asks in _OF_GATEWAYS:
+        if route is None or route.endpoint in _OF_GATEWAYS:
             exchange.refuse(404, f"no route for {exchange.target[:200].decode('latin-1')}")
-        elif route.asks is Endpoint.INFER:
+        elif route.endpoint is Endpoint.INFER:
             self._infer(exchange, route)
         elif exchange.method not in (b"GET", b"HEAD"):
             exchange.refuse(405, "use GET", b"allow: GET, HEAD\r\n")
@@ -92,7 +92,7 @@ class AgentHttp:
     def _tell(self, exchange: HttpExchange, route: Route) -> None:
         served = self._served
         document: dict[str, Any] = {"live": True}
-        match route.asks:
+        match route.endpoint:
             case Endpoint.READY | Endpoint.MODEL_READY if not self._is_ready():
                 exchange.refuse(503, "not ready")
                 return
@@ -121,8 +121,8 @@ class AgentHttp:
         gauges = (
             ("waiting", "Requests in the queue", len(core.waiting)),
             ("in_service", "Requests in the batch that runs", core.in_service),
-            ("single_seconds", "Service time of a batch of one", core.measured.alone_s),
-            ("full_batch_seconds", "Service time of a full batch", core.measured.full_s),
+            ("single_seconds", "Service time of a batch of one", core.measured.single_s),
+            ("full_batch_seconds", "Service time of a full batch", core.measured.full_batch_s),
         )
         return exposition(
             (

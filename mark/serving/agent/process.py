@@ -118,7 +118,7 @@ class Agent:
             state=self.state,
             max_batch=core.max_batch,
             batch_s=core.measured.batch_s,
-            capacity_rps=core.max_batch / core.measured.full_s,
+            capacity_rps=core.max_batch / core.measured.full_batch_s,
             gone_at=self.gone_at,
             credits=self.credits(),
             epoch=config.epoch,

@@ -108,7 +108,7 @@ class AgentCore:
         measured = self.measured
         free_at = now + OVERDUE_S if self.in_service and self.free_at <= now else self.free_at
         finish_at = predicted_finish_at(
-            now, free_at, len(self.waiting), self.max_batch, measured.alone_s, measured.full_s
+            now, free_at, len(self.waiting), self.max_batch, measured.single_s, measured.full_batch_s
         )
         admitted = (
             job.forced or self._factor is None or admits(finish_at, job.arrived_at, job.deadline_at, self._factor)

@@ -44,9 +44,9 @@ BACKOFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 class AgentConnection(asyncio.Protocol):
     """One connection to one agent. `changed` is told when it begins or ends to accept requests."""
 
-    def __init__(self, member: Member, lane: ModelRouter, changed: Callable[[], None]) -> None:
+    def __init__(self, member: Member, router: ModelRouter, changed: Callable[[], None]) -> None:
         self.view = AgentView(member.instance)
-        self.lane = lane
+        self.router = router
         self.in_flight: dict[int, InferenceRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
@@ -79,32 +79,32 @@ class AgentConnection(asyncio.Protocol):
         try:
             self._changed()
         except Exception as error:  # noqa: BLE001 - what was in flight is to be looked after all the same
-            self.lane.defects.note(error, instance=self.view.instance)
+            self.router.defects.note(error, instance=self.view.instance)
         if lost:
             fields = {"instance": self.view.instance, "in_flight": len(lost), "reason": str(exc or "closed")}
             log.warning("agent lost with requests in flight", extra=fields)
-        self.lane.agent_lost(self.view, lost)
+        self.router.agent_lost(self.view, lost)
 
-    def send(self, ticket: InferenceRequest, now: float, *, forced: bool) -> None:
-        """Send a request there; its answer, or its loss, comes back to the lane."""
+    def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
+        """Send a request there; its answer, or its loss, comes back to the router."""
         id_ = self._sent + 1
         frame = encode_request(
             id_,
-            int((now - ticket.arrived_at) * 1e6),
-            int((ticket.deadline_at - now) * 1e6),
-            ticket.path,
-            ticket.content_type,
-            ticket.header_length,
-            ticket.request_id,
-            ticket.traceparent,
-            ticket.body,
+            int((now - request.arrived_at) * 1e6),
+            int((request.deadline_at - now) * 1e6),
+            request.path,
+            request.content_type,
+            request.header_length,
+            request.request_id,
+            request.traceparent,
+            request.body,
             forced,
-            ticket.accept,
+            request.accept,
         )
         self._sent = id_
-        self.in_flight[id_] = ticket
+        self.in_flight[id_] = request
         view = self.view
-        view.sent(now, view.alone_s)
+        view.sent(now, view.single_s)
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(frame)
@@ -139,11 +139,11 @@ class AgentConnection(asyncio.Protocol):
                 extra={"instance": self.view.instance, "quiet_s": self._quiet_s},
             )
             self.abort()
-        give_up_at = now - self.lane.give_up_s
-        overdue = [id_ for id_, ticket in self.in_flight.items() if ticket.arrived_at < give_up_at]
+        give_up_at = now - self.router.give_up_s
+        overdue = [id_ for id_, request in self.in_flight.items() if request.arrived_at < give_up_at]
         for id_ in overdue:
             self._write(encode(Cancel(id_)))
-            self.lane.expire(self.in_flight.pop(id_))
+            self.router.expire(self.in_flight.pop(id_))
 
     def abort(self) -> bool:
         """Close at once; whether there was anything to close."""
@@ -154,18 +154,18 @@ class AgentConnection(asyncio.Protocol):
 
     def _stumbled(self, frame: Frame, error: Exception) -> None:
         id_ = frame.id if isinstance(frame, Response | Bounced) else 0
-        ticket = self.in_flight.pop(id_, None)
-        if ticket is not None:
-            self.lane.defect(ticket, error)
+        request = self.in_flight.pop(id_, None)
+        if request is not None:
+            self.router.defect(request, error)
         else:
-            self.lane.defects.note(error, instance=self.view.instance, frame=type(frame).__name__)
+            self.router.defects.note(error, instance=self.view.instance, frame=type(frame).__name__)
 
     def _answered(self, frame: Response, now: float) -> None:
         view = self.view
-        view.answered(now, view.full_s)
-        ticket = self.in_flight.pop(frame.id, None)
-        if ticket is not None:
-            self.lane.answer(ticket, frame, "standby" if view.standby else "instance", now)
+        view.answered(now, view.full_batch_s)
+        request = self.in_flight.pop(frame.id, None)
+        if request is not None:
+            self.router.answer(request, frame, "standby" if view.standby else "instance", now)
 
     def _told(self, frame: Frame) -> None:
         now = time.monotonic()
@@ -176,9 +176,9 @@ class AgentConnection(asyncio.Protocol):
                 if self.view.accepting != accepted:
                     self._changed()
             case Bounced(id=id_):
-                ticket = self.in_flight.pop(id_, None)
-                if ticket is not None:
-                    self.lane.bounced(ticket, now)
+                request = self.in_flight.pop(id_, None)
+                if request is not None:
+                    self.router.bounced(request, now)
             case Goodbye():
                 self.view.accepting = False
                 self._changed()
@@ -193,20 +193,20 @@ class AgentConnection(asyncio.Protocol):
     def _flush(self) -> None:
         out = self._out
         self._out = []
-        if self._transport is None:  # connection_lost has given the tickets back
+        if self._transport is None:  # connection_lost has given the requests back
             return
         try:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         except Exception as error:  # noqa: BLE001 - they did not all go out: they go elsewhere
-            self.lane.defects.note(error, instance=self.view.instance)
+            self.router.defects.note(error, instance=self.view.instance)
             self.abort()
 
 
 class AgentConnections:
-    """All agents of all lanes, connected while they are members or still answer."""
+    """All agents of all routers, connected while they are members or still answer."""
 
-    def __init__(self, lanes: dict[str, ModelRouter]) -> None:
-        self._lanes = lanes
+    def __init__(self, routers: dict[str, ModelRouter]) -> None:
+        self._routers = routers
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.open: dict[str, AgentConnection] = {}
@@ -215,7 +215,7 @@ class AgentConnections:
         """These are listed now. One that is no longer listed stays while its connection does."""
         self._members = members
         for instance, member in members.items():
-            if instance not in self._tasks and member.model in self._lanes:
+            if instance not in self._tasks and member.model in self._routers:
                 task = asyncio.get_running_loop().create_task(self._keep_connected(instance))
                 self._tasks[instance] = task
                 task.add_done_callback(functools.partial(self._ended, instance))
@@ -226,7 +226,7 @@ class AgentConnections:
             try:
                 connection.grow_older(passed_s, now)
             except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
-                connection.lane.defects.note(error, instance=connection.view.instance)
+                connection.router.defects.note(error, instance=connection.view.instance)
 
     async def close(self) -> None:
         """Break all connections."""
@@ -245,7 +245,7 @@ class AgentConnections:
                 if await self._connected(member):
                     failures = 0
             except Exception as error:  # noqa: BLE001 - the driver of one connection: it tries again
-                self._lanes[member.model].defects.note(error, instance=instance)
+                self._routers[member.model].defects.note(error, instance=instance)
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
             failures += 1
 
@@ -254,8 +254,8 @@ class AgentConnections:
 
     async def _connected(self, member: Member) -> bool:
         """Connect and stay until the connection ends; False where there was none."""
-        lane = self._lanes[member.model]
-        connection = AgentConnection(member, lane, lambda: self._list_accepting(lane))
+        router = self._routers[member.model]
+        connection = AgentConnection(member, router, lambda: self._list_accepting(router))
         loop = asyncio.get_running_loop()
         self.open[member.instance] = connection
         try:
@@ -268,5 +268,5 @@ class AgentConnections:
             del self.open[member.instance]
         return True
 
-    def _list_accepting(self, lane: ModelRouter) -> None:
-        lane.set_agents([found for found in self.open.values() if found.lane is lane and found.is_accepting])
+    def _list_accepting(self, router: ModelRouter) -> None:
+        router.set_agents([found for found in self.open.values() if found.router is router and found.is_accepting])

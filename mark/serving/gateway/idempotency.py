@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     by: bytes
 
 
-class Repeat:
+class IdempotencyRecord:
     """One id: a request in flight with those that repeat it, or its answer."""
 
     __slots__ = ("answer", "digest", "followers", "key")
@@ -47,17 +47,17 @@ class IdempotencyCache:
 
     def __init__(self, defects: UnexpectedErrors) -> None:
         self._defects = defects
-        self._young: dict[Key, Repeat] = {}
-        self._old: dict[Key, Repeat] = {}
+        self._young: dict[Key, IdempotencyRecord] = {}
+        self._old: dict[Key, IdempotencyRecord] = {}
         self._turns_at = math.inf
         self._bytes = 0
 
-    def knows(self, model: str, ticket: InferenceRequest) -> bool:
+    def knows(self, model: str, request: InferenceRequest) -> bool:
         """Whether a request with its id came here before."""
-        key = (model, ticket.path, ticket.request_id)
+        key = (model, request.path, request.request_id)
         return key in self._young or key in self._old
 
-    def begin(self, model: str, ticket: InferenceRequest, now: float) -> bool:
+    def begin(self, model: str, request: InferenceRequest, now: float) -> bool:
         """Whether it is to be executed; else it was answered here, or will be with the first of its id."""
         young = self._young
         if now >= self._turns_at or len(young) >= MAX_IDS or self._bytes > MAX_BYTES:
@@ -65,21 +65,21 @@ class IdempotencyCache:
             young = self._young
         if not young:
             self._turns_at = now + KEPT_S
-        key = (model, ticket.path, ticket.request_id)
-        digest = hash(ticket.body)
+        key = (model, request.path, request.request_id)
+        digest = hash(request.body)
         known = young.get(key) or self._old.get(key)
         if known is None:
-            ticket.repeat = young[key] = Repeat(key, digest)
+            request.repeat = young[key] = IdempotencyRecord(key, digest)
             return True
         if known.digest != digest:
-            ticket.fail(409, "this request id was used with another body; use a new id")
+            request.fail(409, "this request id was used with another body; use a new id")
         elif known.answer is not None:
-            ticket.answer(*known.answer)
+            request.answer(*known.answer)
         else:
-            known.followers = [*(known.followers or ()), ticket]
+            known.followers = [*(known.followers or ()), request]
         return False
 
-    def answered(self, repeat: Repeat, answer: Answer) -> None:
+    def answered(self, repeat: IdempotencyRecord, answer: Answer) -> None:
         """Keep the answer, and give it to those that wait for it."""
         repeat.answer = answer
         self._bytes += len(answer.body)
@@ -92,7 +92,7 @@ class IdempotencyCache:
                     self._defects.note(error, request_id=follower.request_id.decode("latin-1"))
                     follower.fail(500, INTERNAL_ERROR)
 
-    def failed(self, repeat: Repeat, status: int, text: str) -> None:
+    def failed(self, repeat: IdempotencyRecord, status: int, text: str) -> None:
         """There is no answer to keep: the next repetition is executed."""
         for generation in (self._young, self._old):
             if generation.get(repeat.key) is repeat:

@@ -19,7 +19,7 @@ from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
 from mark.protocols.exchange import sound_reply
 from mark.protocols.frames import Response
-from mark.serving.gateway.request import Loss, InferenceRequest
+from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Tally
 
 if TYPE_CHECKING:
@@ -82,15 +82,15 @@ class LambdaCalls:
             now, self.in_flight, self.warm, self._offering.latency_s, self._offering.cold_start_s
         )
 
-    def call(self, lane: ModelRouter, ticket: InferenceRequest) -> None:
-        """Have Lambda answer the ticket; where it refuses, the lane decides again without it."""
+    def call(self, router: ModelRouter, request: InferenceRequest) -> None:
+        """Have Lambda answer the request; where it refuses, the router decides again without it."""
         note_in_flight(self._belief, self._clock.service_now(), self.in_flight + 1)
         self.in_flight += 1
-        task = asyncio.get_running_loop().create_task(self._call(lane, ticket))
+        task = asyncio.get_running_loop().create_task(self._call(router, request))
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._done(done, lane, ticket))
+        task.add_done_callback(lambda done: self._done(done, router, request))
 
-    def warm_one_more(self, lane: ModelRouter, now: float, deadline_at: float) -> None:
+    def warm_one_more(self, router: ModelRouter, now: float, deadline_at: float) -> None:
         """A request shed because Lambda would be cold starts an environment, or none would ever be warm.
 
         Only where a warm one would have answered in time.
@@ -98,33 +98,33 @@ class LambdaCalls:
         if self.closed or now + self._offering.latency_s > deadline_at:
             return
         self.in_flight += 1
-        task = asyncio.get_running_loop().create_task(self._ping(lane.tally))
+        task = asyncio.get_running_loop().create_task(self._ping(router.tally))
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._pinged(done, lane))
+        task.add_done_callback(lambda done: self._pinged(done, router))
 
     async def close(self) -> None:
-        """End what is under way; those tickets' clients are gone with the gateway."""
+        """End what is under way; those requests' clients are gone with the gateway."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _call(self, lane: ModelRouter, ticket: InferenceRequest) -> None:
-        left_s = max(0.001, ticket.arrived_at + lane.give_up_s - time.monotonic())
+    async def _call(self, router: ModelRouter, request: InferenceRequest) -> None:
+        left_s = max(0.001, request.arrived_at + router.give_up_s - time.monotonic())
         try:
-            answered = await self._overflow.invoke(self._function, ticket.request(), left_s)
+            answered = await self._overflow.invoke(self._function, request.infer_request(), left_s)
         except MarkError as error:
-            self._refused(lane, ticket, error)
+            self._refused(router, request, error)
             return
         finally:
             self.in_flight -= 1
-        self._count(lane.tally, answered)
+        self._count(router.tally, answered)
         if answered.lost:
-            log.warning("Lambda environment lost", extra={"function": self._function, "model": lane.name})
-            lane.lost(ticket, Loss("lambda", 1), lambda_refused=True)
+            log.warning("Lambda environment lost", extra={"function": self._function, "model": router.name})
+            router.lost(request, Loss("lambda", 1), lambda_refused=True)
             return
         reply = sound_reply(answered.reply)
         response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
-        lane.answer(ticket, response, "lambda", time.monotonic())
+        router.answer(request, response, "lambda", time.monotonic())
 
     async def _ping(self, tally: Tally) -> None:
         try:
@@ -146,8 +146,8 @@ class LambdaCalls:
         tally.billed += stands_for
         tally.gib_s += stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
 
-    def _refused(self, lane: ModelRouter, ticket: InferenceRequest, error: MarkError) -> None:
-        """Another place, while there is time; the lane does not ask Lambda again.
+    def _refused(self, router: ModelRouter, request: InferenceRequest, error: MarkError) -> None:
+        """Another place, while there is time; the router does not ask Lambda again.
 
         What may have run all the same is run a second time only where the model allows it.
         """
@@ -157,25 +157,25 @@ class LambdaCalls:
                 extra={"function": self._function, "reason": str(error)},
             )
         now = time.monotonic()
-        if now - ticket.arrived_at >= lane.give_up_s:
-            lane.expire(ticket)
-        elif isinstance(error, OutcomeUnknown) and not lane.served.model.redispatch:
-            lane.tally.failed += 1
-            lane.fail(
-                ticket,
+        if now - request.arrived_at >= router.give_up_s:
+            router.expire(request)
+        elif isinstance(error, OutcomeUnknown) and not router.served.model.redispatch:
+            router.tally.failed += 1
+            router.fail(
+                request,
                 502,
                 "no response from Lambda; the model does not allow a second execution (model.redispatch)",
             )
         else:
-            lane.bounced(ticket, now, lambda_refused=True)
+            router.bounced(request, now, lambda_refused=True)
 
-    def _done(self, task: asyncio.Task[None], lane: ModelRouter, ticket: InferenceRequest) -> None:
+    def _done(self, task: asyncio.Task[None], router: ModelRouter, request: InferenceRequest) -> None:
         """A defect in the adapter must not leave a request without its answer."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            lane.defect(ticket, error, 502, "Lambda could not be called")
+            router.defect(request, error, 502, "Lambda could not be called")
 
-    def _pinged(self, task: asyncio.Task[None], lane: ModelRouter) -> None:
+    def _pinged(self, task: asyncio.Task[None], router: ModelRouter) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            lane.defects.note(error, function=self._function)
+            router.defects.note(error, function=self._function)

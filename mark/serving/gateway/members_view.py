@@ -19,13 +19,13 @@ from mark.serving.queue_estimate import OVERDUE_S, QueueEstimate
 class AgentView(QueueEstimate):
     """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit."""
 
-    __slots__ = ("accepting", "alone_s", "current", "full_s", "gone_at", "instance", "standby", "weight")
+    __slots__ = ("accepting", "current", "full_batch_s", "gone_at", "instance", "single_s", "standby", "weight")
 
     def __init__(self, instance: str) -> None:
         super().__init__()
         self.instance = instance
         self.accepting = self.standby = False
-        self.alone_s = self.full_s = self.weight = self.current = 0.0
+        self.single_s = self.full_batch_s = self.weight = self.current = 0.0
         self.gone_at = math.inf
 
     def told(self, state: State, unseen: int, now: float) -> None:
@@ -36,12 +36,12 @@ class AgentView(QueueEstimate):
         self.gone_at = now + state.gone_in_s
         self.accepting, self.standby = state.accepting, state.standby
         self.max_batch = len(state.batch_s)
-        self.alone_s, self.full_s, self.weight = state.batch_s[0], state.batch_s[-1], state.weight
+        self.single_s, self.full_batch_s, self.weight = state.batch_s[0], state.batch_s[-1], state.weight
 
     def finish_at(self, now: float) -> float:
         """When a request that goes there now would be answered; a batch that is overdue ends any moment."""
         free_at = now + OVERDUE_S if self.in_service and self.free_at <= now else self.free_at
-        return predicted_finish_at(now, free_at, self.waiting, self.max_batch, self.alone_s, self.full_s)
+        return predicted_finish_at(now, free_at, self.waiting, self.max_batch, self.single_s, self.full_batch_s)
 
 
 class ModelView:

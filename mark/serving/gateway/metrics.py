@@ -37,21 +37,21 @@ def render_gateway(gateway: Gateway) -> bytes:
 
 
 def _families(gateway: Gateway) -> Iterator[Metric]:
-    lanes = gateway.lanes.values()
-    by = [((lane.name, server), count) for lane in lanes for server, count in lane.tally.by.items()]
+    routers = gateway.routers.values()
+    by = [((router.name, server), count) for router in routers for server, count in router.tally.by.items()]
     yield counter("gateway_responses", "Responses of models, by the server that gave them", ("model", "by"), by)
     for name, text in _COUNTERS:
-        rows = [((lane.name,), getattr(lane.tally, name)) for lane in lanes]
+        rows = [((router.name,), getattr(router.tally, name)) for router in routers]
         yield counter(f"gateway_{name}", text, ("model",), rows)
-    yield _latencies(lanes)
-    agents = [((lane.name,), lane.agent_count) for lane in lanes]
+    yield _latencies(routers)
+    agents = [((router.name,), router.agent_count) for router in routers]
     yield gauge("gateway_agents", "Agents that accept requests", ("model",), agents)
-    in_flight = dict.fromkeys(gateway.lanes, 0)
+    in_flight = dict.fromkeys(gateway.routers, 0)
     for agent in gateway.agents.open.values():
-        in_flight[agent.lane.name] += len(agent.in_flight)
+        in_flight[agent.router.name] += len(agent.in_flight)
     held = [((name,), count) for name, count in in_flight.items()]
     yield gauge("gateway_in_flight", "Requests in flight at agents", ("model",), held)
-    calls = [((lane.name,), lane.overflow.in_flight) for lane in lanes if lane.overflow is not None]
+    calls = [((router.name,), router.overflow.in_flight) for router in routers if router.overflow is not None]
     yield gauge("gateway_lambda_in_flight", "Lambda invocations in flight", ("model",), calls)
     http = gateway.http
     yield gauge("gateway_connections", "Clients connected", (), [((), len(http.connections))])
@@ -65,17 +65,17 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), defects)
 
 
-def _latencies(lanes: Iterable[ModelRouter]) -> Metric:
+def _latencies(routers: Iterable[ModelRouter]) -> Metric:
     """A histogram of coarser bins than those that are counted."""
     family = HistogramMetricFamily(
         "mark_gateway_latency_seconds", "From a request's arrival to its answer", labels=("model",)
     )
-    for lane in lanes:
-        bins = lane.tally.latencies
+    for router in routers:
+        bins = router.tally.latencies
         below = [
             (f"{edge:g}", sum(n for place, n in bins.items() if (place + 1) * LATENCY_BIN_S <= edge + HALF_S))
             for edge in EDGES_S
         ]
         buckets = [*below, ("+Inf", sum(bins.values()))]
-        family.add_metric((lane.name,), buckets, sum_value=lane.tally.latency_sum_s)
+        family.add_metric((router.name,), buckets, sum_value=router.tally.latency_sum_s)
     return family

@@ -22,7 +22,7 @@ class ParsedHead(NamedTuple):
     `has_id`, `has_trace`: whether the client gives a request id, and a traceparent, of its own.
     """
 
-    lane: ModelRouter
+    router: ModelRouter
     shape: str
     path: bytes
     content_type: bytes
@@ -34,12 +34,12 @@ class ParsedHead(NamedTuple):
     accept: bytes
 
 
-def parse_head(ticket: InferenceRequest, route: Route, lane: ModelRouter) -> ParsedHead:
+def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> ParsedHead:
     """Understand the head of an inference request, whose body is as it was before it was compressed.
 
     Errors: BadRequest.
     """
-    headers = ticket.headers
+    headers = request.headers
     content_type = headers.get("content-type", b"")
     if len(content_type) > MAX_TYPE_BYTES:
         raise BadRequest(f"content-type is longer than {MAX_TYPE_BYTES} bytes")
@@ -50,19 +50,19 @@ def parse_head(ticket: InferenceRequest, route: Route, lane: ModelRouter) -> Par
     if request_id is not None and not 0 < len(request_id) <= MAX_ID_BYTES:
         raise BadRequest(f"x-mark-request-id must have 1 to {MAX_ID_BYTES} characters")
     traceparent = headers.get("traceparent", b"")
-    variant = _variant(headers, route, lane)
+    variant = _variant(headers, route, router)
     path = route.forward
     if variant != route.variant and route.shape == "oip":
-        path = b"/v2/models/%b/versions/%b/infer" % (lane.name.encode(), variant)
+        path = b"/v2/models/%b/versions/%b/infer" % (router.name.encode(), variant)
     return ParsedHead(
-        lane,
+        router,
         route.shape,
         path,
         content_type,
-        _header_length(headers, len(ticket.body)),
+        _header_length(headers, len(request.body)),
         0 < len(traceparent) <= MAX_TRACE_BYTES,  # W3C: one that cannot be read is none
         variant,
-        _allowed_s(headers, lane.objective_s),
+        _allowed_s(headers, router.objective_s),
         request_id is not None,
         accept,
     )
@@ -90,16 +90,16 @@ def _allowed_s(headers: Headers, objective_s: float) -> float:
     return min(objective_s, deadline_ms / 1000)
 
 
-def _variant(headers: Headers, route: Route, lane: ModelRouter) -> bytes:
+def _variant(headers: Headers, route: Route, router: ModelRouter) -> bytes:
     asked = headers.get("x-mark-variant") or headers.get("x-amzn-sagemaker-target-variant")
     if not asked or asked == route.variant:
         return route.variant
-    if asked == ONLY_VARIANT and route.shape == "sagemaker" and not lane.served.variants:
+    if asked == ONLY_VARIANT and route.shape == "sagemaker" and not router.served.variants:
         return route.variant
     if route.variant:
         raise BadRequest("path and header name different variants")
     name = asked.decode("latin-1")
-    if name not in lane.served.variants:
-        known = ", ".join(lane.served.variants) or "none"
+    if name not in router.served.variants:
+        known = ", ".join(router.served.variants) or "none"
         raise BadRequest(f"no variant {name[:80]!r}; known: {known}", 404)
     return asked

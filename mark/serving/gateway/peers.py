@@ -57,13 +57,13 @@ class OtherGateway:
         except RetryLater:
             return False
 
-    async def ask(self, ticket: InferenceRequest, by: str, within_s: float) -> HttpAnswer:
+    async def ask(self, request: InferenceRequest, by: str, within_s: float) -> HttpAnswer:
         """What it answers to a client's request. Errors: RetryLater."""
-        headers = {name: value.decode("latin-1") for name, value in ticket.headers.items() if name not in _OWN} | {
-            FORWARDED: by
-        }
-        method, target = ticket.method.decode(), ticket.target.decode("latin-1")
-        return await self.client.request(method, target, timeout_s=within_s, body=ticket.body, headers=headers)
+        headers = {
+            name: value.decode("latin-1") for name, value in request.headers.items() if name not in _OWN
+        } | {FORWARDED: by}
+        method, target = request.method.decode(), request.target.decode("latin-1")
+        return await self.client.request(method, target, timeout_s=within_s, body=request.body, headers=headers)
 
 
 def passed_on(headers: Mapping[str, str]) -> bytes:

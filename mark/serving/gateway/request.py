@@ -12,7 +12,7 @@ from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_
 from mark.serving.http.exchange import HttpExchange
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.idempotency import Repeat
+    from mark.serving.gateway.idempotency import IdempotencyRecord
 
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()
@@ -52,10 +52,10 @@ class InferenceRequest(HttpExchange):
     traceparent: bytes
     shape: str
     variant: bytes
-    repeat: Repeat | None
+    repeat: IdempotencyRecord | None
     losses: tuple[Loss, ...]
 
-    def request(self) -> InferRequest:
+    def infer_request(self) -> InferRequest:
         """The request as Lambda is given it."""
         return InferRequest(
             path=self.path.decode(),

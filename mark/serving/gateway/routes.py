@@ -33,7 +33,7 @@ class Endpoint(Enum):
 class Route(NamedTuple):
     """A path's meaning. `forward` is the path that the model's server is asked; `shape` is oip or sagemaker."""
 
-    asks: Endpoint
+    endpoint: Endpoint
     model: str = ""
     forward: bytes = b""
     shape: str = "oip"

@@ -43,7 +43,7 @@ class StoreSync:
     """One gateway's view of the service's clock, and its reports."""
 
     def __init__(self, gateway: str, defects: UnexpectedErrors) -> None:
-        self.lanes: dict[str, ModelRouter] = {}
+        self.routers: dict[str, ModelRouter] = {}
         self.window_ends_at = 0.0
         self._gateway = gateway
         self._defects = defects
@@ -65,15 +65,15 @@ class StoreSync:
     def roll_window(self) -> None:
         """Close the window of arrivals and open the one that runs now. `window_ends_at`: the loop's clock."""
         if self._window is not None:
-            for lane in self.lanes.values():
-                lane.tally.close_window(self._window)
+            for router in self.routers.values():
+                router.tally.close_window(self._window)
         wall = steady_time()
         self._window = int(self._anchor.service_time(wall) // WINDOW_S)
         ends_at = self._anchor.wall_time((self._window + 1) * WINDOW_S)
         now = time.monotonic()
         self.window_ends_at = math.inf if math.isinf(ends_at) else now + ends_at - wall
-        for lane in self.lanes.values():
-            lane.tally.open_window(self._window, now)
+        for router in self.routers.values():
+            router.tally.open_window(self._window, now)
 
     async def begin(
         self, link: GatewayLink, agents: AgentConnections, peers: Peers, stop: asyncio.Event, me: Peer
@@ -137,21 +137,21 @@ class StoreSync:
 
     async def _follow_warmed(self, link: GatewayLink) -> None:
         for warmed in await link.warmed():
-            lane = self.lanes.get(warmed.model)
-            if lane is None or lane.overflow is None or self._warmed.get(warmed.model) == warmed:
+            router = self.routers.get(warmed.model)
+            if router is None or router.overflow is None or self._warmed.get(warmed.model) == warmed:
                 continue
             known = self._warmed.get(warmed.model)
             self._warmed[warmed.model] = warmed
             if known is not None and warmed.anew_at > known.anew_at:
-                lane.overflow.forget_warm()
+                router.overflow.forget_warm()
             if warmed.at > self.service_now() - WARM_S:
-                lane.overflow.note_warmed(warmed.at, warmed.share)
+                router.overflow.note_warmed(warmed.at, warmed.share)
 
     async def _follow_budget(self, link: GatewayLink) -> None:
         closed = await link.overflow_closed()
-        for lane in self.lanes.values():
-            if lane.overflow is not None:
-                lane.overflow.closed = closed
+        for router in self.routers.values():
+            if router.overflow is not None:
+                router.overflow.closed = closed
 
     async def _report(self, link: GatewayLink) -> None:
         if self._unsent is not None:
@@ -165,10 +165,10 @@ class StoreSync:
     def _next_report(self) -> GatewayReport | None:
         self.roll_window()
         models = []
-        for lane in self.lanes.values():
-            calls = lane.overflow
+        for router in self.routers.values():
+            calls = router.overflow
             in_flight, warm = (calls.in_flight, calls.warm) if calls is not None else (0, 0)
-            traffic = lane.tally.traffic(lane.name, in_flight=in_flight, warm=warm)
+            traffic = router.tally.traffic(router.name, in_flight=in_flight, warm=warm)
             if traffic is not None:
                 models.append(traffic)
         if not models:

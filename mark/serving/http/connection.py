@@ -26,7 +26,7 @@ import httptools
 from mark.serving.http.body_budget import HELD, SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.head_cache import MAX_VALUE_BYTES, VARYING, Head
-from mark.serving.http.headers import LIST_HEADERS, CANONICAL_NAMES
+from mark.serving.http.headers import CANONICAL_NAMES, LIST_HEADERS
 from mark.serving.unexpected_errors import INTERNAL_ERROR
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
             try:
                 self._server.handler(exchange)
             except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
-                self._server.on_defect(exchange, error)
+                self._server.on_error(exchange, error)
         else:
             self._append(exchange)
             self._steer()
@@ -451,7 +451,7 @@ class HttpConnection(asyncio.Protocol):
                 try:
                     self._server.handler(exchange)
                 except Exception as error:  # noqa: BLE001 - as in data_received
-                    self._server.on_defect(exchange, error)
+                    self._server.on_error(exchange, error)
         finally:
             self._dispatching = False
         if self._refusal is not None and self._current is None and not self._closing:

@@ -34,7 +34,7 @@ class HttpLimits:
 
 
 Handler = Callable[[Any], None]
-OnDefect = Callable[[Any, Exception], None]
+OnError = Callable[[Any, Exception], None]
 Admits = Callable[[bytes, dict[str, bytes]], bool]
 
 
@@ -55,14 +55,14 @@ class HttpServer:
         *,
         make: type[HttpExchange] = HttpExchange,
         limits: HttpLimits | None = None,
-        on_defect: OnDefect | None = None,
+        on_error: OnError | None = None,
         admits: Admits | None = None,
         defects: UnexpectedErrors | None = None,
     ) -> None:
         self.handler, self.make = handler, make or HttpExchange
         self.admits = admits or _admits_all
         self.defects = defects or UnexpectedErrors(logging.getLogger("mark.http"))
-        self.on_defect = on_defect or self._refuse
+        self.on_error = on_error or self._refuse
         self.limits = limits or HttpLimits()
         self.budget = BodyBudget(self.limits.bodies_bytes)
         self.connections: set[HttpConnection] = set()

@@ -13,7 +13,7 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.factory import make_backend
-from tests.serving.backends.asks import (
+from tests.serving.backends.endpoint import (
     INPUTS,
     OUTPUTS,
     ask,
@@ -54,10 +54,10 @@ def test_batches_in_a_row_take_the_profile_s_time():
         await backend.start()
         for _ in range(10):
             await backend.infer([ask([1, 2])])
-        alone_s = loop.time()
+        single_s = loop.time()
         for _ in range(5):
             await backend.infer([ask([1, 2]), ask([1, 2])])
-        return alone_s, loop.time()
+        return single_s, loop.time()
 
     assert run_virtually(scenario()) == (pytest.approx(0.2), pytest.approx(0.35))
 
