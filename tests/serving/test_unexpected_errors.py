@@ -116,15 +116,15 @@ def test_a_defect_is_counted_and_its_log_line_names_the_request(
 
 
 def test_another_place_gives_its_traceback_too(caplog: pytest.LogCaptureFixture) -> None:
-    defects = UnexpectedErrors(logging.getLogger("mark.gateway"))
+    unexpected = UnexpectedErrors(logging.getLogger("mark.gateway"))
     for raising in (broken, told, told):
         try:
             raising(None)
         except (Defect, AttributeError) as error:
-            defects.note(error)
-    defects.note(ValueError("never raised"))
+            unexpected.note(error)
+    unexpected.note(ValueError("never raised"))
 
-    assert defects.count == 4
+    assert unexpected.count == 4
     assert [bool(record.exc_info) for record in caplog.records] == [True, True, False, True]
 
 
@@ -233,7 +233,7 @@ def test_a_defect_in_one_sweep_is_not_the_last_sweep(monkeypatch: pytest.MonkeyP
     async def test() -> None:
         async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
             client = await held_up(running)
-            monkeypatch.setattr(AgentConnection, "grow_older", broken_once(AgentConnection.grow_older))
+            monkeypatch.setattr(AgentConnection, "check_timeouts", broken_once(AgentConnection.check_timeouts))
 
             assert (await client.read()).status == 504
             running.agents["i-0"].backend.free.set()
@@ -323,7 +323,7 @@ def test_the_tail_of_a_batch_is_answered(monkeypatch: pytest.MonkeyPatch) -> Non
     run(test())
 
 
-@pytest.mark.parametrize(("where", "name"), [(MeasuredTimes, "note"), (GatewayConnection, "settle")])
+@pytest.mark.parametrize(("where", "name"), [(MeasuredTimes, "note"), (GatewayConnection, "publish_if_changed")])
 def test_what_an_agent_does_beside_answering_costs_nobody_an_answer(
     where: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,7 +365,7 @@ def test_a_backend_that_cancels_itself_does_not_end_the_batches(monkeypatch: pyt
     run(test())
 
 
-@pytest.mark.parametrize("name", ["_infer", "_tell"])
+@pytest.mark.parametrize("name", ["_infer", "_handle_get"])
 def test_an_agents_own_port_answers_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live() as running:
@@ -420,7 +420,7 @@ def test_what_cannot_be_written_is_a_500() -> None:
         await client.close()
         listening.close()
         await server.close()
-        assert server.defects.count == 2
+        assert server.unexpected.count == 2
 
     run(test())
 

@@ -51,7 +51,7 @@ class GatewayConnection(asyncio.Protocol):
         self._parser = FrameParser()
         self._mirror = QueueEstimate()
         self._mirror.max_batch = core.max_batch
-        self._told: tuple[object, ...] = ()
+        self._published: tuple[object, ...] = ()
         self._out: list[bytes] = []
         self._seen = 0
         self._greeted = False
@@ -75,18 +75,18 @@ class GatewayConnection(asyncio.Protocol):
             for frame in self._parser.feed(data):
                 try:
                     if type(frame) is Request:
-                        self._asked(frame, now)
+                        self._on_request(frame, now)
                     else:
-                        self._heard(frame)
+                        self._on_control_frame(frame)
                 except FrameError:
                     raise
                 except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
-                    self._stumbled(frame, error, now)
+                    self._on_frame_error(frame, error, now)
         except FrameError as error:
             log.warning("malformed frame from gateway", extra={"reason": str(error)})
             self.abort()
         self._core.start()
-        self._core.settle()
+        self._core.publish_if_changed()
 
     def answered(self, job: Job, reply: InferReply) -> None:
         """The model has answered."""
@@ -99,19 +99,19 @@ class GatewayConnection(asyncio.Protocol):
 
     def bounced(self, job: Job) -> None:
         """It is not run here: the gateway takes it elsewhere."""
-        self.tell()
+        self.publish()
         self._write(encode(Bounced(job.id, 0)))
 
-    def settle(self) -> None:
+    def publish_if_changed(self) -> None:
         """Say how the agent is, if the gateway cannot know."""
         core, mirror = self._core, self._mirror
         off_s = abs(mirror.free_at - core.free_at) if core.in_service else 0.0
         counts_agree = mirror.waiting == len(core.waiting) and mirror.in_service == core.in_service
         known = counts_agree and off_s <= NEWS_SHARE * core.measured.full_batch_s
-        if not known or self._told != (core.accepting, core.gone_at):
-            self.tell()
+        if not known or self._published != (core.accepting, core.terminates_at):
+            self.publish()
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Say how the agent is."""
         if not self._greeted:
             return
@@ -125,13 +125,13 @@ class GatewayConnection(asyncio.Protocol):
             waiting,
             core.in_service,
             max(0.0, core.free_at - now) if core.in_service else 0.0,
-            core.gone_at - now,
+            core.terminates_at - now,
             core.max_batch / measured.full_batch_s,
             measured.batch_s,
         )
         self._write(encode(state))
         mirror.waiting, mirror.in_service, mirror.free_at = waiting, core.in_service, core.free_at
-        self._told = (core.accepting, core.gone_at)
+        self._published = (core.accepting, core.terminates_at)
 
     def leave(self) -> None:
         """Say goodbye and close, once everything is written."""
@@ -145,7 +145,7 @@ class GatewayConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _asked(self, frame: Request, now: float) -> None:
+    def _on_request(self, frame: Request, now: float) -> None:
         core = self._core
         self._seen += 1
         self._mirror.sent(now, core.measured.single_s)
@@ -159,24 +159,24 @@ class GatewayConnection(asyncio.Protocol):
         arrived_at, deadline_at = now - frame.elapsed_us * 1e-6, now + frame.left_us * 1e-6
         finish_at = core.take(Job(self, frame.id, arrived_at, deadline_at, request, frame.forced), now)
         if finish_at is not None:
-            self.tell()  # first: where the request goes now is decided with it
+            self.publish()  # first: where the request goes now is decided with it
             self._write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))
 
-    def _stumbled(self, frame: Frame, error: Exception, now: float) -> None:
+    def _on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
         if isinstance(frame, Request):
             request = InferRequest(path="", content_type="", body=b"")
-            self._core.defect(Job(self, frame.id, now, now, request), error, _text(frame.request_id))
+            self._core.fail_unexpected(Job(self, frame.id, now, now, request), error, _text(frame.request_id))
         else:
-            self._core.defects.note(error, frame=type(frame).__name__)
+            self._core.unexpected.note(error, frame=type(frame).__name__)
 
-    def _heard(self, frame: Frame) -> None:
+    def _on_control_frame(self, frame: Frame) -> None:
         match frame:
             case Hello(version=version):
                 if version != VERSION:
                     raise FrameError(f"the gateway uses frame version {version}, this agent {VERSION}")
                 self._greeted = True
                 self._core.clients.add(self)
-                self.tell()
+                self.publish()
             case Cancel(id=id_):
                 self._core.withdraw(self, id_)
             case _:
@@ -195,5 +195,5 @@ class GatewayConnection(asyncio.Protocol):
         try:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         except Exception as error:  # noqa: BLE001 - answers are missing: the gateway is to send those elsewhere
-            self._core.defects.note(error)
+            self._core.unexpected.note(error)
             self.abort()

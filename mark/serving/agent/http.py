@@ -44,7 +44,7 @@ class AgentHttp:
         elif exchange.method not in (b"GET", b"HEAD"):
             exchange.refuse(405, "use GET", b"allow: GET, HEAD\r\n")
         else:
-            self._tell(exchange, route)
+            self._handle_get(exchange, route)
 
     def answered(self, job: Job, reply: InferReply) -> None:
         """The model has answered."""
@@ -58,7 +58,7 @@ class AgentHttp:
             503, "the instance did not run the request; retry after 1 s", b"retry-after: 1\r\n"
         )
 
-    def settle(self) -> None:
+    def publish_if_changed(self) -> None:
         """Those who ask here reckon nothing."""
 
     def _infer(self, exchange: HttpExchange, route: Route) -> None:
@@ -87,9 +87,9 @@ class AgentHttp:
             return
         self._jobs[job.id] = exchange
         self._core.start()
-        self._core.settle()
+        self._core.publish_if_changed()
 
-    def _tell(self, exchange: HttpExchange, route: Route) -> None:
+    def _handle_get(self, exchange: HttpExchange, route: Route) -> None:
         served = self._served
         document: dict[str, Any] = {"live": True}
         match route.endpoint:
@@ -114,7 +114,7 @@ class AgentHttp:
             ("responses", "Requests answered", core.answered),
             ("bounced", "Requests that the Bouncer did not admit", core.bounced),
             ("failed", "Requests that the backend failed to answer", core.failed),
-            ("internal_errors", "Unexpected exceptions; the log has their tracebacks", core.defects.count),
+            ("internal_errors", "Unexpected exceptions; the log has their tracebacks", core.unexpected.count),
             ("batches", "Batches that ended", core.batches),
             ("busy_seconds", "Seconds in which a batch ran", core.busy_s),
         )

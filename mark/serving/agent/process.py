@@ -83,15 +83,15 @@ class Agent:
             hung_after_s=served.dispatch.hung_after_s,
         )
         self.state = MemberState.STARTING
-        self.gone_at: float | None = None
+        self.terminates_at: float | None = None
         self.anchor = ClockAnchor()
         self.draining = asyncio.Event()
         self.frame_port = config.frame_port
         self.credits: Callable[[], float | None] = lambda: None
-        self._away: set[str] = set()
+        self._unreachable: set[str] = set()
 
     @property
-    def period_s(self) -> float:
+    def announce_period_s(self) -> float:
         """A second of service time, in real ones."""
         speed = self.anchor.speed_at(steady_time())
         return max(FASTEST_S, min(ANNOUNCE_S, ANNOUNCE_S / speed if speed > 0 else ANNOUNCE_S))
@@ -101,9 +101,9 @@ class Agent:
         return self.state is MemberState.READY
 
     @property
-    def look_period_s(self) -> float:
+    def notice_poll_s(self) -> float:
         """Between two looks for a spot notice, real seconds."""
-        return max(FASTEST_LOOK_S, self.period_s)
+        return max(FASTEST_LOOK_S, self.announce_period_s)
 
     def member(self) -> Member:
         """What it says of itself."""
@@ -119,7 +119,7 @@ class Agent:
             max_batch=core.max_batch,
             batch_s=core.measured.batch_s,
             capacity_rps=core.max_batch / core.measured.full_batch_s,
-            gone_at=self.gone_at,
+            terminates_at=self.terminates_at,
             credits=self.credits(),
             epoch=config.epoch,
         )
@@ -130,58 +130,61 @@ class Agent:
             log.info("drain requested", extra={"instance": self.config.instance})
             self.state = MemberState.DRAINING
             self.core.accepting = False
-            self.core.settle()
+            self.core.publish_if_changed()
             self.draining.set()
             await self.link.announce(self.member())
 
     async def follow_clock(self) -> None:
         """Learn the service's clock; a notice's time is the loop's by it."""
         self.anchor = await self.link.clock()
-        self.set_gone_at(self.gone_at)
+        self.set_terminates_at(self.terminates_at)
 
     async def watch(self, interruption: Interruption) -> None:
         """Look for a spot notice."""
-        gone_at = await interruption()
-        if gone_at != self.gone_at:
-            log.warning("spot interruption notice", extra={"instance": self.config.instance, "gone_at": gone_at})
-            self.set_gone_at(gone_at)
-            self.core.settle()
-            await self.asked(self.announce)
+        terminates_at = await interruption()
+        if terminates_at != self.terminates_at:
+            log.warning(
+                "spot interruption notice",
+                extra={"instance": self.config.instance, "terminates_at": terminates_at},
+            )
+            self.set_terminates_at(terminates_at)
+            self.core.publish_if_changed()
+            await self.call_dependency(self.announce)
 
-    def set_gone_at(self, gone_at: float | None) -> None:
-        """gone_at: service time."""
-        self.gone_at = gone_at
-        wall_at = math.inf if gone_at is None else self.anchor.wall_time(gone_at)
+    def set_terminates_at(self, terminates_at: float | None) -> None:
+        """terminates_at: service time."""
+        self.terminates_at = terminates_at
+        wall_at = math.inf if terminates_at is None else self.anchor.wall_time(terminates_at)
         now = time.monotonic() - steady_time()
         moved = wall_at + now
-        if abs(moved - self.core.gone_at) > NOTICEABLE_S or math.isinf(moved):
-            self.core.gone_at = moved
+        if abs(moved - self.core.terminates_at) > NOTICEABLE_S or math.isinf(moved):
+            self.core.terminates_at = moved
 
-    async def asked(self, ask: Callable[[], Awaitable[object]], *, of: str = STORE) -> None:
+    async def call_dependency(self, ask: Callable[[], Awaitable[object]], *, of: str = STORE) -> None:
         """Ask something of the store or the metadata service; that one is away, or back, is said once of each."""
         try:
             await ask()
         except RetryLater as error:
-            if of not in self._away:
+            if of not in self._unreachable:
                 log.warning("%s unreachable, serving with the last known state", of, extra={"reason": str(error)})
-            self._away.add(of)
+            self._unreachable.add(of)
             return
         except MarkError:
             raise
         except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it serves on
-            self.core.defects.note(error, instance=self.config.instance)
+            self.core.unexpected.note(error, instance=self.config.instance)
             return
-        if of in self._away:
+        if of in self._unreachable:
             log.info("%s reachable again", of)
-            self._away.remove(of)
+            self._unreachable.remove(of)
 
-    async def repeat(
-        self, ask: Callable[[], Awaitable[None]], period_s: Callable[[], float], *, of: str = STORE
+    async def call_repeatedly(
+        self, ask: Callable[[], Awaitable[None]], announce_period_s: Callable[[], float], *, of: str = STORE
     ) -> None:
         """Ask again and again."""
         while True:
-            await self.asked(ask, of=of)
-            await asyncio.sleep(period_s())
+            await self.call_dependency(ask, of=of)
+            await asyncio.sleep(announce_period_s())
 
 
 async def serve_agent(  # noqa: PLR0913 it is given every port
@@ -202,7 +205,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     connections: set[GatewayConnection] = set()
     loop = asyncio.get_running_loop()
     answering = AgentHttp(agent.core, served, instance=config.instance, is_ready=agent.is_ready)
-    http = HttpServer(answering.handle, defects=agent.core.defects)
+    http = HttpServer(answering.handle, unexpected=agent.core.unexpected)
     standby = config.role is Role.STANDBY
     frames = await loop.create_server(
         lambda: GatewayConnection(agent.core, standby=standby, connections=connections),
@@ -215,10 +218,10 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
         on_bound(agent.frame_port, web.sockets[0].getsockname()[1])
     http.start()
     tasks = [
-        loop.create_task(agent.repeat(agent.follow_clock, lambda: CLOCK_S)),
-        loop.create_task(agent.repeat(agent.announce, lambda: agent.period_s)),
+        loop.create_task(agent.call_repeatedly(agent.follow_clock, lambda: CLOCK_S)),
+        loop.create_task(agent.call_repeatedly(agent.announce, lambda: agent.announce_period_s)),
         loop.create_task(
-            agent.repeat(partial(agent.watch, interruption), lambda: agent.look_period_s, of=METADATA)
+            agent.call_repeatedly(partial(agent.watch, interruption), lambda: agent.notice_poll_s, of=METADATA)
         ),
         loop.create_task(_heartbeat(agent.core, connections)),
     ]
@@ -262,8 +265,8 @@ async def _live(
             starting.result()
             if not agent.draining.is_set():
                 agent.state, agent.core.accepting = MemberState.READY, True
-                agent.core.settle()
-                await agent.asked(agent.announce)
+                agent.core.publish_if_changed()
+                await agent.call_dependency(agent.announce)
                 await asyncio.wait([*ends, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             if task.done():  # they never end by themselves: a defect, and its error is to be seen
@@ -287,7 +290,7 @@ async def _say_broken(agent: Agent, connections: set[GatewayConnection]) -> None
         connection.leave()
     with suppress(TimeoutError):
         async with asyncio.timeout(SAY_WITHIN_S):
-            await agent.asked(agent.announce)
+            await agent.call_dependency(agent.announce)
 
 
 async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asyncio.Event) -> int:
@@ -311,9 +314,9 @@ async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asynci
 async def _heartbeat(core: AgentCore, connections: set[GatewayConnection]) -> None:
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        core.grow_older(HEARTBEAT_S)
+        core.check_timeouts(HEARTBEAT_S)
         for connection in tuple(connections):
             try:
-                connection.tell()
+                connection.publish()
             except Exception as error:  # noqa: BLE001 - the others are told all the same
-                core.defects.note(error)
+                core.unexpected.note(error)

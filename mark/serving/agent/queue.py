@@ -44,7 +44,7 @@ class Client(Protocol):
         """It is not run here: somebody else may take it."""
         ...
 
-    def settle(self) -> None:
+    def publish_if_changed(self) -> None:
         """The queue has changed."""
         ...
 
@@ -79,13 +79,13 @@ class AgentCore:
         self.waiting: deque[Job] = deque()
         self.in_service = 0
         self.free_at = 0.0
-        self.gone_at = math.inf
+        self.terminates_at = math.inf
         self.accepting = False
         self.clients: set[Client] = set()
         self.answered = self.bounced = self.batches = self.failed = 0
         self.busy_s = 0.0
         self.broken = asyncio.Event()
-        self.defects = UnexpectedErrors(log)
+        self.unexpected = UnexpectedErrors(log)
         self._backend = backend
         self._factor = admission_factor
         self._failures = 0
@@ -113,7 +113,7 @@ class AgentCore:
         admitted = (
             job.forced or self._factor is None or admits(finish_at, job.arrived_at, job.deadline_at, self._factor)
         )
-        if not admitted or not self.accepting or finish_at > self.gone_at:
+        if not admitted or not self.accepting or finish_at > self.terminates_at:
             self.bounced += 1
             return finish_at
         self.waiting.append(job)
@@ -131,7 +131,7 @@ class AgentCore:
             try:
                 self._begin()
             except Exception as error:  # noqa: BLE001 - the driver of batches: what waits behind is tried too
-                self.defect(self.waiting.popleft(), error)
+                self.fail_unexpected(self.waiting.popleft(), error)
 
     def _begin(self) -> None:
         size = batch_size(len(self.waiting), self.max_batch)
@@ -146,17 +146,17 @@ class AgentCore:
         self._task, self.in_service, self.free_at = task, len(batch), free_at
         self._batch, self._age_s = batch, 0.0
 
-    def settle(self) -> None:
+    def publish_if_changed(self) -> None:
         """Have all clients look at the queue."""
         for client in tuple(self.clients):
             try:
-                client.settle()
+                client.publish_if_changed()
             except Exception as error:  # noqa: BLE001 - the others are told all the same
-                self.defects.note(error)
+                self.unexpected.note(error)
 
-    def defect(self, job: Job, error: Exception, request_id: str = "") -> None:
+    def fail_unexpected(self, job: Job, error: Exception, request_id: str = "") -> None:
         """What raised on this request's way costs it a 500, and nobody else anything."""
-        self.defects.note(error, request_id=request_id)
+        self.unexpected.note(error, request_id=request_id)
         self._refuse(job)
 
     def _refuse(self, job: Job) -> None:
@@ -167,11 +167,11 @@ class AgentCore:
         try:
             job.client.answered(job, sound_reply(reply))
         except Exception as error:  # noqa: BLE001 - the driver of one answer: the batch's others go out
-            self.defects.note(error)
+            self.unexpected.note(error)
             return False
         return True
 
-    def grow_older(self, passed_s: float) -> None:
+    def check_timeouts(self, passed_s: float) -> None:
         """Count the time of the batch that runs, and give up one that hangs.
 
         Looks are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
@@ -196,7 +196,7 @@ class AgentCore:
         while self.waiting:
             job = self.waiting.popleft()
             job.client.bounced(job)
-        self.settle()
+        self.publish_if_changed()
         self.broken.set()
 
     async def close(self) -> None:
@@ -226,7 +226,7 @@ class AgentCore:
                 self._refuse(job)
         self.answered += len(batch)
         self.start()
-        self.settle()
+        self.publish_if_changed()
 
     def _measure(self, replies: Sequence[InferReply], took_s: float) -> None:
         """Learn from a batch that the model answered; reading what is wrong is not the model's work."""
@@ -234,7 +234,7 @@ class AgentCore:
             if all(reply.status < CLIENT_ERROR for reply in replies):
                 self.measured.note(len(replies), took_s)
         except Exception as error:  # noqa: BLE001 - the batch has its answers all the same
-            self.defects.note(error)
+            self.unexpected.note(error)
 
     def _failed(self, error: BaseException, size: int) -> list[InferReply]:
         """A backend that raises answers nobody; each request gets its 500."""

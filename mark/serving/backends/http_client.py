@@ -171,7 +171,7 @@ class _Connection(asyncio.Protocol):
         arriving = self._arriving
         framed = {"content-length", "transfer-encoding"} & arriving.headers.keys()
         if arriving.headers_done and not framed and exc is None:
-            self._settle()  # HTTP/1.0: the end of the connection is the end of the answer
+            self._complete()  # HTTP/1.0: the end of the connection is the end of the answer
         elif arriving.begun:
             self._fail(RetryLater(f"{self._url} closed the connection in mid-answer"))
         else:
@@ -201,9 +201,9 @@ class _Connection(asyncio.Protocol):
             self.is_open = False
             if self._transport is not None:
                 self._transport.close()
-        self._settle()
+        self._complete()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             status = self._parser.get_status_code()
             arriving = self._arriving

@@ -55,8 +55,8 @@ class AgentConnection(asyncio.Protocol):
         self._parser = FrameParser()
         self._out: list[bytes] = []
         self._sent = 0
-        self._quiet_s = 0.0
-        self._heard = False
+        self._idle_s = 0.0
+        self._received = False
 
     @property
     def is_accepting(self) -> bool:
@@ -79,7 +79,7 @@ class AgentConnection(asyncio.Protocol):
         try:
             self._changed()
         except Exception as error:  # noqa: BLE001 - what was in flight is to be looked after all the same
-            self.router.defects.note(error, instance=self.view.instance)
+            self.router.unexpected.note(error, instance=self.view.instance)
         if lost:
             fields = {"instance": self.view.instance, "in_flight": len(lost), "reason": str(exc or "closed")}
             log.warning("agent lost with requests in flight", extra=fields)
@@ -111,32 +111,32 @@ class AgentConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        self._heard = True
+        self._received = True
         now = time.monotonic()
         try:
             for frame in self._parser.feed(data):
                 try:
                     if type(frame) is Response:
-                        self._answered(frame, now)
+                        self._on_response(frame, now)
                     else:
-                        self._told(frame)
+                        self._on_control_frame(frame)
                 except FrameError:
                     raise
                 except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
-                    self._stumbled(frame, error)
+                    self._on_frame_error(frame, error)
         except FrameError as error:
             fields = {"instance": self.view.instance, "reason": str(error)}
             log.warning("malformed frame from agent", extra=fields)
             self.abort()
 
-    def grow_older(self, passed_s: float, now: float) -> None:
+    def check_timeouts(self, passed_s: float, now: float) -> None:
         """Give up requests that nobody answered in time, and an agent that is silent."""
-        self._quiet_s = 0.0 if self._heard else self._quiet_s + passed_s
-        self._heard = False
-        if self._quiet_s > SILENCE_S and self._transport is not None:
+        self._idle_s = 0.0 if self._received else self._idle_s + passed_s
+        self._received = False
+        if self._idle_s > SILENCE_S and self._transport is not None:
             log.warning(
                 "agent silent; closing its connection",
-                extra={"instance": self.view.instance, "quiet_s": self._quiet_s},
+                extra={"instance": self.view.instance, "idle_s": self._idle_s},
             )
             self.abort()
         give_up_at = now - self.router.give_up_s
@@ -152,27 +152,27 @@ class AgentConnection(asyncio.Protocol):
         self._transport.abort()
         return True
 
-    def _stumbled(self, frame: Frame, error: Exception) -> None:
+    def _on_frame_error(self, frame: Frame, error: Exception) -> None:
         id_ = frame.id if isinstance(frame, Response | Bounced) else 0
         request = self.in_flight.pop(id_, None)
         if request is not None:
-            self.router.defect(request, error)
+            self.router.fail_unexpected(request, error)
         else:
-            self.router.defects.note(error, instance=self.view.instance, frame=type(frame).__name__)
+            self.router.unexpected.note(error, instance=self.view.instance, frame=type(frame).__name__)
 
-    def _answered(self, frame: Response, now: float) -> None:
+    def _on_response(self, frame: Response, now: float) -> None:
         view = self.view
         view.answered(now, view.full_batch_s)
         request = self.in_flight.pop(frame.id, None)
         if request is not None:
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
 
-    def _told(self, frame: Frame) -> None:
+    def _on_control_frame(self, frame: Frame) -> None:
         now = time.monotonic()
         match frame:
             case State():
                 accepted = self.view.accepting
-                self.view.told(frame, max(0, self._sent - frame.seen), now)
+                self.view.on_state(frame, max(0, self._sent - frame.seen), now)
                 if self.view.accepting != accepted:
                     self._changed()
             case Bounced(id=id_):
@@ -198,7 +198,7 @@ class AgentConnection(asyncio.Protocol):
         try:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         except Exception as error:  # noqa: BLE001 - they did not all go out: they go elsewhere
-            self.router.defects.note(error, instance=self.view.instance)
+            self.router.unexpected.note(error, instance=self.view.instance)
             self.abort()
 
 
@@ -220,13 +220,13 @@ class AgentConnections:
                 self._tasks[instance] = task
                 task.add_done_callback(functools.partial(self._ended, instance))
 
-    def grow_older(self, passed_s: float, now: float) -> None:
+    def check_timeouts(self, passed_s: float, now: float) -> None:
         """Look for what is overdue."""
         for connection in tuple(self.open.values()):
             try:
-                connection.grow_older(passed_s, now)
+                connection.check_timeouts(passed_s, now)
             except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
-                connection.router.defects.note(error, instance=connection.view.instance)
+                connection.router.unexpected.note(error, instance=connection.view.instance)
 
     async def close(self) -> None:
         """Break all connections."""
@@ -245,7 +245,7 @@ class AgentConnections:
                 if await self._connected(member):
                     failures = 0
             except Exception as error:  # noqa: BLE001 - the driver of one connection: it tries again
-                self._routers[member.model].defects.note(error, instance=instance)
+                self._routers[member.model].unexpected.note(error, instance=instance)
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
             failures += 1
 

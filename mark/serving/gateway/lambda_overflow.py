@@ -173,9 +173,9 @@ class LambdaCalls:
         """A defect in the adapter must not leave a request without its answer."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            router.defect(request, error, 502, "Lambda could not be called")
+            router.fail_unexpected(request, error, 502, "Lambda could not be called")
 
     def _pinged(self, task: asyncio.Task[None], router: ModelRouter) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            router.defects.note(error, function=self._function)
+            router.unexpected.note(error, function=self._function)

@@ -19,21 +19,30 @@ from mark.serving.queue_estimate import OVERDUE_S, QueueEstimate
 class AgentView(QueueEstimate):
     """One agent as the gateway sees it; times are the loop's. `current` is the weighted rule's running credit."""
 
-    __slots__ = ("accepting", "current", "full_batch_s", "gone_at", "instance", "single_s", "standby", "weight")
+    __slots__ = (
+        "accepting",
+        "current",
+        "full_batch_s",
+        "instance",
+        "single_s",
+        "standby",
+        "terminates_at",
+        "weight",
+    )
 
     def __init__(self, instance: str) -> None:
         super().__init__()
         self.instance = instance
         self.accepting = self.standby = False
         self.single_s = self.full_batch_s = self.weight = self.current = 0.0
-        self.gone_at = math.inf
+        self.terminates_at = math.inf
 
-    def told(self, state: State, unseen: int, now: float) -> None:
+    def on_state(self, state: State, unseen: int, now: float) -> None:
         """The agent said how it is; `unseen` requests were on their way to it."""
         self.waiting = state.waiting + unseen
         self.in_service = state.in_service
         self.free_at = now + state.busy_s
-        self.gone_at = now + state.gone_in_s
+        self.terminates_at = now + state.terminates_in_s
         self.accepting, self.standby = state.accepting, state.standby
         self.max_batch = len(state.batch_s)
         self.single_s, self.full_batch_s, self.weight = state.batch_s[0], state.batch_s[-1], state.weight

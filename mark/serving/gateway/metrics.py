@@ -61,8 +61,8 @@ def _families(gateway: Gateway) -> Iterator[Metric]:
     yield counter(
         "gateway_refused", "Requests refused as malformed, too large or too slow", (), [((), http.refused)]
     )
-    defects = [((), gateway.defects.count)]
-    yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), defects)
+    unexpected = [((), gateway.unexpected.count)]
+    yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), unexpected)
 
 
 def _latencies(routers: Iterable[ModelRouter]) -> Metric:

@@ -21,7 +21,7 @@ from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
-from mark.serving.gateway.idempotency import Answer, IdempotencyCache
+from mark.serving.gateway.idempotency import IdempotencyCache, StoredResponse
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
 from mark.serving.gateway.request import InferenceRequest, Loss
@@ -56,7 +56,7 @@ def _answers_all_the_same(decide: WithRequest[Rest]) -> WithRequest[Rest]:
         try:
             decide(router, request, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
-            router.defect(request, error)
+            router.fail_unexpected(request, error)
 
     return decided
 
@@ -73,8 +73,8 @@ class ModelRouter:
         served: ServedModel,
         *,
         overflow: LambdaCalls | None,
-        repeats: IdempotencyCache,
-        defects: UnexpectedErrors,
+        idempotency: IdempotencyCache,
+        unexpected: UnexpectedErrors,
     ) -> None:
         self.served = served
         self.name = served.name
@@ -84,8 +84,8 @@ class ModelRouter:
         self.overflow = overflow
         self._agents: list[Agent] = []
         self._policy = served.dispatch
-        self._idempotency = repeats
-        self.defects = defects
+        self._idempotency = idempotency
+        self.unexpected = unexpected
         self._only: Agent | None = None
 
     def set_agents(self, agents: list[Agent]) -> None:
@@ -108,7 +108,7 @@ class ModelRouter:
         """Route a request that has come."""
         only = self._only
         try:
-            if only is not None and only.view.gone_at == math.inf:  # all rules agree on one that stays
+            if only is not None and only.view.terminates_at == math.inf:  # all rules agree on one that stays
                 only.send(request, now, forced=False)
                 return
             agent = self._route(now)
@@ -117,7 +117,7 @@ class ModelRouter:
             else:
                 agent.send(request, now, forced=False)
         except Exception as error:  # noqa: BLE001 - on the hot path, what `_answers_all_the_same` does elsewhere
-            self.defect(request, error)
+            self.fail_unexpected(request, error)
 
     @_answers_all_the_same
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
@@ -219,29 +219,33 @@ class ModelRouter:
         try:
             request.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
         except Exception as error:  # noqa: BLE001 - as in `offer`
-            self.defect(request, error)
+            self.fail_unexpected(request, error)
             return
         if response.status < CLIENT_ERROR:
             self.tally.answered(by, now - request.arrived_at, self.objective_s)
         else:
             self.tally.refused(response.status, request.arrived_at)
-        if request.repeat is not None and response.status == TIMED_OUT:
-            self._idempotency.failed(request.repeat, TIMED_OUT, "not answered in time; retry with the same id")
-        elif request.repeat is not None:
-            answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])
-            self._idempotency.answered(request.repeat, answer)
+        if request.idempotency is not None and response.status == TIMED_OUT:
+            self._idempotency.discard(
+                request.idempotency, TIMED_OUT, "not answered in time; retry with the same id"
+            )
+        elif request.idempotency is not None:
+            stored = StoredResponse(
+                response.status, response.content_type, response.header_length, response.body, BY[by]
+            )
+            self._idempotency.complete(request.idempotency, stored)
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
         """Answer without a model's answer."""
         request.fail(status, text)
-        if request.repeat is not None:
-            self._idempotency.failed(request.repeat, status, text)
+        if request.idempotency is not None:
+            self._idempotency.discard(request.idempotency, status, text)
 
-    def defect(
+    def fail_unexpected(
         self, request: InferenceRequest, error: BaseException, status: int = 500, text: str = INTERNAL_ERROR
     ) -> None:
         """What raised on this request's way costs it its answer, and nobody else anything."""
-        self.defects.note(error, model=self.name, request_id=request.request_id.decode("latin-1"))
+        self.unexpected.note(error, model=self.name, request_id=request.request_id.decode("latin-1"))
         self.tally.failed += 1
         self.fail(request, status, text)
 
@@ -258,7 +262,7 @@ class ModelRouter:
         if row == NONE:
             return None
         agent = self._agents[row]
-        return agent if agent.view.finish_at(now) <= agent.view.gone_at else None
+        return agent if agent.view.finish_at(now) <= agent.view.terminates_at else None
 
     def _first_to_finish(self, now: float) -> tuple[Agent | None, float]:
         if not self._agents:

@@ -76,8 +76,8 @@ def passed_on(headers: Mapping[str, str]) -> bytes:
 class Peers:
     """The other gateways, as one sees them. Made and used in one event loop."""
 
-    def __init__(self, defects: UnexpectedErrors) -> None:
-        self._defects = defects
+    def __init__(self, unexpected: UnexpectedErrors) -> None:
+        self._unexpected = unexpected
         self._me: Peer | None = None
         self._left = False
         self._others: dict[str, OtherGateway] = {}
@@ -155,7 +155,7 @@ class Peers:
         try:
             self._note(other, is_up=await other.answers())
         except Exception as error:  # noqa: BLE001 - the driver of one look: the next is in a second
-            self._defects.note(error, gateway=other.peer.name)
+            self._unexpected.note(error, gateway=other.peer.name)
 
     def _note(self, other: OtherGateway, *, is_up: bool) -> None:
         if other.is_up != is_up:

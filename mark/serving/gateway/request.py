@@ -9,10 +9,12 @@ from mark.ports import InferRequest
 from mark.protocols import sagemaker
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_body
 from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
-from mark.serving.http.exchange import HttpExchange
+from mark.serving.http.exchange import Answering, HttpExchange
 
 if TYPE_CHECKING:
     from mark.serving.gateway.idempotency import IdempotencyRecord
+    from mark.serving.gateway.parsed_head import ParsedHead
+    from mark.serving.http.head_cache import Head
 
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()
@@ -31,29 +33,50 @@ class Loss(NamedTuple):
 
 
 class InferenceRequest(HttpExchange):
-    """A client's request. `path` is what the model's server is asked; times are the loop's clock.
-
-    `shape` says whose errors the client reads, `variant` the model's variant that it asked for. `losses`: the
-    servers that were lost with it.
-    """
+    """A client's request on its way through the gateway; instants are the event loop's clock."""
 
     __slots__ = (
-        "accept", "arrived_at", "content_type", "deadline_at", "header_length", "losses", "path", "repeat",
+        "accept", "arrived_at", "content_type", "deadline_at", "header_length", "idempotency", "losses", "path",
         "request_id", "shape", "traceparent", "variant",
     )  # fmt: skip
 
+    head: Head[ParsedHead] | None
     arrived_at: float
     deadline_at: float
+    #: path at the model's server
     path: bytes
     content_type: bytes
     accept: bytes
+    #: bytes of JSON before binary tensors, 0 without them
     header_length: int
     request_id: bytes
     traceparent: bytes
+    #: protocol of the client's errors: oip or sagemaker
     shape: str
+    #: the model's variant that was asked for
     variant: bytes
-    repeat: IdempotencyRecord | None
+    #: record of its id, None where the gateway made the id
+    idempotency: IdempotencyRecord | None
+    #: servers that were lost with it
     losses: tuple[Loss, ...]
+
+    def __init__(
+        self,
+        connection: Answering | None,
+        method: bytes,
+        target: bytes,
+        headers: dict[str, bytes],
+        body: bytes,
+        keep_alive: bool,
+        head: Head[ParsedHead] | None = None,
+    ) -> None:
+        HttpExchange.__init__(self, connection, method, target, headers, body, keep_alive, head)
+        self.shape = "oip"
+        self.request_id = self.path = self.content_type = self.accept = self.traceparent = self.variant = b""
+        self.header_length = 0
+        self.arrived_at = self.deadline_at = 0.0
+        self.idempotency = None
+        self.losses = ()
 
     def infer_request(self) -> InferRequest:
         """The request as Lambda is given it."""

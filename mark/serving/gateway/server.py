@@ -82,18 +82,18 @@ class Gateway:
     def __init__(self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None) -> None:
         self.config, self.spec = config, spec
         self._routes = Routes(spec)
-        self.defects = UnexpectedErrors(log)
-        self._idempotency = IdempotencyCache(self.defects)
-        self.peers = Peers(self.defects)
+        self.unexpected = UnexpectedErrors(log)
+        self._idempotency = IdempotencyCache(self.unexpected)
+        self.peers = Peers(self.unexpected)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.sync = StoreSync(config.name, self.defects)
+        self.sync = StoreSync(config.name, self.unexpected)
         self.routers: dict[str, ModelRouter] = {}
         for served in spec.models:
             calls = None
             if overflow is not None and served.overflow is not None and served.function:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
             self.routers[served.name] = ModelRouter(
-                served, overflow=calls, repeats=self._idempotency, defects=self.defects
+                served, overflow=calls, idempotency=self._idempotency, unexpected=self.unexpected
             )
         self.sync.routers = self.routers
         self.agents = AgentConnections(self.routers)
@@ -101,9 +101,9 @@ class Gateway:
             self.handle,
             make=InferenceRequest,
             limits=config.limits,
-            on_error=self._defect,
+            on_error=self._fail_unexpected,
             admits=self._admits,
-            defects=self.defects,
+            unexpected=self.unexpected,
         )
         self._token = config.token.encode() if config.token is not None else None
         self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
@@ -112,8 +112,8 @@ class Gateway:
     def handle(self, request: InferenceRequest) -> None:
         """One request of a client; one whose head came before goes the same way at once."""
         head = request.head
-        if head is not None and head.plan is not None and head.plan.header_length <= len(request.body):
-            self._offer(request, head.plan)
+        if head is not None and head.parsed is not None and head.parsed.header_length <= len(request.body):
+            self._offer(request, head.parsed)
             return
         route = self._routes.find(request.target)
         request.shape = shape_of(request.target) if route is None else route.shape
@@ -127,9 +127,9 @@ class Gateway:
         elif route.endpoint is Endpoint.INFER:
             self._infer(request, route)
         elif route.endpoint is Endpoint.INDEX:
-            self._tell_index(request)
+            self._handle_index(request)
         else:
-            self._tell(request, route)
+            self._handle_get(request, route)
 
     def _miss(self, request: InferenceRequest) -> None:
         """Nothing is there: what it would be, or what there is."""
@@ -139,15 +139,13 @@ class Gateway:
             known = ", ".join(self.routers)
             request.fail(404, f"no route for {request.target[:200].decode('latin-1')}; models: {known}")
 
-    def _defect(self, request: InferenceRequest, error: Exception) -> None:
-        """Something raised before a router had the request, which may not have been understood yet."""
+    def _fail_unexpected(self, request: InferenceRequest, error: Exception) -> None:
+        """Answer 500 where something raised before a router had the request; its head may not be parsed yet."""
         request.request_id = request.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
-        request.shape = getattr(request, "shape", "oip")
-        self.defects.note(error, request_id=request.request_id.decode("latin-1"))
+        self.unexpected.note(error, request_id=request.request_id.decode("latin-1"))
         request.fail(500, INTERNAL_ERROR)
-        repeat = getattr(request, "repeat", None)
-        if repeat is not None:
-            self._idempotency.failed(repeat, 500, INTERNAL_ERROR)
+        if request.idempotency is not None:
+            self._idempotency.discard(request.idempotency, 500, INTERNAL_ERROR)
 
     def _next_id(self) -> bytes:
         self._count += 1
@@ -177,13 +175,13 @@ class Gateway:
             self._decode(request, route, coding or b"")
             return
         try:
-            plan = parse_head(request, route, self.routers[route.model])
+            parsed = parse_head(request, route, self.routers[route.model])
         except oip.BadRequest as error:
             request.fail(error.status, str(error))
             return
         if request.head is not None:
-            request.head.plan = plan
-        self._offer(request, plan)
+            request.head.parsed = parsed
+        self._offer(request, parsed)
 
     def _decode(self, request: InferenceRequest, route: Route, coding: bytes) -> None:
         """Decompress the body, a large one in a thread, and go on as if it had come so."""
@@ -232,17 +230,15 @@ class Gateway:
     def _ended(self, request: InferenceRequest, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.defects.note(error, request_id=request.request_id.decode("latin-1"))
+            self.unexpected.note(error, request_id=request.request_id.decode("latin-1"))
             request.fail(500, INTERNAL_ERROR)
 
-    def _offer(self, request: InferenceRequest, plan: ParsedHead) -> None:
+    def _offer(self, request: InferenceRequest, parsed: ParsedHead) -> None:
         (
             router, request.shape, request.path, request.content_type, request.header_length, has_trace,
             request.variant, allowed_s, has_id, request.accept,
-        ) = plan  # fmt: skip
+        ) = parsed  # fmt: skip
         request.traceparent = request.headers["traceparent"] if has_trace else b""
-        request.repeat = None
-        request.losses = ()
         request.arrived_at = now = time.monotonic()
         request.deadline_at = now + allowed_s
         sync = self.sync
@@ -294,7 +290,7 @@ class Gateway:
         kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
         request.reply(answer.status, kind, answer.body, passed_on(answer.headers))
 
-    def _tell_index(self, request: InferenceRequest) -> None:
+    def _handle_index(self, request: InferenceRequest) -> None:
         """The models, and whether they are ready."""
         if request.method != b"POST":
             request.fail(405, "use POST", b"allow: POST\r\n")
@@ -308,7 +304,7 @@ class Gateway:
         else:
             request.reply(200, _JSON, json.dumps(found).encode())
 
-    def _tell(self, request: InferenceRequest, route: Route) -> None:
+    def _handle_get(self, request: InferenceRequest, route: Route) -> None:
         """Health, metadata, statistics, metrics."""
         if request.method not in (b"GET", b"HEAD"):
             request.fail(405, "use GET", b"allow: GET, HEAD\r\n")
@@ -413,7 +409,7 @@ async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyn
 async def _sweep(gateway: Gateway) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
-        gateway.agents.grow_older(SWEEP_S, time.monotonic())
+        gateway.agents.check_timeouts(SWEEP_S, time.monotonic())
 
 
 async def _drain(gateway: Gateway, within_s: float = 5.0) -> None:

@@ -35,23 +35,23 @@ CLOCK_S = 0.1
 WARMED_S = 0.25
 BUDGET_S = 1.0
 REPORT_S = 0.25
-AWAY_S = 0.5
+RETRY_S = 0.5
 """How often a store that is away is asked again."""
 
 
 class StoreSync:
     """One gateway's view of the service's clock, and its reports."""
 
-    def __init__(self, gateway: str, defects: UnexpectedErrors) -> None:
+    def __init__(self, gateway: str, unexpected: UnexpectedErrors) -> None:
         self.routers: dict[str, ModelRouter] = {}
         self.window_ends_at = 0.0
         self._gateway = gateway
-        self._defects = defects
+        self._unexpected = unexpected
         self._anchor = ClockAnchor()
         self._window: int | None = None
         self._sequence = 0
         self._unsent: GatewayReport | None = None
-        self._away = False
+        self._unreachable = False
         self._warmed: dict[str, Warmed] = {}
 
     def service_now(self) -> float:
@@ -82,11 +82,11 @@ class StoreSync:
 
         me: where the others reach this gateway.
         """
-        while not stop.is_set() and not await self._asked(lambda: self._follow_clock(link)):
-            await asyncio.sleep(AWAY_S)
+        while not stop.is_set() and not await self._call_store(lambda: self._follow_clock(link)):
+            await asyncio.sleep(RETRY_S)
         follow = _MembersFollower(link, agents)
-        await self._asked(follow.look)
-        await self._asked(lambda: peers.join(me, link))
+        await self._call_store(follow.look)
+        await self._call_store(lambda: peers.join(me, link))
         loop = asyncio.get_running_loop()
         return (
             loop.create_task(self._repeat(follow.look, lambda: MEMBERS_S)),
@@ -100,31 +100,31 @@ class StoreSync:
 
     async def leave(self, link: GatewayLink, peers: Peers) -> None:
         """Tell the other gateways that this one ends."""
-        await self._asked(lambda: peers.leave(link))
+        await self._call_store(lambda: peers.leave(link))
 
     async def report_last(self, link: GatewayLink) -> None:
         """What has not been reported, before the gateway ends."""
-        await self._asked(lambda: self._report(link))
+        await self._call_store(lambda: self._report(link))
 
     async def _repeat(self, ask: Callable[[], Awaitable[None]], pause_s: Callable[[], float]) -> None:
         while True:
-            await asyncio.sleep(pause_s() if await self._asked(ask) else AWAY_S)
+            await asyncio.sleep(pause_s() if await self._call_store(ask) else RETRY_S)
 
-    async def _asked(self, ask: Callable[[], Awaitable[None]]) -> bool:
+    async def _call_store(self, ask: Callable[[], Awaitable[None]]) -> bool:
         """Ask; whether the store answered. That it is away, or back, is said once."""
         try:
             await ask()
         except RetryLater as error:
-            if not self._away:
+            if not self._unreachable:
                 log.warning("store unreachable, serving with the last known members", extra={"reason": str(error)})
-            self._away = True
+            self._unreachable = True
             return False
         except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it goes on
-            self._defects.note(error, gateway=self._gateway)
+            self._unexpected.note(error, gateway=self._gateway)
             return False
-        if self._away:
+        if self._unreachable:
             log.info("store reachable again")
-        self._away = False
+        self._unreachable = False
         return True
 
     async def _follow_clock(self, link: GatewayLink) -> None:

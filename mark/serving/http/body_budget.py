@@ -67,7 +67,7 @@ class BodyBudget:
 
     def has_room(self, size: int, limit: int) -> bool:
         """Whether `size` bytes more stay within `limit`; a body is never too large for an empty budget."""
-        self._settle()
+        self._collect_returned()
         return self.held + size <= limit or not self.held
 
     def take(self, size: int, *, is_here: bool) -> BodyLease | None:
@@ -95,7 +95,7 @@ class BodyBudget:
         if self._waiting and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._let_in)
 
-    def _settle(self) -> None:
+    def _collect_returned(self) -> None:
         while self._returned:
             self.held -= self._returned.popleft()
 

@@ -60,8 +60,8 @@ class HttpConnection(asyncio.Protocol):
     __slots__ = (
         "_awaited_s", "_awaits", "_body", "_body_bytes", "_chunked", "_closing", "_current", "_deaf",
         "_dispatching", "_finished", "_frame_bytes", "_halted", "_head", "_head_bytes", "_headers",
-        "_in_body", "_in_message", "_known", "_lease", "_offered", "_parser", "_parts", "_paused",
-        "_pending", "_pending_bytes", "_quiet_s", "_reading", "_refusal", "_replayed", "_rest", "_seen",
+        "_idle_s", "_in_body", "_in_message", "_known", "_lease", "_offered", "_parser", "_parts", "_paused",
+        "_pending", "_pending_bytes", "_reading", "_refusal", "_replayed", "_rest", "_seen",
         "_server", "_taking", "_target", "_transport",
     )  # fmt: skip
 
@@ -75,14 +75,14 @@ class HttpConnection(asyncio.Protocol):
         self._deaf = self._halted = self._taking = self._chunked = self._offered = self._replayed = False
         self._reading = True
         self._refusal: tuple[int, str] | None = None
-        self._head: Head | None = None
+        self._head: Head[Any] | None = None
         self._target = self._rest = b""
         self._known: dict[str, bytes] = {}
         self._body: bytes | bytearray = b""
         self._lease: BodyLease | None = None
         self._awaits = self._headers = self._head_bytes = self._pending_bytes = 0
         self._body_bytes = self._frame_bytes = self._parts = self._finished = self._seen = 0
-        self._quiet_s = self._awaited_s = 0.0
+        self._idle_s = self._awaited_s = 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -107,7 +107,7 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Called by the loop: the client does not read, so neither do we."""
         self._paused = True
-        self._quiet_s = 0.0
+        self._idle_s = 0.0
         self._steer()
 
     def resume_writing(self) -> None:
@@ -180,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:  # one of ours raised: it is not the client's fault
-            self._server.defects.note(error.__context__ or error)
+            self._server.unexpected.note(error.__context__ or error)
             self._refuse(500, INTERNAL_ERROR)
         except httptools.HttpParserError as error:
             self._refuse(400, f"malformed HTTP: {error}")
@@ -248,7 +248,7 @@ class HttpConnection(asyncio.Protocol):
         """Called by the parser, at the first byte: from now on the request must not be slow."""
         if not self._replayed:
             self._in_message = True
-            self._quiet_s = 0.0
+            self._idle_s = 0.0
 
     def on_url(self, url: bytes) -> None:
         """Called by the parser, with a part of it."""
@@ -326,7 +326,7 @@ class HttpConnection(asyncio.Protocol):
     def let_in(self, lease: BodyLease) -> None:
         """Called by the budget: the body may come."""
         self._awaits, self._lease = 0, lease
-        self._quiet_s = 0.0
+        self._idle_s = 0.0
         if self._known.get("expect", b"").lower() == b"100-continue":
             self._go_on()
         self._steer()
@@ -407,10 +407,10 @@ class HttpConnection(asyncio.Protocol):
         elif not self._dispatching and (self._pending or self._halted or self._refusal is not None):
             self._next()
 
-    def grow_older(self, passed_s: float) -> None:
+    def check_timeouts(self, passed_s: float) -> None:
         """Close it where it is slow or was idle for too long."""
         if self._finished != self._seen:
-            self._seen, self._quiet_s = self._finished, 0.0
+            self._seen, self._idle_s = self._finished, 0.0
             return
         limits = self._server.limits
         if self._awaits:
@@ -421,15 +421,15 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._halted and not self._paused and not self._closing:
             return  # it is we who do not read
-        self._quiet_s += passed_s
+        self._idle_s += passed_s
         if self._paused or self._closing:
-            if self._quiet_s > (LINGER_S if self._closing else limits.slow_s):
+            if self._idle_s > (LINGER_S if self._closing else limits.slow_s):
                 self.abort()
         elif self._in_message and not self._deaf:
-            if self._quiet_s > limits.slow_s:
+            if self._idle_s > limits.slow_s:
                 self._refuse(408, f"the request was not complete within {limits.slow_s:g} s")
                 self._next()
-        elif self._current is None and self._quiet_s > limits.idle_s:
+        elif self._current is None and self._idle_s > limits.idle_s:
             self._close()
 
     def abort(self) -> None:
@@ -471,7 +471,7 @@ class HttpConnection(asyncio.Protocol):
         """Have the transport read, or not."""
         halted = bool(self._rest or self._awaits) or self._is_full()
         if self._halted and not halted:
-            self._quiet_s = 0.0
+            self._idle_s = 0.0
         self._halted = halted
         reads = not (self._paused or (halted and not self._deaf))
         if reads == self._reading or self._transport is None or (self._closing and not self._deaf):
@@ -509,7 +509,7 @@ class HttpConnection(asyncio.Protocol):
         """Close; where we have not read all that was sent, only our side, or the client would lose our answer."""
         self._forget()
         self._closing = True
-        self._quiet_s = 0.0
+        self._idle_s = 0.0
         transport = self._transport
         if transport is None:
             return

@@ -57,11 +57,11 @@ class HttpServer:
         limits: HttpLimits | None = None,
         on_error: OnError | None = None,
         admits: Admits | None = None,
-        defects: UnexpectedErrors | None = None,
+        unexpected: UnexpectedErrors | None = None,
     ) -> None:
         self.handler, self.make = handler, make or HttpExchange
         self.admits = admits or _admits_all
-        self.defects = defects or UnexpectedErrors(logging.getLogger("mark.http"))
+        self.unexpected = unexpected or UnexpectedErrors(logging.getLogger("mark.http"))
         self.on_error = on_error or self._refuse
         self.limits = limits or HttpLimits()
         self.budget = BodyBudget(self.limits.bodies_bytes)
@@ -90,11 +90,11 @@ class HttpServer:
         self.start()
         for connection in tuple(self.connections):
             try:
-                connection.grow_older(self.limits.sweep_s)
+                connection.check_timeouts(self.limits.sweep_s)
             except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
-                self.defects.note(error)
+                self.unexpected.note(error)
                 connection.abort()
 
     def _refuse(self, exchange: HttpExchange, error: Exception) -> None:
-        self.defects.note(error, target=exchange.target[:200].decode("latin-1"))
+        self.unexpected.note(error, target=exchange.target[:200].decode("latin-1"))
         exchange.refuse(500, INTERNAL_ERROR)

@@ -90,7 +90,7 @@ class Engine:
         fleet.servers[slot] = 0
         server = fleet.servers[slot]
         server.max_batch, server.standby, server.weight = largest, standby, offering.capacity_rps
-        server.free_at, server.gone_at = self._now, np.inf
+        server.free_at, server.terminates_at = self._now, np.inf
         server.single_s, server.full_batch_s = fleet.batch_s[slot, 1], fleet.batch_s[slot, largest]
         burst = offering.instance_type.credits
         if burst:
@@ -111,7 +111,7 @@ class Engine:
 
     def will_go(self, slot: int, at: float) -> None:
         """This instance goes at `at`: admit only what it is predicted to finish before."""
-        self._fleet.servers[slot].gone_at = at
+        self._fleet.servers[slot].terminates_at = at
 
     def drained_at(self, slot: int) -> float:
         """When it will have answered what it holds (now or earlier when it holds nothing)."""

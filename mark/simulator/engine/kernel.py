@@ -141,7 +141,7 @@ def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Flee
         _advance(row, now, rules, fleet, tally)
     finish_at = _finish_at(now, server)
     in_time = admits(finish_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
-    if finish_at <= server.gone_at and (in_time or not rules.bouncer):
+    if finish_at <= server.terminates_at and (in_time or not rules.bouncer):
         return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
     return BOUNCED
 
