@@ -1,4 +1,4 @@
-"""What functions are told by their environment variables: read here and nowhere else in this room."""
+"""Environment variables of the functions: read here and nowhere else in this room."""
 
 from __future__ import annotations
 

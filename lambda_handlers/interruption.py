@@ -1,4 +1,4 @@
-"""Queue `raw` -> this -> queue `events`: what EventBridge says of instances, in the controller's words.
+"""Queue `raw` -> this -> queue `events`: EventBridge's events about instances as the controller's messages.
 
 A message that cannot be read, or not be passed on, fails alone: the queue gives it again, and after some attempts
 it is a dead letter. The same message twice does no harm: the controller counts instants, and knows what it knows.

@@ -1,4 +1,4 @@
-"""What the report function does, and what it needs for it: heavy, so it is imported within the function.
+"""The report function's work and its heavy imports, which is why the handler imports it late.
 
 MARK_STORE_URL, or the secret that MARK_STORE_SECRET names, is the store's URL; MARK_REPORT_FROM an identity that
 SES has verified; MARK_REPORT_TO addresses with commas between them. With MARK_REPORT_RECONCILE the ledger is
@@ -61,7 +61,7 @@ def _keep(aws: Aws, key: str, mail: Mail) -> None:
 
 
 def _billed_usd(aws: Aws, service: str, period: Period) -> Mapping[date, float] | None:
-    """What Cost Explorer says of the days that are over; None, and a line in the log, where nobody may ask."""
+    """Cost Explorer's bill of the days that are over; None, with a log line, where access is denied."""
     first, last = (datetime.fromtimestamp(at, UTC).date() for at in (period.since, period.until))
     try:
         return daily_usd(aws, first, max(last, first + timedelta(days=1)), {SERVICE: service})
@@ -71,7 +71,7 @@ def _billed_usd(aws: Aws, service: str, period: Period) -> Mapping[date, float] 
 
 
 def done_before() -> CachePersistenceLayer:
-    """Where powertools keeps what was done: the service's own store."""
+    """Persistence of powertools' idempotency: the service's own store."""
     return CachePersistenceLayer(client=LinkClient(_link(), told("MARK_SERVICE")))
 
 

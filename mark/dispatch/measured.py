@@ -1,4 +1,4 @@
-"""How long batches take on this machine, as measured: the profile at first, then what was seen.
+"""Measured service times of batches on this machine: the profile at first, then measurements.
 
 The estimate of a batch size moves by a fifth towards each measurement, which counts as at most twice and at least
 half of what was expected: one hiccup says little, a machine that has become slow is believed after a few batches.
@@ -28,7 +28,7 @@ class MeasuredTimes:
         self._batch_s = tuple(accumulate(self._profile, max))
 
     def note(self, size: int, took_s: float) -> None:
-        """A batch of `size` took that long."""
+        """Take in a measurement."""
         place = size - 1
         expected = self._pace[place] if self._seen[place] else self._mean_pace
         pace = took_s / self._profile[place]
@@ -47,17 +47,17 @@ class MeasuredTimes:
 
     @property
     def batch_s(self) -> tuple[float, ...]:
-        """What a batch of 1, 2, ... takes now."""
+        """Service time of a batch of 1, 2, ... now."""
         return self._batch_s
 
     @property
     def single_s(self) -> float:
-        """What a batch of one takes."""
+        """Service time of a batch of one."""
         return self._batch_s[0]
 
     @property
     def full_batch_s(self) -> float:
-        """What the largest batch takes."""
+        """Service time of the largest batch."""
         return self._batch_s[-1]
 
 

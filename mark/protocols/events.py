@@ -57,7 +57,7 @@ QueueWord = SpotWarned | StateChanged | RebalanceAdvised
 
 
 def word_of_event(event: Mapping[str, object], *, notice_s: float = SPOT_NOTICE_S) -> QueueWord:
-    """What an event of EventBridge says."""
+    """Parse an event of EventBridge. Errors: Misconfigured."""
     if event.get("source") != SOURCE:
         raise Misconfigured(f"an event must come from {SOURCE}, not {_shown(event.get('source'))}")
     detail = event.get("detail")
@@ -111,7 +111,7 @@ def compose_word(word: QueueWord) -> str:
 
 
 def parse_word(text: str) -> QueueWord:
-    """What a message of the `events` queue says."""
+    """Parse a message of the `events` queue. Errors: Misconfigured."""
     fields = parse_object(text)
     kind, instance, at = fields.get("kind"), _text(fields, "instance"), _number(fields, "at")
     if kind == "spot-warned":

@@ -66,7 +66,7 @@ def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec
 def read_exchanges(
     requests: Sequence[InferRequest], model: str, inputs: Sequence[TensorSpec]
 ) -> list[Exchange | BadRequest]:
-    """What `read_exchange` makes of each of a batch."""
+    """Parse each request of a batch; an invalid one gives its error in its place."""
     found: list[Exchange | BadRequest] = []
     forms: _Forms = {}
     alike = _Alike()
@@ -174,12 +174,12 @@ def row_count(tensors: Tensors) -> int:
 
 
 def kind_of(tensors: Tensors) -> Kind:
-    """What tensors have in common that may be put together along their rows."""
+    """The key by which requests may be merged along their rows."""
     return frozenset([(name, array.dtype, array.shape[1:]) for name, array in tensors.items()])
 
 
 def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:
-    """What an emulated model answers: zeros (empty texts), one element where a further size is free."""
+    """Outputs of an emulated model: zeros (empty texts), one element where a further size is free."""
     return {
         spec.name: np.full(
             (rows, *(1 if size == -1 else size for size in spec.shape[1:])),

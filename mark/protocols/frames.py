@@ -38,7 +38,7 @@ LONGEST_S = 1e9
 
 
 class Kind(IntEnum):
-    """What a frame is. HELLO, REQUEST, CANCEL: gateway to agent; the others: agent to gateway."""
+    """Frame types. HELLO, REQUEST, CANCEL: gateway to agent; the others: agent to gateway."""
 
     HELLO = 1
     REQUEST = 2
@@ -50,7 +50,7 @@ class Kind(IntEnum):
 
 
 class FrameError(MarkError):
-    """These bytes are no frames of ours: close the connection."""
+    """Malformed frame: close the connection."""
 
 
 class Request(NamedTuple):
@@ -111,13 +111,13 @@ class Hello(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """Nobody waits for this answer any more."""
+    """Withdrawal of a request: its client has gone or has its answer."""
 
     id: int
 
 
 class Goodbye(NamedTuple):
-    """The agent leaves; everything was answered."""
+    """The agent's last frame; every request was answered."""
 
 
 Frame = Request | Response | Bounced | State | Hello | Cancel | Goodbye

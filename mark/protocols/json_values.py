@@ -26,7 +26,7 @@ MAX_LISTS = 2**20
 MAX_TEXTS = 2**20
 """Elements of type BYTES that are taken as text in one request."""
 FEW = 32
-"""So many values numpy reads sooner than `struct` does."""
+"""Up to so many values numpy is faster than `struct`."""
 
 
 def has_too_many_lists(text: bytes) -> bool:
@@ -176,4 +176,4 @@ def _packed(values: list[Any], kind: str) -> NDArray[Any]:
 _FROM_JSON: Mapping[str, Callable[[list[Any], np.dtype[Any]], NDArray[Any]]] = {
     "b": truths, "i": integers, "u": integers, "f": floats, "O": texts_of
 }  # fmt: skip
-"""What may fill an array of that kind: whole numbers do for floats, not the other way round."""
+"""Readers by the kind of the array: integers may fill floats, not the other way round."""

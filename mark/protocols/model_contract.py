@@ -1,6 +1,6 @@
-"""What a model in Python owes: `inputs` and `outputs` as tensor specs, `predict`, and outputs as it declares them.
+"""The contract of a model in Python: `inputs` and `outputs` as tensor specs, `predict`, and outputs as declared.
 
-All that is wrong is told at once, in words for whoever wrote the class; pure.
+All violations are reported at once, in words for the author of the class; pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mark.protocols.oip import DTYPES, BadRequest, datatype_of, fits
 
 
 def class_mistakes(model: object) -> tuple[str, ...]:
-    """What is wrong with a model's class or object; empty where nothing is."""
+    """Violations of the contract by a model's class or object; empty where there are none."""
     lacking = [name for name in ("inputs", "outputs") if not hasattr(model, name)]
     if not callable(getattr(model, "predict", None)):
         lacking.append("a method predict(inputs)")
@@ -28,7 +28,7 @@ def class_mistakes(model: object) -> tuple[str, ...]:
 
 
 def output_mistakes(outputs: object, specs: Sequence[TensorSpec], rows: int | None) -> tuple[str, ...]:
-    """In what outputs for `rows` items differ from the declared ones; empty where they do not.
+    """Differences of the outputs for `rows` items from the declared ones; empty where there are none.
 
     outputs: what `predict` returned, arrays by name; rows: None leaves the first dimension unchecked.
     """

@@ -56,7 +56,7 @@ class InferCall(NamedTuple):
     binary_outputs: bool = False
 
     def wants_binary(self, output: str) -> bool:
-        """Whether this output is answered in binary."""
+        """True where this output is answered in binary."""
         return self.outputs.get(output, self.binary_outputs)
 
 
@@ -67,7 +67,7 @@ def parse_infer(body: bytes, header_length: int = 0) -> InferCall:
 
 
 def read_infer(body: bytes, header_length: int) -> InferCall:
-    """As `parse_infer`, for those who read many within one `overflowing`."""
+    """Parse an inference request within an `overflowing` of the caller, who reads many."""
     document, rest = _split(body, header_length)
     return call_of(document, rest)
 
@@ -97,7 +97,7 @@ def parse_infer_reply(body: bytes, header_length: int = 0) -> dict[str, NDArray[
 
 
 def check_inputs(inputs: Tensors, specs: Sequence[TensorSpec]) -> None:
-    """That these are the inputs which the model takes. Errors: BadRequest."""
+    """Check inputs against the model's specs. Errors: BadRequest."""
     for spec in specs:
         array = inputs.get(spec.name)
         if array is None:
@@ -161,21 +161,21 @@ def dump_json(document: object) -> bytes:
 
 
 def text_of(value: object) -> str:
-    """What JSON says of an element of type BYTES."""
+    """An element of type BYTES as JSON text."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def server_metadata(
     name: str, version: str, extensions: Sequence[str] = ("binary_tensor_data",)
 ) -> dict[str, Any]:
-    """What `GET /v2` answers."""
+    """The response to `GET /v2`."""
     return {"name": name, "version": version, "extensions": list(extensions)}
 
 
 def model_metadata(
     name: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], versions: Sequence[str] = ("1",)
 ) -> dict[str, Any]:
-    """What `GET /v2/models/{name}` answers."""
+    """The response to `GET /v2/models/{name}`."""
     return {
         "name": name,
         "versions": list(versions),

@@ -89,7 +89,7 @@ class _Column:
         return b"".join((head, own[0] if len(own) == 1 else b",".join(filter(None, own)), b"]}"))
 
     def binary(self, start: int, stop: int | None) -> tuple[bytes, bytes]:
-        """What JSON says of these rows, and their bytes."""
+        """The JSON entry of these rows, and their bytes."""
         own = self._array[start:stop]
         data = pack_bytes(own) if self._datatype == "BYTES" else own.tobytes()
         return dump_json(self._said(len(own)) | {"parameters": {"binary_data_size": len(data)}}), data
@@ -103,7 +103,7 @@ class _Column:
 
 
 def _lines(array: NDArray[Any]) -> list[bytes]:
-    """What each row holds, flat, as JSON without brackets."""
+    """Each row's values, flat, as JSON without brackets."""
     if array.size == 0:
         return [b""] * len(array)
     rows = array.reshape(len(array), math.prod(array.shape[1:]))

@@ -254,7 +254,7 @@ def _shaped(array: NDArray[Any], spec: TensorSpec) -> dict[str, NDArray[Any]]:
 
 
 def _keeps_values(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether the values survive: whole floats (as CSV gives them) may become integers within their range."""
+    """True where no value changes: whole floats (as CSV gives them) may become integers within their range."""
     if dtype.kind == "f":
         return array.dtype.kind in "iuf"
     if dtype.kind == "b":

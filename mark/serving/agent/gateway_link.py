@@ -1,4 +1,4 @@
-"""An agent's end of gateways' connections: requests in, answers out, and how the agent is where that is news."""
+"""An agent's end of gateways' connections: requests in, responses out, and the agent's state where it is news."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mark.serving.queue_estimate import QueueEstimate
 log = logging.getLogger("mark.agent")
 
 NEWS_SHARE = 0.1
-"""An end of the batch in service that is off by more than this share of a batch is worth a frame."""
+"""Share of a full batch by which the estimated end of a batch may be off before a state is published."""
 MAX_BODY_BYTES = MAX_FRAME_BYTES - 4096
 
 
@@ -41,7 +41,7 @@ def _text(value: bytes) -> str:
 
 
 class GatewayConnection(asyncio.Protocol):
-    """One gateway. `_mirror` is what it reckons; where the truth differs it is told."""
+    """One gateway's connection. `_mirror` is the gateway's estimate; the state is published where it is off."""
 
     def __init__(self, core: AgentCore, *, standby: bool, connections: set[GatewayConnection]) -> None:
         self._core, self._standby = core, standby
@@ -63,7 +63,7 @@ class GatewayConnection(asyncio.Protocol):
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Called by the loop: what this gateway sent is still answered, to nobody."""
+        """Called by the loop: requests of this gateway still run, their responses are dropped."""
         self._transport = None
         self._core.clients.discard(self)
         self._connections.discard(self)
@@ -89,7 +89,7 @@ class GatewayConnection(asyncio.Protocol):
         self._core.publish_if_changed()
 
     def answered(self, job: Job, reply: InferReply) -> None:
-        """The model has answered."""
+        """Send the model's response."""
         if len(reply.body) > MAX_BODY_BYTES:
             reply = error_reply(500, f"the response has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
         kind = reply.content_type.encode("latin-1")
@@ -98,12 +98,12 @@ class GatewayConnection(asyncio.Protocol):
         self._write(frame)
 
     def bounced(self, job: Job) -> None:
-        """It is not run here: the gateway takes it elsewhere."""
+        """Tell the gateway that the job was not run here: it dispatches it again."""
         self.publish()
         self._write(encode(Bounced(job.id, 0)))
 
     def publish_if_changed(self) -> None:
-        """Say how the agent is, if the gateway cannot know."""
+        """Publish the state if the gateway's estimate is off."""
         core, mirror = self._core, self._mirror
         off_s = abs(mirror.free_at - core.free_at) if core.in_service else 0.0
         counts_agree = mirror.waiting == len(core.waiting) and mirror.in_service == core.in_service
@@ -112,7 +112,7 @@ class GatewayConnection(asyncio.Protocol):
             self.publish()
 
     def publish(self) -> None:
-        """Say how the agent is."""
+        """Publish the agent's state."""
         if not self._greeted:
             return
         core, mirror, now = self._core, self._mirror, time.monotonic()
@@ -134,7 +134,7 @@ class GatewayConnection(asyncio.Protocol):
         self._published = (core.accepting, core.terminates_at)
 
     def leave(self) -> None:
-        """Say goodbye and close, once everything is written."""
+        """Send Goodbye and close, once everything is written."""
         self._write(encode(Goodbye()))
         self._flush()
         if self._transport is not None:

@@ -1,4 +1,4 @@
-"""An agent's own HTTP port: health for whoever watches instances, metrics, and the model itself."""
+"""An agent's HTTP port: health checks, metrics, and inference without a gateway."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AgentHttp:
         self._count = 0
 
     def handle(self, exchange: HttpExchange) -> None:
-        """One request."""
+        """Handle one request."""
         route = self._routes.find(exchange.target)
         if route is None or route.endpoint in _OF_GATEWAYS:
             exchange.refuse(404, f"no route for {exchange.target[:200].decode('latin-1')}")
@@ -47,19 +47,19 @@ class AgentHttp:
             self._handle_get(exchange, route)
 
     def answered(self, job: Job, reply: InferReply) -> None:
-        """The model has answered."""
+        """Answer with the model's response."""
         extra = b"%b: %d\r\n" % (_LENGTH, reply.header_length) if reply.header_length else b""
         self._jobs[job.id].reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
         del self._jobs[job.id]
 
     def bounced(self, job: Job) -> None:
-        """It is not run here."""
+        """Answer 503: the job was not run here."""
         self._jobs.pop(job.id).refuse(
             503, "the instance did not run the request; retry after 1 s", b"retry-after: 1\r\n"
         )
 
     def publish_if_changed(self) -> None:
-        """Those who ask here reckon nothing."""
+        """Nothing to publish: HTTP clients keep no estimate of the queue."""
 
     def _infer(self, exchange: HttpExchange, route: Route) -> None:
         headers, now = exchange.headers, time.monotonic()

@@ -1,8 +1,9 @@
 """The agent: the process on each instance that takes requests, batches them, and hands them to the backend.
 
-Its life: start the backend, say so to the store, serve; told to drain it takes nothing new, answers what it has,
-leaves, and ends with exit code 0, on which the machine powers off. A spot notice sets the time after which it is
-gone; until then it serves what ends before. Any other end is a crash, after which it is started again.
+Lifecycle: it starts the backend, announces itself in the store (the heartbeat by which its liveness is judged),
+and serves. When a drain is requested it admits nothing new, answers its queue, deregisters, and exits with 0, on
+which the machine powers off. A spot notice sets `terminates_at`; until then it admits what finishes before. Any
+other exit is a crash, after which it is restarted.
 """
 
 from __future__ import annotations
@@ -34,30 +35,30 @@ log = logging.getLogger("mark.agent")
 EXIT_DRAINED = 0
 EXIT_BROKEN = 1
 EXIT_STOPPED = 143
-"""128 + SIGTERM, as shells say it."""
+"""128 + SIGTERM, the shells' convention."""
 HEARTBEAT_S = 0.25
 ANNOUNCE_S = 1.0
 FASTEST_S, FASTEST_LOOK_S = 0.25, 0.5
-"""What follows a fast clock is still not said more often, and a spot notice not looked for more often: with dozens
-of agents on one machine, asking would be most of its work."""
+"""Shortest periods of announcements and of polls for a spot notice under a fast clock: with dozens of agents on
+one machine, polling would be most of its work."""
 NOTICEABLE_S = 0.1
 CLOCK_S = 1.0
-SAY_WITHIN_S = 2.0
-"""An agent that is broken ends soon, whether the store hears of it or not."""
+ANNOUNCE_WITHIN_S = 2.0
+"""Longest wait of a broken agent for the store before it exits."""
 CANCEL_AGAIN_S = 0.25
 GRACE_S = 0.1
-"""Requests that were on their way when gateways were told of a drain bounce within it."""
+"""Time for requests that were on their way when the drain began; they bounce."""
 
 STORE, METADATA = "store", "metadata service"
-"""Whom an agent asks, as its log names them."""
+"""Names of an agent's dependencies in its log."""
 
 Interruption = Callable[[], Awaitable[float | None]]
-"""When a spot notice says that this instance goes away (service time); None without a notice."""
+"""Poll for a spot notice: the instance's end in service time; None without a notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """Who this agent is and where it listens; port 0 takes a free one. `epoch` counts its starts."""
+    """Identity and ports of an agent; port 0 takes a free one. `epoch` counts its starts."""
 
     instance: str
     role: Role
@@ -68,7 +69,7 @@ class AgentConfig:
 
 
 class Agent:
-    """One agent's state beside its queue: what it announces."""
+    """An agent's announced state; its queue is in `core`."""
 
     def __init__(
         self, config: AgentConfig, *, served: ServedModel, offering: Offering, link: AgentLink, backend: Backend
@@ -92,21 +93,21 @@ class Agent:
 
     @property
     def announce_period_s(self) -> float:
-        """A second of service time, in real ones."""
+        """Real seconds between two announcements: a second of service time, within bounds."""
         speed = self.anchor.speed_at(steady_time())
         return max(FASTEST_S, min(ANNOUNCE_S, ANNOUNCE_S / speed if speed > 0 else ANNOUNCE_S))
 
     def is_ready(self) -> bool:
-        """Whether it takes requests."""
+        """True while the agent takes requests."""
         return self.state is MemberState.READY
 
     @property
     def notice_poll_s(self) -> float:
-        """Between two looks for a spot notice, real seconds."""
+        """Real seconds between two polls for a spot notice."""
         return max(FASTEST_LOOK_S, self.announce_period_s)
 
     def member(self) -> Member:
-        """What it says of itself."""
+        """The agent's entry in the store."""
         core, config = self.core, self.config
         return Member(
             instance=config.instance,
@@ -125,7 +126,7 @@ class Agent:
         )
 
     async def announce(self) -> None:
-        """Tell the store, and learn whether to drain."""
+        """Write the agent's entry in the store, and begin to drain where the store asks for it."""
         if await self.link.announce(self.member()) and not self.draining.is_set():
             log.info("drain requested", extra={"instance": self.config.instance})
             self.state = MemberState.DRAINING
@@ -135,12 +136,12 @@ class Agent:
             await self.link.announce(self.member())
 
     async def follow_clock(self) -> None:
-        """Learn the service's clock; a notice's time is the loop's by it."""
+        """Read the service's clock, and convert a notice's time with it."""
         self.anchor = await self.link.clock()
         self.set_terminates_at(self.terminates_at)
 
     async def watch(self, interruption: Interruption) -> None:
-        """Look for a spot notice."""
+        """Poll for a spot notice."""
         terminates_at = await interruption()
         if terminates_at != self.terminates_at:
             log.warning(
@@ -161,7 +162,7 @@ class Agent:
             self.core.terminates_at = moved
 
     async def call_dependency(self, ask: Callable[[], Awaitable[object]], *, of: str = STORE) -> None:
-        """Ask something of the store or the metadata service; that one is away, or back, is said once of each."""
+        """Call the store or the metadata service; the log has one line when it is lost, one when it is back."""
         try:
             await ask()
         except RetryLater as error:
@@ -171,7 +172,7 @@ class Agent:
             return
         except MarkError:
             raise
-        except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it serves on
+        except Exception as error:  # noqa: BLE001 - the driver of a periodic call: the agent serves on
             self.core.unexpected.note(error, instance=self.config.instance)
             return
         if of in self._unreachable:
@@ -181,7 +182,7 @@ class Agent:
     async def call_repeatedly(
         self, ask: Callable[[], Awaitable[None]], announce_period_s: Callable[[], float], *, of: str = STORE
     ) -> None:
-        """Ask again and again."""
+        """Call a dependency periodically."""
         while True:
             await self.call_dependency(ask, of=of)
             await asyncio.sleep(announce_period_s())
@@ -199,7 +200,7 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     credits_left: Callable[[], float | None] = lambda: None,
     on_bound: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Serve until drained, broken or stopped; the exit code. on_bound: told the ports for frames and HTTP."""
+    """Serve until drained, broken or stopped: the exit code. on_bound: gets the ports for frames and HTTP."""
     agent = Agent(config, served=served, offering=offering, link=link, backend=backend)
     agent.credits = credits_left
     connections: set[GatewayConnection] = set()
@@ -253,7 +254,7 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 async def _live(
     agent: Agent, connections: set[GatewayConnection], tasks: list[asyncio.Task[None]], stop: asyncio.Event
 ) -> int:
-    """From the backend's start to the exit code."""
+    """Run from the backend's start to the exit code."""
     loop = asyncio.get_running_loop()
     starting = loop.create_task(agent.backend.start())
     events = (stop, agent.core.broken, agent.draining)
@@ -269,10 +270,10 @@ async def _live(
                 await agent.call_dependency(agent.announce)
                 await asyncio.wait([*ends, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
-            if task.done():  # they never end by themselves: a defect, and its error is to be seen
+            if task.done():  # they never end by themselves: an unexpected error, which is raised here
                 task.result()
         if broken.done():
-            await _say_broken(agent, connections)
+            await _announce_broken(agent, connections)
             return EXIT_BROKEN
         if stopped.done():
             return EXIT_STOPPED
@@ -283,18 +284,18 @@ async def _live(
         await asyncio.gather(starting, *ends, return_exceptions=True)
 
 
-async def _say_broken(agent: Agent, connections: set[GatewayConnection]) -> None:
-    """Have nobody send anything more: gateways are told, and the store, which status is made from."""
+async def _announce_broken(agent: Agent, connections: set[GatewayConnection]) -> None:
+    """Announce the broken state to gateways and to the store, so that no more requests come."""
     agent.state, agent.core.accepting = MemberState.BROKEN, False
     for connection in tuple(connections):
         connection.leave()
     with suppress(TimeoutError):
-        async with asyncio.timeout(SAY_WITHIN_S):
+        async with asyncio.timeout(ANNOUNCE_WITHIN_S):
             await agent.call_dependency(agent.announce)
 
 
 async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asyncio.Event) -> int:
-    """Answer what is here, let what is on its way bounce, and leave."""
+    """Answer the queue, bounce what is on its way, and deregister."""
     empty_since = time.monotonic()
     while time.monotonic() - empty_since < GRACE_S:
         await asyncio.sleep(GRACE_S / 10)

@@ -1,8 +1,9 @@
-"""The Bouncer's queue: which requests an instance takes, and in which batches it answers them.
+"""Admission control, queue and batches of one instance.
 
-One batch runs at a time; whatever has come meanwhile is the next. A request is taken if it is predicted to be
-answered in time by `dispatch/bouncer.py`, from service times as they are measured here; none is taken that would
-end after the instance is gone.
+The Bouncer (`dispatch/bouncer.py`) admits a request that is predicted to finish in time, from the service times
+measured here; gateways see its refusals as backpressure. None is admitted that would finish after the instance
+terminates. One batch runs at a time; the requests that have come meanwhile are the next one. A health check of the
+backend runs beside it: a batch that hangs, or FAILURES_IN_A_ROW failed ones, set `broken`.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 log = logging.getLogger("mark.agent")
 
 FAILURES_IN_A_ROW = 5
-"""So many batches that a backend could not answer: the agent ends, and is started again."""
+"""Consecutive failed batches after which the agent exits, to be restarted (a circuit breaker)."""
 
 
 class Client(Protocol):
-    """Who sent a request: a gateway's connection, or a client of the instance itself."""
+    """Sender of a request: a gateway's connection, or the agent's own HTTP port."""
 
     def answered(self, job: Job, reply: InferReply) -> None:
         """The model has answered."""
         ...
 
     def bounced(self, job: Job) -> None:
-        """It is not run here: somebody else may take it."""
+        """The job was not run here; another server may take it."""
         ...
 
     def publish_if_changed(self) -> None:
-        """The queue has changed."""
+        """The queue has changed: publish the state if the client's estimate is off."""
         ...
 
 
 class Job(NamedTuple):
-    """One request in the queue; times are the loop's clock. `forced`: late anyhow, it is taken all the same."""
+    """One request in the queue; instants are the loop's clock. `forced`: late anyhow, admitted all the same."""
 
     client: Client
     id: int
@@ -61,9 +62,9 @@ class Job(NamedTuple):
 
 
 class AgentCore:
-    """Queue, batches and admission of one instance. admission_factor: None takes everything.
+    """Queue, batches and admission of one instance.
 
-    hung_after_s: no batch is taken for hung before.
+    admission_factor: None admits everything. hung_after_s: no batch counts as hung before.
     """
 
     def __init__(
@@ -97,13 +98,13 @@ class AgentCore:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that was taken is answered."""
+        """True where every admitted request is answered."""
         return not self.waiting and not self.in_service
 
     def take(self, job: Job, now: float) -> float | None:
-        """Queue it; when it would have been answered where the Bouncer does not admit it.
+        """Queue the job; returns its predicted finish where the Bouncer does not admit it.
 
-        A job that was queued is answered after `start` has been called.
+        A queued job runs after `start` has been called.
         """
         measured = self.measured
         free_at = now + OVERDUE_S if self.in_service and self.free_at <= now else self.free_at
@@ -120,13 +121,13 @@ class AgentCore:
         return None
 
     def withdraw(self, client: Client, id_: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Remove a cancelled request from the queue."""
         kept = [job for job in self.waiting if job.client is not client or job.id != id_]
         if len(kept) != len(self.waiting):
             self.waiting = deque(kept)
 
     def start(self) -> None:
-        """Begin a batch if none runs and something waits."""
+        """Begin a batch if none runs and the queue is not empty."""
         while self.waiting and not self.in_service and not self._abandoned:
             try:
                 self._begin()
@@ -147,7 +148,7 @@ class AgentCore:
         self._batch, self._age_s = batch, 0.0
 
     def publish_if_changed(self) -> None:
-        """Have all clients look at the queue."""
+        """Have every client publish the state if its estimate is off."""
         for client in tuple(self.clients):
             try:
                 client.publish_if_changed()
@@ -155,7 +156,7 @@ class AgentCore:
                 self.unexpected.note(error)
 
     def fail_unexpected(self, job: Job, error: Exception, request_id: str = "") -> None:
-        """What raised on this request's way costs it a 500, and nobody else anything."""
+        """Log an unexpected exception and answer its request with 500."""
         self.unexpected.note(error, request_id=request_id)
         self._refuse(job)
 
@@ -172,9 +173,9 @@ class AgentCore:
         return True
 
     def check_timeouts(self, passed_s: float) -> None:
-        """Count the time of the batch that runs, and give up one that hangs.
+        """Age the batch that runs, and abandon one that hangs.
 
-        Looks are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
+        Periods are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
         """
         if not self.in_service:
             return
@@ -185,7 +186,7 @@ class AgentCore:
             self._abandon(expected_s)
 
     def _abandon(self, expected_s: float) -> None:
-        """Answer everybody, and have the agent end: nothing interrupts a model that hangs."""
+        """Answer or bounce every request and set `broken`: nothing interrupts a model that hangs."""
         fields = {"requests": len(self._batch), "waiting": len(self.waiting), "expected_s": expected_s}
         log.error("batch hung for %.1f s; the agent exits to be restarted", self._age_s, extra=fields)
         self._abandoned, self.accepting, self.in_service = True, False, 0
@@ -200,7 +201,7 @@ class AgentCore:
         self.broken.set()
 
     async def close(self) -> None:
-        """End the batch that runs, unanswered."""
+        """Cancel the batch that runs; its requests are not answered."""
         self._closing = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
@@ -229,7 +230,7 @@ class AgentCore:
         self.publish_if_changed()
 
     def _measure(self, replies: Sequence[InferReply], took_s: float) -> None:
-        """Learn from a batch that the model answered; reading what is wrong is not the model's work."""
+        """Measure a batch that the model answered; the time to read an invalid request is not the model's."""
         try:
             if all(reply.status < CLIENT_ERROR for reply in replies):
                 self.measured.note(len(replies), took_s)
@@ -237,7 +238,7 @@ class AgentCore:
             self.unexpected.note(error)
 
     def _failed(self, error: BaseException, size: int) -> list[InferReply]:
-        """A backend that raises answers nobody; each request gets its 500."""
+        """The replies of a batch whose backend raised: 500 for each request."""
         self.failed += size
         self._failures += 1
         log.error("backend failed", exc_info=error, extra={"requests": size})

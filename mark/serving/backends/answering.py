@@ -121,7 +121,7 @@ async def answer_async(
 
 
 def _turn(step: Callable[[Any], Tensors], sent: object) -> _Turn:
-    """What the next call needs, or None and the replies: no thread's future can carry StopIteration."""
+    """The tensors of the next call, or None and the replies: no thread's future can carry StopIteration."""
     try:
         return step(sent), []
     except StopIteration as done:

@@ -19,7 +19,7 @@ from mark.serving.backends.http_client import HttpAnswer, HttpClient
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
 
 NATURAL: dict[str, np.dtype[Any]] = {"f": np.dtype("<f4"), "i": np.dtype("<i8"), "b": np.dtype("?")}
-"""What JSON's numbers are taken for where the service does not state an output's type."""
+"""Types of JSON's numbers where the service does not state an output's type."""
 
 
 class TfServingBackend:

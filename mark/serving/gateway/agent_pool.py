@@ -1,7 +1,8 @@
-"""A gateway's connections to agents: one each, kept open, with all requests multiplexed on it.
+"""Connections to agents: one each, kept open, with all requests multiplexed on it.
 
-Frames for one agent that arise in one turn of the event loop leave in one write. An agent of which nothing is
-heard for some seconds is taken for lost, as is one whose connection breaks: what it held is dispatched again.
+Liveness: an agent that sends nothing for SILENCE_S counts as lost, as does one whose connection breaks; its
+requests are dispatched again (failover). Frames for one agent that arise in one turn of the event loop leave in
+one write.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mark.gateway")
 SILENCE_S = 5.0
-"""An agent says how it is four times a second."""
+"""Limit without a frame; agents publish their state four times a second."""
 CONNECT_S = 2.0
 BACKOFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 class AgentConnection(asyncio.Protocol):
-    """One connection to one agent. `changed` is told when it begins or ends to accept requests."""
+    """One connection to one agent. changed: called when the agent begins or ends to accept requests."""
 
     def __init__(self, member: Member, router: ModelRouter, changed: Callable[[], None]) -> None:
         self.view = AgentView(member.instance)
@@ -60,7 +61,7 @@ class AgentConnection(asyncio.Protocol):
 
     @property
     def is_accepting(self) -> bool:
-        """Whether requests may be sent there."""
+        """True while the agent is connected and accepts requests."""
         return self._transport is not None and self.view.accepting
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -70,7 +71,7 @@ class AgentConnection(asyncio.Protocol):
         transport.write(encode(Hello(VERSION)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: what was in flight here goes elsewhere."""
+        """Called by the loop: requests in flight here are dispatched again."""
         self._transport = None
         self.view.accepting = False
         self.closed.set()
@@ -86,7 +87,7 @@ class AgentConnection(asyncio.Protocol):
         self.router.agent_lost(self.view, lost)
 
     def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
-        """Send a request there; its answer, or its loss, comes back to the router."""
+        """Send a request; the router gets its response, its bounce or its loss."""
         id_ = self._sent + 1
         frame = encode_request(
             id_,
@@ -130,7 +131,7 @@ class AgentConnection(asyncio.Protocol):
             self.abort()
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
-        """Give up requests that nobody answered in time, and an agent that is silent."""
+        """Expire requests past the time-out, and close the connection of a silent agent."""
         self._idle_s = 0.0 if self._received else self._idle_s + passed_s
         self._received = False
         if self._idle_s > SILENCE_S and self._transport is not None:
@@ -146,7 +147,7 @@ class AgentConnection(asyncio.Protocol):
             self.router.expire(self.in_flight.pop(id_))
 
     def abort(self) -> bool:
-        """Close at once; whether there was anything to close."""
+        """Close at once; False where it was closed already."""
         if self._transport is None:
             return False
         self._transport.abort()
@@ -203,7 +204,7 @@ class AgentConnection(asyncio.Protocol):
 
 
 class AgentConnections:
-    """All agents of all routers, connected while they are members or still answer."""
+    """All agents of all models, connected while they are members or still answer."""
 
     def __init__(self, routers: dict[str, ModelRouter]) -> None:
         self._routers = routers
@@ -212,7 +213,7 @@ class AgentConnections:
         self.open: dict[str, AgentConnection] = {}
 
     def set_members(self, members: dict[str, Member]) -> None:
-        """These are listed now. One that is no longer listed stays while its connection does."""
+        """Connect to new members. An agent that is no longer a member stays while its connection does."""
         self._members = members
         for instance, member in members.items():
             if instance not in self._tasks and member.model in self._routers:
@@ -221,7 +222,7 @@ class AgentConnections:
                 task.add_done_callback(functools.partial(self._ended, instance))
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
-        """Look for what is overdue."""
+        """Check the time-outs of every connection."""
         for connection in tuple(self.open.values()):
             try:
                 connection.check_timeouts(passed_s, now)
@@ -229,7 +230,7 @@ class AgentConnections:
                 connection.router.unexpected.note(error, instance=connection.view.instance)
 
     async def close(self) -> None:
-        """Break all connections."""
+        """Close all connections."""
         tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -253,7 +254,7 @@ class AgentConnections:
         del self._tasks[instance]
 
     async def _connected(self, member: Member) -> bool:
-        """Connect and stay until the connection ends; False where there was none."""
+        """Connect and wait until the connection ends; False where it could not be made."""
         router = self._routers[member.model]
         connection = AgentConnection(member, router, lambda: self._list_accepting(router))
         loop = asyncio.get_running_loop()

@@ -1,7 +1,6 @@
-"""A model's calls to Lambda from a gateway: the cap on how many, and how many environments should be warm.
+"""Overflow of one model to Lambda: calls up to a cap, and the number of environments believed warm.
 
-A call is the one place on a request's way that has a task of its own: it takes milliseconds of somebody else's
-time, and there are at most as many as the cap allows.
+Only here has a request a task of its own: a call takes milliseconds elsewhere, and the cap bounds their number.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class ServiceTime(Protocol):
     """The service's clock, which environments' idle lives and the bill follow."""
 
     def service_now(self) -> float:
-        """What it shows."""
+        """Service time now."""
         ...
 
     def speed(self) -> float:
-        """How fast it goes."""
+        """Service seconds per real second."""
         ...
 
 
@@ -64,26 +63,26 @@ class LambdaCalls:
         return int(believed_warm(self._belief, self._clock.service_now()))
 
     def note_warmed(self, at: float, share: int) -> None:
-        """Somebody else left so many environments warm for this gateway; at: service time."""
+        """Count environments that the controller's warm-up left for this gateway; at: service time."""
         note_in_flight(self._belief, at, share)
 
     def forget_warm(self) -> None:
-        """The function was made anew: no environment is there."""
+        """Reset the belief: the function was made anew and has no environment."""
         self._belief[:] = 0
 
     def takes(self, body_bytes: int) -> bool:
-        """Whether one more call is allowed, with a body of that size."""
+        """True where one more call is allowed, with a body of that size."""
         room = self.in_flight < self._offering.concurrency and not self.closed
         return room and body_bytes <= self._most_bytes
 
     def finish_at(self, now: float) -> float:
-        """When a call made now is predicted to answer."""
+        """The predicted finish of a call made now."""
         return lambda_finish_at(
             now, self.in_flight, self.warm, self._offering.latency_s, self._offering.cold_start_s
         )
 
     def call(self, router: ModelRouter, request: InferenceRequest) -> None:
-        """Have Lambda answer the request; where it refuses, the router decides again without it."""
+        """Send the request to Lambda; where it refuses, the router decides again without it."""
         note_in_flight(self._belief, self._clock.service_now(), self.in_flight + 1)
         self.in_flight += 1
         task = asyncio.get_running_loop().create_task(self._call(router, request))
@@ -91,7 +90,7 @@ class LambdaCalls:
         task.add_done_callback(lambda done: self._done(done, router, request))
 
     def warm_one_more(self, router: ModelRouter, now: float, deadline_at: float) -> None:
-        """A request shed because Lambda would be cold starts an environment, or none would ever be warm.
+        """Start an environment for a request that is shed because Lambda is cold; else none would ever be warm.
 
         Only where a warm one would have answered in time.
         """
@@ -103,7 +102,7 @@ class LambdaCalls:
         task.add_done_callback(lambda done: self._pinged(done, router))
 
     async def close(self) -> None:
-        """End what is under way; those requests' clients are gone with the gateway."""
+        """Cancel the calls in flight; their clients are gone with the gateway."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -138,7 +137,7 @@ class LambdaCalls:
             self.in_flight -= 1
 
     def _count(self, tally: Tally, answered: OverflowReply) -> None:
-        """What the call is billed for; a cold start is one however fast the clock goes."""
+        """Count the call's bill; a cold start counts once, however fast the clock goes."""
         tally.invocations += 1
         tally.cold += answered.cold
         stands_for = self._clock.speed()
@@ -147,9 +146,9 @@ class LambdaCalls:
         tally.gib_s += stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
 
     def _refused(self, router: ModelRouter, request: InferenceRequest, error: MarkError) -> None:
-        """Another place, while there is time; the router does not ask Lambda again.
+        """Dispatch the request again without Lambda, while there is time.
 
-        What may have run all the same is run a second time only where the model allows it.
+        A call whose outcome is unknown is executed a second time only where the model allows it.
         """
         if not isinstance(error, RetryLater):
             log.warning(
@@ -164,13 +163,13 @@ class LambdaCalls:
             router.fail(
                 request,
                 502,
-                "no response from Lambda; the model does not allow a second execution (model.redispatch)",
+                "no response from Lambda; the model does not allow an automatic retry",
             )
         else:
             router.bounced(request, now, lambda_refused=True)
 
     def _done(self, task: asyncio.Task[None], router: ModelRouter, request: InferenceRequest) -> None:
-        """A defect in the adapter must not leave a request without its answer."""
+        """Answer the request also where the call raised an unexpected exception."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             router.fail_unexpected(request, error, 502, "Lambda could not be called")

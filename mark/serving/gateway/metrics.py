@@ -1,4 +1,4 @@
-"""A gateway's page for Prometheus. Labels are models and the servers' three kinds: their number is bounded."""
+"""Prometheus metrics of a gateway. Label values are bounded: models, and three kinds of servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0)
 HALF_S = LATENCY_BIN_S / 2
-"""What rounding may take off an edge is less."""
+"""More than rounding may take off an edge."""
 _COUNTERS = (
     ("late", "Responses that missed the latency objective"),
     ("shed", "Requests shed: no capacity to meet their deadline"),
@@ -32,7 +32,7 @@ _COUNTERS = (
 
 
 def render_gateway(gateway: Gateway) -> bytes:
-    """The page."""
+    """The gateway's metrics in Prometheus' text format."""
     return exposition(_families(gateway))
 
 

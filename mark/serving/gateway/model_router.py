@@ -1,7 +1,8 @@
-"""One model in a gateway: which agent gets a request, and what becomes of it when that one bounces or is lost.
+"""Routing of one model's requests: to an agent, to Lambda (overflow), or load shedding with 503.
 
-Every request that is offered is answered exactly once: by an agent, by Lambda, or with an error. The decisions are
-those of `mark.dispatch`, the same that the simulator takes.
+A request that an agent bounces, or that is lost with its server, is routed again (failover). Every request is
+answered exactly once: by an agent, by Lambda, or with an error. The decisions are those of `mark.dispatch`, the
+same that the simulator takes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lamb
 
 
 class Agent(Protocol):
-    """A connection to an agent, as a router uses it."""
+    """A connection to one agent."""
 
     view: AgentView
 
@@ -46,8 +47,8 @@ Rest = ParamSpec("Rest")
 WithRequest = Callable[Concatenate["ModelRouter", InferenceRequest, Rest], None]
 
 
-def _answers_all_the_same(decide: WithRequest[Rest]) -> WithRequest[Rest]:
-    """Where a decision raises, its request gets a 500: whoever asked for it has others to look after."""
+def _fails_its_request(decide: WithRequest[Rest]) -> WithRequest[Rest]:
+    """Decorate a decision so that an unexpected exception costs its own request a 500 and no other anything."""
 
     @functools.wraps(decide)
     def decided(
@@ -62,7 +63,7 @@ def _answers_all_the_same(decide: WithRequest[Rest]) -> WithRequest[Rest]:
 
 
 TIMED_OUT = 504
-"""The answer of a batch that hung: whoever repeats its id is executed, and may be in time."""
+"""Status of a batch that hung; it is not stored, so that a retry with the same id is executed."""
 
 
 class ModelRouter:
@@ -89,23 +90,23 @@ class ModelRouter:
         self._only: Agent | None = None
 
     def set_agents(self, agents: list[Agent]) -> None:
-        """These agents accept requests from now on."""
+        """Replace the agents that accept requests."""
         self._agents = sorted(agents, key=lambda agent: agent.view.instance)
         self.view.set_agents(agent.view for agent in agents)
         self._only = self._agents[0] if len(self._agents) == 1 else None
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request would be served by anyone."""
+        """True where an agent or Lambda takes requests."""
         return bool(self._agents) or self._lambda_open(0)
 
     @property
     def agent_count(self) -> int:
-        """Agents that accept."""
+        """The number of agents that accept requests."""
         return len(self._agents)
 
     def offer(self, request: InferenceRequest, now: float) -> None:
-        """Route a request that has come."""
+        """Route a new request."""
         only = self._only
         try:
             if only is not None and only.view.terminates_at == math.inf:  # all rules agree on one that stays
@@ -116,12 +117,12 @@ class ModelRouter:
                 self.bounced(request, now)
             else:
                 agent.send(request, now, forced=False)
-        except Exception as error:  # noqa: BLE001 - on the hot path, what `_answers_all_the_same` does elsewhere
+        except Exception as error:  # noqa: BLE001 - on the hot path, what `_fails_its_request` does elsewhere
             self.fail_unexpected(request, error)
 
-    @_answers_all_the_same
+    @_fails_its_request
     def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
-        """No agent admitted it: Lambda, the instance that finishes first, or nobody."""
+        """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it."""
         agent, instance_at = self._first_to_finish(now)
         calls, policy = self.overflow, self._policy
         lambda_open = not lambda_refused and self._lambda_open(len(request.body))
@@ -147,7 +148,7 @@ class ModelRouter:
             self.fail(request, 503, "no capacity to meet the deadline; retry after 1 s")
 
     def agent_lost(self, view: AgentView, held: list[InferenceRequest]) -> None:
-        """An agent is gone, which held these requests, oldest first: others get them."""
+        """Dispatch the requests of a lost agent again. held: oldest first."""
         suspects = held[: at_work(view.max_batch)]
         before = [tuple(loss.server for loss in request.losses) for request in suspects]
         alike = Counter(before)
@@ -156,9 +157,9 @@ class ModelRouter:
         for request in held[len(suspects) :]:
             self.lost(request)
 
-    @_answers_all_the_same
+    @_fails_its_request
     def lost(self, request: InferenceRequest, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
-        """Its server is gone: another one, while the model, the tries and the time allow it.
+        """Dispatch again a request whose server was lost, while the model, the tries and the time allow it.
 
         loss: given where the server may have been working on it. lambda_refused: Lambda is not asked again.
         """
@@ -173,9 +174,7 @@ class ModelRouter:
         )
         if again is AfterLoss.FORBIDDEN:
             self.tally.failed += 1
-            self.fail(
-                request, 502, "the server was lost; the model does not allow a second execution (model.redispatch)"
-            )
+            self.fail(request, 502, "the server was lost; the model does not allow an automatic retry")
         elif again is AfterLoss.GIVEN_UP:
             self._give_up(request)
         elif again is AfterLoss.EXPIRED:
@@ -188,7 +187,7 @@ class ModelRouter:
                 self.offer(request, now)
 
     def _give_up(self, request: InferenceRequest) -> None:
-        """Every server that tried it was lost: it may be what ends them, so no other one tries it."""
+        """Answer 502: every server that ran it was lost, so it may be what ends them (query of death)."""
         losses = request.losses
         others = losses[-1].suspects - 1
         said = f"as were {others} others" if others else "and is the only request of which that is so"
@@ -198,14 +197,14 @@ class ModelRouter:
             "lost": [loss.server for loss in losses],
             "others": others,
         }
-        log.warning("a request is given up: it was on each of the servers that were lost, %s", said, extra=fields)
+        log.warning("request given up: it was on each of the servers that were lost, %s", said, extra=fields)
         self.tally.failed += 1
         text = f"{len(losses)} servers were lost while they worked on this request; no further retry"
         self.fail(request, 502, text)
 
-    @_answers_all_the_same
+    @_fails_its_request
     def expire(self, request: InferenceRequest) -> None:
-        """Nobody answered until the service's own time-out."""
+        """Answer 504: the service's own time-out has passed."""
         self.tally.failed += 1
         self.fail(request, 504, f"not answered within {self._policy.give_up_s:g} s")
 
@@ -215,7 +214,7 @@ class ModelRouter:
         return self._policy.give_up_s
 
     def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
-        """A model has answered."""
+        """Answer with a model's response, and count it."""
         try:
             request.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
         except Exception as error:  # noqa: BLE001 - as in `offer`
@@ -236,7 +235,7 @@ class ModelRouter:
             self._idempotency.complete(request.idempotency, stored)
 
     def fail(self, request: InferenceRequest, status: int, text: str) -> None:
-        """Answer without a model's answer."""
+        """Answer with an error of the service."""
         request.fail(status, text)
         if request.idempotency is not None:
             self._idempotency.discard(request.idempotency, status, text)
@@ -244,7 +243,7 @@ class ModelRouter:
     def fail_unexpected(
         self, request: InferenceRequest, error: BaseException, status: int = 500, text: str = INTERNAL_ERROR
     ) -> None:
-        """What raised on this request's way costs it its answer, and nobody else anything."""
+        """Log an unexpected exception and answer its request with an error."""
         self.unexpected.note(error, model=self.name, request_id=request.request_id.decode("latin-1"))
         self.tally.failed += 1
         self.fail(request, status, text)

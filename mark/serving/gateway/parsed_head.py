@@ -1,4 +1,4 @@
-"""What a gateway makes of an inference request's head: the model, the server's path, the time allowed."""
+"""The parsed head of an inference request: model, path at the model's server, deadline."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Headers = Mapping[str, bytes]
 
 
 class ParsedHead(NamedTuple):
-    """All that requests with the same head share, but for the values that vary (`http_heads`).
-
-    `has_id`, `has_trace`: whether the client gives a request id, and a traceparent, of its own.
-    """
+    """Everything that requests with the same head share; the values that vary are `http/head_cache.VARYING`."""
 
     router: ModelRouter
     shape: str
     path: bytes
     content_type: bytes
     header_length: int
+    #: the client sends a traceparent
     has_trace: bool
     variant: bytes
+    #: seconds from arrival to the deadline
     allowed_s: float
+    #: the client chooses the request's id
     has_id: bool
     accept: bytes
 
 
 def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> ParsedHead:
-    """Understand the head of an inference request, whose body is as it was before it was compressed.
+    """Parse the head of an inference request whose body has no content coding.
 
     Errors: BadRequest.
     """
@@ -69,7 +69,7 @@ def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> 
 
 
 def accept_of(headers: Headers, route: Route) -> bytes:
-    """What the client says of the answer's media type, where that decides anything."""
+    """The Accept header, where it decides the response's media type."""
     return headers.get("accept", b"") if route.shape == "sagemaker" else b""
 
 

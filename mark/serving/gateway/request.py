@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()
 ONLY_VARIANT = b"AllTraffic"
-"""How SageMaker calls the variant of an endpoint that has one."""
+"""SageMaker's name of the only variant of an endpoint."""
 
 
 class Loss(NamedTuple):
@@ -79,7 +79,7 @@ class InferenceRequest(HttpExchange):
         self.losses = ()
 
     def infer_request(self) -> InferRequest:
-        """The request as Lambda is given it."""
+        """The request as Lambda's adapter takes it."""
         return InferRequest(
             path=self.path.decode(),
             content_type=self.content_type.decode("latin-1"),
@@ -89,7 +89,7 @@ class InferenceRequest(HttpExchange):
         )
 
     def answer(self, status: int, content_type: bytes, header_length: int, body: bytes, by: bytes) -> None:
-        """Send a model's answer on. by: instance, standby or lambda."""
+        """Answer with a model's response. by: instance, standby or lambda."""
         extra = b"x-mark-served-by: %b\r\nx-mark-request-id: %b\r\n" % (by, self.request_id)
         if header_length:
             extra += b"%b: %d\r\n" % (_HEADER_LENGTH, header_length)
@@ -104,7 +104,7 @@ class InferenceRequest(HttpExchange):
             self.reply(status, content_type, body, extra)
 
     def _reply_compressed(self, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
-        """Answer in the coding that the client prefers; large bodies are compressed in a thread."""
+        """Answer in the content coding that the client prefers; large bodies are compressed in a thread."""
         coding = coding_for(self.headers["accept-encoding"])
 
         def reply(compressed: bytes | None) -> None:
@@ -122,7 +122,7 @@ class InferenceRequest(HttpExchange):
             done.add_done_callback(lambda encoded: reply(encoded.result()))
 
     def fail(self, status: int, text: str, extra: bytes = b"") -> None:
-        """Answer that there is no model's answer; 503 says when to come again. extra: header lines."""
+        """Answer with an error in the client's protocol; 503 carries Retry-After. extra: header lines."""
         extra += b"x-mark-request-id: %b\r\n" % self.request_id
         if status == 503:
             extra += b"retry-after: 1\r\n"

@@ -1,4 +1,4 @@
-"""Which path asks for what: Open Inference Protocol v2, SageMaker's runtime, and Prometheus.
+"""Routing table of HTTP paths: Open Inference Protocol v2, SageMaker's runtime, and Prometheus.
 
 Every path that needs no decoding is looked up in one dictionary; a query string is ignored, percent signs are
 decoded once.
@@ -16,7 +16,7 @@ from mark.controller.service import ServedModel, ServiceSpec
 
 
 class Endpoint(Enum):
-    """What a path asks for."""
+    """The endpoint that a path names."""
 
     INFER = "infer"
     LIVE = "live"
@@ -31,17 +31,19 @@ class Endpoint(Enum):
 
 
 class Route(NamedTuple):
-    """A path's meaning. `forward` is the path that the model's server is asked; `shape` is oip or sagemaker."""
+    """A path's endpoint and the model that it names."""
 
     endpoint: Endpoint
     model: str = ""
+    #: path at the model's server
     forward: bytes = b""
+    #: protocol of bodies and errors: oip or sagemaker
     shape: str = "oip"
     variant: bytes = b""
 
 
 class Routes:
-    """The paths of a service."""
+    """Lookup of a service's paths."""
 
     def __init__(self, spec: ServiceSpec) -> None:
         self._known: dict[bytes, Route] = {
@@ -61,7 +63,7 @@ class Routes:
             self._known[b"/invocations"] = Route(Endpoint.INFER, only, b"/invocations", "sagemaker")
 
     def find(self, target: bytes) -> Route | None:
-        """What a request's target asks for; None where nothing is there."""
+        """The route of a request's target; None where there is none."""
         known = self._known.get(target)
         return known if known is not None else self._known.get(_path_of(target))
 
@@ -108,13 +110,13 @@ _NOT_SUPPORTED = (
 
 
 def not_supported(target: bytes) -> str | None:
-    """The part of a protocol that a path belongs to which is not offered here; None where it is of no protocol."""
+    """The protocol feature behind a path that is not supported; None for a path of no known protocol."""
     path = _path_of(target)
     return next((text for pattern, text in _NOT_SUPPORTED if pattern.fullmatch(path)), None)
 
 
 def shape_of(target: bytes) -> str:
-    """Whose errors a client reads that asks for what is not there."""
+    """The protocol of the error for a path without a route."""
     return "sagemaker" if target.startswith(b"/endpoints/") else "oip"
 
 

@@ -33,7 +33,7 @@ from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import render_gateway
 from mark.serving.gateway.model_router import ModelRouter
 from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
-from mark.serving.gateway.peers import FORWARDED, OtherGateway, Peers, passed_on
+from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
 from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.routes import Endpoint, Route, Routes, not_supported, shape_of, versions_of
 from mark.serving.gateway.store_sync import StoreSync
@@ -49,16 +49,16 @@ SWEEP_S = 0.5
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics")
 """Triton's, as `GET /v2` lists them."""
 OWNER_GRACE_S = 5.0
-"""How much longer than the model's own time-out another gateway may take to say that it came."""
+"""Grace beyond the model's time-out for the response of a forwarded request."""
 _JSON = oip.JSON_TYPE.encode()
 LOOPBACK = "127.0.0.1"
 OPEN_TO_ALL = frozenset({Endpoint.LIVE, Endpoint.READY})
-"""What load balancers ask without a token."""
+"""Endpoints that load balancers call without a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """Where a gateway listens and whom it serves. `name` tells gateways apart in the store and in metrics.
+    """Address, access and limits of a gateway. `name` tells gateways apart in the store and in metrics.
 
     port: 0 takes a free one. own_address: where clients and other gateways reach this one and no other, on `port`
     (an instance's private address); None where several share the port: each then has one more, on loopback. token:
@@ -77,7 +77,7 @@ class GatewayConfig:
 
 
 class Gateway:
-    """The requests of one process. Made and used in one event loop."""
+    """Handles the requests of one process. Made and used in one event loop."""
 
     def __init__(self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None) -> None:
         self.config, self.spec = config, spec
@@ -110,7 +110,7 @@ class Gateway:
         self._count = 0
 
     def handle(self, request: InferenceRequest) -> None:
-        """One request of a client; one whose head came before goes the same way at once."""
+        """Handle a client's request; a known head skips routing and parsing."""
         head = request.head
         if head is not None and head.parsed is not None and head.parsed.header_length <= len(request.body):
             self._offer(request, head.parsed)
@@ -132,7 +132,7 @@ class Gateway:
             self._handle_get(request, route)
 
     def _miss(self, request: InferenceRequest) -> None:
-        """Nothing is there: what it would be, or what there is."""
+        """Answer 501 for a feature that is not supported, else 404 with the models that are served."""
         if (part := not_supported(request.target)) is not None:
             request.fail(501, f"not supported: {part}")
         else:
@@ -152,9 +152,9 @@ class Gateway:
         return b"%b%x" % (self._ids, self._count)
 
     def _admits(self, _target: bytes, headers: dict[str, bytes]) -> bool:
-        """Whether a request's body is worth reading: asked when its head is complete.
+        """True where the body is to be read, decided when the head is complete: only with a valid token.
 
-        What anyone may ask for, such as health, has no body worth reading.
+        Endpoints without a token, such as health, take no body.
         """
         return self._is_allowed(headers, None)
 
@@ -222,7 +222,7 @@ class Gateway:
         self._infer(request, route)
 
     def _in_background(self, request: InferenceRequest, work: Coroutine[Any, Any, None]) -> None:
-        """Do what takes longer than a turn of the event loop; what raises there costs this request alone."""
+        """Run a coroutine for a request; an exception there fails this request alone."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._ended, request))
@@ -259,21 +259,21 @@ class Gateway:
         router.offer(request, now)
 
     def _offer_once(self, request: InferenceRequest, router: ModelRouter, now: float) -> None:
-        """A request with an id that the client chose: the first with it is executed."""
+        """Offer a request with a client's id unless it is a duplicate."""
         if self._idempotency.begin(router.name, request, now):
             router.tally.window_count += 1
             router.offer(request, now)
         else:
             router.tally.deduplicated += 1
 
-    def _forward(self, request: InferenceRequest, router: ModelRouter, owner: OtherGateway) -> None:
+    def _forward(self, request: InferenceRequest, router: ModelRouter, owner: PeerGateway) -> None:
         router.tally.forwarded += 1
-        self._in_background(request, self._ask_owner(request, router, owner))
+        self._in_background(request, self._forward_to_owner(request, router, owner))
 
-    async def _ask_owner(self, request: InferenceRequest, router: ModelRouter, owner: OtherGateway) -> None:
+    async def _forward_to_owner(self, request: InferenceRequest, router: ModelRouter, owner: PeerGateway) -> None:
         """Have the owner of the id answer; where it is lost, this gateway does, if the model allows it."""
         try:
-            answer = await owner.ask(request, self.peers.name, router.give_up_s + OWNER_GRACE_S)
+            answer = await owner.forward(request, self.peers.name, router.give_up_s + OWNER_GRACE_S)
         except RetryLater as error:
             if isinstance(error.__cause__, TimeoutError):
                 router.expire(request)
@@ -284,11 +284,13 @@ class Gateway:
                 self._offer_once(request, router, time.monotonic())
             else:
                 router.fail(
-                    request, 502, "the gateway that had it was lost, and the model forbids to run it again"
+                    request,
+                    502,
+                    "the owner of the id was lost; the model does not allow an automatic retry",
                 )
             return
         kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
-        request.reply(answer.status, kind, answer.body, passed_on(answer.headers))
+        request.reply(answer.status, kind, answer.body, forwarded_headers(answer.headers))
 
     def _handle_index(self, request: InferenceRequest) -> None:
         """The models, and whether they are ready."""
@@ -398,7 +400,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyncio.Server | None]:
-    """Where the other gateways reach this one and no other."""
+    """The address at which peers reach this gateway alone."""
     config = gateway.config
     if config.own_address is not None and config.tls is None:
         return Peer(name=config.name, host=config.own_address, port=shared.getsockname()[1]), None
@@ -413,7 +415,7 @@ async def _sweep(gateway: Gateway) -> None:
 
 
 async def _drain(gateway: Gateway, within_s: float = 5.0) -> None:
-    """Answer what is in flight; no new connection is taken meanwhile."""
+    """Wait until requests in flight are answered; no new connection is accepted meanwhile."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         flying = sum(len(agent.in_flight) for agent in gateway.agents.open.values())

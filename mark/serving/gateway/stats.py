@@ -1,4 +1,4 @@
-"""What a gateway counts of one model: for the store since its last report, for Prometheus since it started."""
+"""Traffic counts of one model: since the last report for the store, since the start for Prometheus."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ class Tally:
             self.failed += 1
 
     def open_window(self, window: int, now: float) -> None:
-        """From now on, by the loop's clock, that window runs."""
+        """Begin to count arrivals for that window; now: the loop's clock."""
         if not self._opened or self._opened[-1][1] != window:
             self._opened.append((now, window))
 
     def close_window(self, window: int) -> None:
-        """The arrivals counted so far belong to that window."""
+        """Assign the arrivals counted so far to that window."""
         if self.window_count:
             self.arrivals[window] += self.window_count
             self.window_count = 0
 
     def traffic(self, model: str, *, in_flight: int, warm: int) -> ModelTraffic | None:
-        """What has happened since the last call; None where nothing has."""
+        """Traffic since the last call; None where there was none."""
         now = self._totals(model, in_flight, warm)
         arrivals = tuple(sorted((window, count) for window, count in self.arrivals.items() if count))
         self.arrivals.clear()

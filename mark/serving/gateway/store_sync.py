@@ -1,7 +1,7 @@
-"""What a gateway asks of the store and tells it, beside the requests' way: members, the clock, reports.
+"""Synchronisation of a gateway with the store, off the requests' path: members, peers, the clock, reports.
 
-Where the store is away the gateway goes on with what it knew; a report that may or may not have arrived is sent
-again under its number, and what happened since goes into the next one.
+While the store is unreachable the gateway serves with the last known members. A report that may have arrived is
+sent again under its sequence number; the traffic since goes into the next one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WARMED_S = 0.25
 BUDGET_S = 1.0
 REPORT_S = 0.25
 RETRY_S = 0.5
-"""How often a store that is away is asked again."""
+"""Period of retries while the store is unreachable."""
 
 
 class StoreSync:
@@ -55,11 +55,11 @@ class StoreSync:
         self._warmed: dict[str, Warmed] = {}
 
     def service_now(self) -> float:
-        """What the service's clock shows."""
+        """Service time now."""
         return self._anchor.service_time(steady_time())
 
     def speed(self) -> float:
-        """How fast it goes: on the bill, each request stands for as many. Standing still, it is as the wall."""
+        """Service seconds per real second, by which each request is billed; 1 while the clock stands still."""
         return self._anchor.speed_at(steady_time()) or 1.0
 
     def roll_window(self) -> None:
@@ -99,11 +99,11 @@ class StoreSync:
         )
 
     async def leave(self, link: GatewayLink, peers: Peers) -> None:
-        """Tell the other gateways that this one ends."""
+        """Withdraw this gateway from its peers."""
         await self._call_store(lambda: peers.leave(link))
 
     async def report_last(self, link: GatewayLink) -> None:
-        """What has not been reported, before the gateway ends."""
+        """Send the last report, before the gateway ends."""
         await self._call_store(lambda: self._report(link))
 
     async def _repeat(self, ask: Callable[[], Awaitable[None]], pause_s: Callable[[], float]) -> None:
@@ -111,7 +111,7 @@ class StoreSync:
             await asyncio.sleep(pause_s() if await self._call_store(ask) else RETRY_S)
 
     async def _call_store(self, ask: Callable[[], Awaitable[None]]) -> bool:
-        """Ask; whether the store answered. That it is away, or back, is said once."""
+        """Call the store; False where it failed. Its loss and its return are logged once each."""
         try:
             await ask()
         except RetryLater as error:
@@ -119,7 +119,7 @@ class StoreSync:
                 log.warning("store unreachable, serving with the last known members", extra={"reason": str(error)})
             self._unreachable = True
             return False
-        except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it goes on
+        except Exception as error:  # noqa: BLE001 - the driver of a periodic call: the next one is made
             self._unexpected.note(error, gateway=self._gateway)
             return False
         if self._unreachable:
@@ -177,12 +177,12 @@ class StoreSync:
         return GatewayReport(gateway=self._gateway, sequence=self._sequence, models=tuple(models))
 
     def _until_report_s(self) -> float:
-        """At the end of each window, and now and then before."""
+        """Seconds to the next report: at the end of each window, and at least every REPORT_S."""
         return max(0.005, min(REPORT_S, self.window_ends_at - time.monotonic() + 0.001))
 
 
 class _MembersFollower:
-    """Endpoint for the members when their version has changed."""
+    """Reads the members when their version has changed."""
 
     def __init__(self, link: GatewayLink, agents: AgentConnections) -> None:
         self._link, self._agents = link, agents

@@ -1,4 +1,4 @@
-"""Memory that the bodies of requests may take in one server, over all its connections.
+"""Memory budget of request bodies in one server, over all its connections: backpressure by not reading on.
 
 A body counts from when it is let in until nobody refers to its request any more, which is when its memory is free
 again. One that is still to come is let in up to `limit`; beyond that its connection is not read until others are
@@ -66,7 +66,7 @@ class BodyBudget:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def has_room(self, size: int, limit: int) -> bool:
-        """Whether `size` bytes more stay within `limit`; a body is never too large for an empty budget."""
+        """True where `size` bytes more stay within `limit`; a body is never too large for an empty budget."""
         self._collect_returned()
         return self.held + size <= limit or not self.held
 
@@ -100,7 +100,7 @@ class BodyBudget:
             self.held -= self._returned.popleft()
 
     def _let_in(self) -> None:
-        """Those who wait, in their order, while there is room for the first of them."""
+        """Admit the waiting bodies in their order, while there is room for the first."""
         while self._waiting:
             client, size = next(iter(self._waiting.items()))
             if not self.has_room(size, self.limit):

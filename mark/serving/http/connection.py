@@ -37,15 +37,15 @@ _CLOSE = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RETRY = b"retry-after: 1\r\n"
 _HOST = re.compile(rb"[\w.~!$&'()*+,;=%:\[\]-]*", re.ASCII)
-"""What may stand in a Host header (RFC 3986: host and port)."""
+"""A valid Host header (RFC 3986: host and port)."""
 SLICE_BYTES = 4096
 """So much is parsed at a time where a read holds more requests than may wait."""
 WAITING_BYTES = 256 * 1024
 """Bodies of requests that wait on one connection, before it is read no further."""
 CHUNK_HEAD_BYTES = 16
-"""What a chunk may have around its data; head_bytes more are allowed to extensions and trailers of all chunks."""
+"""Framing bytes of a chunk; extensions and trailers of all chunks may take head_bytes more."""
 LINGER_S = 2.0
-"""How long a client that was refused may go on sending before its connection is reset."""
+"""Time that a refused client may go on sending before its connection is reset."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -86,7 +86,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is with the handler."""
+        """True while a request is with the handler."""
         return self._current is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

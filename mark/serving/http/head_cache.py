@@ -62,7 +62,7 @@ class Head(Generic[Parsed]):
 
 
 def _spans(raw: bytes, headers: dict[str, bytes]) -> list[tuple[int, int, str]]:
-    """Where the varying values begin and end in the head."""
+    """Start, end and name of each varying value in the head."""
     lower, spans = raw.lower(), []
     for name in VARYING:
         value = headers.get(name.decode())

@@ -1,4 +1,4 @@
-"""HTTP/1.1 in front of gateway and agent: the connections of one port, their limits, and who is too slow."""
+"""HTTP/1.1 in front of gateway and agent: the connections of one port, their limits and time-outs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What a client may ask for. `slow_s`: how long one request may take to come in, or an answer to go out.
-
-    `bodies_bytes`: of all connections together; eight of the largest bodies, an eighth of the smallest gateway's
-    2 GiB. `pipelined`: requests that wait on one connection before it is read no further.
-    """
+    """Limits on what clients may send and keep open."""
 
     body_bytes: int = 32 * 1024 * 1024
+    #: of all connections together: eight of the largest bodies, an eighth of the smallest gateway's 2 GiB
     bodies_bytes: int = 256 * 1024 * 1024
     head_bytes: int = 32 * 1024
     headers: int = 100
+    #: requests that wait on one connection before it is read no further
     pipelined: int = 64
     connections: int = 16_384
+    #: seconds for one request to come in, or a response to go out
     slow_s: float = 20.0
+    #: seconds that a connection without a request is kept
     idle_s: float = 75.0
+    #: seconds between two checks of all connections
     sweep_s: float = 1.0
 
 

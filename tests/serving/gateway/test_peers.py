@@ -189,7 +189,7 @@ def test_a_defect_on_the_way_to_the_owner_is_a_500(monkeypatch: pytest.MonkeyPat
         async with pair(monkeypatch) as two:
             theirs = two.id_of(1)
             with monkeypatch.context() as patch:
-                patch.setattr("mark.serving.gateway.server.passed_on", lambda _: 1 / 0)
+                patch.setattr("mark.serving.gateway.server.forwarded_headers", lambda _: 1 / 0)
                 assert (await two.ask(0, x_mark_request_id=theirs)).status == 500
             assert (await two.ask(0, x_mark_request_id=theirs)).status == 200
 
