@@ -14,7 +14,7 @@ from mark.domain.member import MemberState
 from mark.ports import InferReply
 from mark.serving.agent.process import EXIT_BROKEN
 from mark.serving.agent.queue import AgentCore, Job
-from tests.serving.backends.endpoint import ask
+from tests.serving.backends.asks import ask
 from tests.serving.fakes import EchoBackend
 from tests.serving.harness import Live, live, run, served, until
 

@@ -13,7 +13,7 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.factory import make_backend
-from tests.serving.backends.endpoint import (
+from tests.serving.backends.asks import (
     INPUTS,
     OUTPUTS,
     ask,

@@ -13,7 +13,7 @@ from mark.protocols.oip import BadRequest, compose_infer, parse_infer
 from mark.protocols.oip_replies import compose_infer_reply
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.tf_serving import TfServingBackend
-from tests.serving.backends.endpoint import INPUTS, OUTPUTS, PATH, ask, error, invocation, outputs, run, wrong
+from tests.serving.backends.asks import INPUTS, OUTPUTS, PATH, ask, error, invocation, outputs, run, wrong
 from tests.serving.backends.model_servers import model_server, said
 
 METADATA = {

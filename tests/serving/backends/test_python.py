@@ -19,7 +19,7 @@ from mark.serving.backends.python import PythonBackend
 from models.digits import Digits
 from models.digits.data import digits
 from models.transformer import Polarity
-from tests.serving.backends.endpoint import INPUTS, OUTPUTS, ask, error, invocation, outputs, run, tensor, wrong
+from tests.serving.backends.asks import INPUTS, OUTPUTS, ask, error, invocation, outputs, run, tensor, wrong
 
 
 class Sum:
