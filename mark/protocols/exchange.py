@@ -23,7 +23,6 @@ from mark.protocols.oip import (
     overflowing,
     read_infer,
 )
-from mark.protocols.oip_alike import MAX_BODY_BYTES, MAX_FORMS, Form, form_of
 from mark.protocols.oip_replies import ReplyWriter, compose_infer_reply
 from mark.protocols.sagemaker import compose_predictions, parse_invocation
 
@@ -69,48 +68,13 @@ def read_exchanges(
     """Parse each request of a batch; an invalid one gives its error in its place."""
     found: list[Exchange | BadRequest] = []
     forms: _Forms = {}
-    alike = _Alike()
     with overflowing():
         for request in requests:
-            exchange = alike.read(request)
-            if exchange is None:
-                try:
-                    exchange = _read(request, model, inputs, forms)
-                except BadRequest as error:
-                    found.append(BadRequest(str(error), error.status))  # with a traceback it would keep arrays
-                    continue
-                if len(requests) > 1:
-                    alike.learn(exchange)
-            found.append(exchange)
+            try:
+                found.append(_read(request, model, inputs, forms))
+            except BadRequest as error:
+                found.append(BadRequest(str(error), error.status))  # with a traceback it would keep arrays
     return found
-
-
-class _Alike:
-    """Requests of a batch whose bodies have the form of an earlier one's: its checks hold for them too."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[Form, Exchange]] = []
-        self._looked = 0
-
-    def read(self, request: InferRequest) -> Exchange | None:
-        """The request understood, if it is like one that was learned."""
-        for form, first in self._known:
-            if request.path == first.request.path and not request.header_length:
-                call = form.read(request.body)
-                if call is not None:
-                    return Exchange(first.model, request, call, first.rows, first.kind)
-        return None
-
-    def learn(self, exchange: Exchange) -> None:
-        """Others like this one may follow."""
-        request = exchange.request
-        if self._looked == MAX_FORMS or exchange.sagemaker or request.header_length:
-            return
-        if len(request.body) <= MAX_BODY_BYTES:
-            self._looked += 1
-            form = form_of(request.body, exchange.call)
-            if form is not None:
-                self._known.append((form, exchange))
 
 
 def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec], forms: _Forms) -> Exchange:
