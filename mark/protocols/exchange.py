@@ -154,7 +154,7 @@ def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:
     }
 
 
-def sound_reply(reply: InferReply) -> InferReply:
+def valid_reply(reply: InferReply) -> InferReply:
     """The model's answer, if HTTP and frames can carry it; else a bad gateway's 502."""
     kind = reply.content_type
     if not 200 <= reply.status <= 599:

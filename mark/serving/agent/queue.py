@@ -23,7 +23,7 @@ from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest
-from mark.protocols.exchange import sound_reply
+from mark.protocols.exchange import valid_reply
 from mark.protocols.oip import error_reply
 from mark.serving.queue_estimate import OVERDUE_S
 from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
@@ -166,7 +166,7 @@ class AgentCore:
 
     def _give(self, job: Job, reply: InferReply) -> bool:
         try:
-            job.client.answered(job, sound_reply(reply))
+            job.client.answered(job, valid_reply(reply))
         except Exception as error:  # noqa: BLE001 - the driver of one answer: the batch's others go out
             self.unexpected.note(error)
             return False

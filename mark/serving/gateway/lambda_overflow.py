@@ -16,7 +16,7 @@ from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, not
 from mark.domain.errors import MarkError, OutcomeUnknown, RetryLater
 from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
-from mark.protocols.exchange import sound_reply
+from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import Response
 from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Tally
@@ -121,7 +121,7 @@ class LambdaCalls:
             log.warning("Lambda environment lost", extra={"function": self._function, "model": router.name})
             router.lost(request, Loss("lambda", 1), lambda_refused=True)
             return
-        reply = sound_reply(answered.reply)
+        reply = valid_reply(answered.reply)
         response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
         router.answer(request, response, "lambda", time.monotonic())
 
