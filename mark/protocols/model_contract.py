@@ -53,7 +53,7 @@ def _spec_mistakes(key: str, specs: object) -> list[str]:
     found: list[str] = []
     for number, spec in enumerate(specs):
         if isinstance(spec, TensorSpec):
-            found += [f"{key}: {said}" for said in _field_mistakes(spec)]
+            found += [f"{key}: {mistake}" for mistake in _field_mistakes(spec)]
         else:
             found.append(f"{key}[{number}] is a {type(spec).__name__}, not a TensorSpec such as {example}")
     names = [spec.name for spec in specs if isinstance(spec, TensorSpec)]
@@ -81,11 +81,11 @@ def _field_mistakes(spec: TensorSpec) -> list[str]:
 def _array_mistakes(spec: TensorSpec, array: np.ndarray[Any, Any], rows: int | None) -> list[str]:
     found = []
     try:
-        told = datatype_of(array)
+        found_type = datatype_of(array)
     except BadRequest:  # numpy has more types than the protocol
-        told = str(array.dtype)
-    if told != spec.datatype:
-        found.append(f"output {spec.name!r} is {told}, declared as {spec.datatype}")
+        found_type = str(array.dtype)
+    if found_type != spec.datatype:
+        found.append(f"output {spec.name!r} is {found_type}, declared as {spec.datatype}")
     if not fits(array.shape, (-1 if rows is None else rows, *spec.shape[1:])):
         batch = "" if rows is None else f" for a batch of {rows}"
         found.append(f"output {spec.name!r} has shape {list(array.shape)}{batch}, declared as {list(spec.shape)}")

@@ -117,8 +117,8 @@ async def _call(backend: Backend, make_request: Callable[[], InferRequest], size
     took_s = time.perf_counter() - began
     for reply in replies:
         if reply.status != 200:
-            said = reply.body[:200].decode("utf-8", "replace")
-            raise Misconfigured(f"the backend answered the example with status {reply.status}: {said}")
+            text = reply.body[:200].decode("utf-8", "replace")
+            raise Misconfigured(f"the backend answered the example with status {reply.status}: {text}")
     return took_s
 
 

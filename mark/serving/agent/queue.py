@@ -31,7 +31,7 @@ from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 log = logging.getLogger("mark.agent")
 
 FAILURES_IN_A_ROW = 5
-"""Consecutive failed batches after which the agent exits, to be restarted (a circuit breaker)."""
+"""Consecutive failed batches after which the agent exits, to be restarted (a liveness threshold)."""
 
 
 class Client(Protocol):

@@ -41,6 +41,6 @@ class CpuCredits:
             self._at = now + takes_s * speed  # baseline is the speed that uses up what is earned
         return takes_s
 
-    def pace(self, now: float, full_s: float, speed: float = 1.0) -> float:
+    def throttle(self, now: float, full_s: float, speed: float = 1.0) -> float:
         """Service time of a batch over that at full speed: baseline once `full_s` of work are not covered."""
         return 1.0 if self.balance(now) >= full_s * speed * self._burn_per_s else self._slow

@@ -190,14 +190,14 @@ class ModelRouter:
         """Answer 502: every server that ran it was lost, so it may be what ends them (query of death)."""
         losses = request.losses
         others = losses[-1].suspects - 1
-        said = f"as were {others} others" if others else "and is the only request of which that is so"
+        shared = f"as were {others} others" if others else "and is the only request of which that is so"
         fields = {
             "model": self.name,
             "request_id": request.request_id.decode("latin-1"),
             "lost": [loss.server for loss in losses],
             "others": others,
         }
-        log.warning("request given up: it was on each of the servers that were lost, %s", said, extra=fields)
+        log.warning("request given up: it was on each of the servers that were lost, %s", shared, extra=fields)
         self.tally.failed += 1
         text = f"{len(losses)} servers were lost while they worked on this request; no further retry"
         self.fail(request, 502, text)

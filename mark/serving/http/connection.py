@@ -50,8 +50,8 @@ LINGER_S = 2.0
 
 @functools.lru_cache(maxsize=256)
 def _first_lines(status: int, content_type: bytes) -> bytes:
-    said = _STATUS.get(status) or b"%d Unknown" % status
-    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (said, content_type)
+    line = _STATUS.get(status) or b"%d Unknown" % status
+    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (line, content_type)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -501,7 +501,7 @@ class HttpConnection(asyncio.Protocol):
         HttpExchange(self, b"", b"", {}, b"", False).refuse(status, text, extra)
 
     def _go_on(self) -> None:
-        """The client waits for leave to send its body; with answers outstanding it will send without."""
+        """Send 100 Continue; with answers outstanding the client will send its body without."""
         if self._current is None and not self._pending and self._transport is not None:
             self._transport.write(_CONTINUE)
 
