@@ -69,7 +69,7 @@ WAYS = [
     (InferenceRequest, "answer", 1),
     (AgentCore, "take", 1),
     (queue, "batch_size", 1),
-    (queue, "sound_reply", 1),
+    (queue, "valid_reply", 1),
 ]
 
 
