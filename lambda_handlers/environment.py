@@ -1,4 +1,4 @@
-"""What functions are told by their environment variables: read here and nowhere else in this room."""
+"""Environment variables of the functions: read here and nowhere else in this room."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from mark.domain.errors import Misconfigured
 
 
-def told(name: str) -> str:
+def required_variable(name: str) -> str:
     """A variable that must be set. Errors: Misconfigured."""
     value = os.environ.get(name, "")
     if not value:
@@ -15,6 +15,6 @@ def told(name: str) -> str:
     return value
 
 
-def told_or(name: str, default: str) -> str:
+def variable_or(name: str, default: str) -> str:
     """A variable that need not be set."""
     return os.environ.get(name) or default

@@ -16,7 +16,7 @@ from mark.protocols.oip import HEADER_LENGTH, BadRequest
 
 
 def request_of(event: Mapping[str, Any]) -> InferRequest:
-    """What is asked. Errors: BadRequest."""
+    """The request of an event. Errors: BadRequest."""
     asked = LambdaFunctionUrlEvent(dict(event))
     headers = asked.headers
     body = asked.body or ""

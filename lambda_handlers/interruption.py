@@ -1,4 +1,4 @@
-"""Queue `raw` -> this -> queue `events`: what EventBridge says of instances, in the controller's words.
+"""Queue `raw` -> this -> queue `events`: EventBridge's events about instances as the controller's messages.
 
 A message that cannot be read, or not be passed on, fails alone: the queue gives it again, and after some attempts
 it is a dead letter. The same message twice does no harm: the controller counts instants, and knows what it knows.
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
-from lambda_handlers.environment import told
+from lambda_handlers.environment import required_variable
 from lambda_handlers.metrics import count
-from mark.protocols.events import compose_word, parse_object, word_of_event
+from mark.protocols.events import compose_message, message_of_event, parse_object
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -37,9 +37,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
 
 def _pass_on(record: SQSRecord) -> None:
     try:
-        word = word_of_event(parse_object(record.body))
-        url = told("EVENTS_QUEUE_URL")
-        _queue().send_message(QueueUrl=url, MessageBody=compose_word(word))
+        message = message_of_event(parse_object(record.body))
+        url = required_variable("EVENTS_QUEUE_URL")
+        _queue().send_message(QueueUrl=url, MessageBody=compose_message(message))
     except Exception as error:  # whatever it is, the queue keeps the message
         logger.warning("message %s fails: %s", record.message_id, error)
         raise

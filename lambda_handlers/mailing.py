@@ -1,4 +1,4 @@
-"""What the report function does, and what it needs for it: heavy, so it is imported within the function.
+"""The report function's work and its heavy imports, which is why the handler imports it late.
 
 MARK_STORE_URL, or the secret that MARK_STORE_SECRET names, is the store's URL; MARK_REPORT_FROM an identity that
 SES has verified; MARK_REPORT_TO addresses with commas between them. With MARK_REPORT_RECONCILE the ledger is
@@ -17,7 +17,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.idempotency.persistence.cache import CachePersistenceLayer
 from aws_lambda_powertools.utilities.parameters import get_secret
 
-from lambda_handlers.environment import told, told_or
+from lambda_handlers.environment import required_variable, variable_or
 from lambda_handlers.once import LinkClient
 from mark.aws.archive import put_object, report_key
 from mark.aws.costs import daily_usd
@@ -36,14 +36,17 @@ logger = Logger(service="mark-report")
 
 def mail_report(scheduled_at: float) -> str:
     """Make and mail the report up to an instant of the service's clock; SES's id of it. Errors: MarkError."""
-    name = told("MARK_SERVICE")
+    name = required_variable("MARK_SERVICE")
     store = ServiceStore(_link(), name)
     wall_at, period_s = min(store.clock().wall_time(scheduled_at), time.time()), _period_s()
-    with closing(Aws(AwsSettings(region=told("AWS_REGION"), role="report"))) as aws:
+    with closing(Aws(AwsSettings(region=required_variable("AWS_REGION"), role="report"))) as aws:
         period = report_period(store, period_s=period_s, wall_at=wall_at)
-        billed = _billed_usd(aws, name, period) if told_or("MARK_REPORT_RECONCILE", "") else None
+        billed = _billed_usd(aws, name, period) if variable_or("MARK_REPORT_RECONCILE", "") else None
         report = read_cost_report(store, period_s=period_s, wall_at=wall_at, aws_usd=billed)
-        sender, to = told("MARK_REPORT_FROM"), [who.strip() for who in told("MARK_REPORT_TO").split(",")]
+        sender, to = (
+            required_variable("MARK_REPORT_FROM"),
+            [who.strip() for who in required_variable("MARK_REPORT_TO").split(",")],
+        )
         mail = render(report)
         _keep(aws, report_key(name, period.until), mail)
         return send_mail(aws.mail, mime(mail, sender, to), sender=sender, to=to)
@@ -51,7 +54,7 @@ def mail_report(scheduled_at: float) -> str:
 
 def _keep(aws: Aws, key: str, mail: Mail) -> None:
     """In the service's bucket, before it is sent; where it cannot be kept it is sent all the same."""
-    bucket = told_or("MARK_REPORT_BUCKET", "")
+    bucket = variable_or("MARK_REPORT_BUCKET", "")
     if not bucket:
         return
     try:
@@ -61,7 +64,7 @@ def _keep(aws: Aws, key: str, mail: Mail) -> None:
 
 
 def _billed_usd(aws: Aws, service: str, period: Period) -> Mapping[date, float] | None:
-    """What Cost Explorer says of the days that are over; None, and a line in the log, where nobody may ask."""
+    """Cost Explorer's bill of the days that are over; None, with a log line, where access is denied."""
     first, last = (datetime.fromtimestamp(at, UTC).date() for at in (period.since, period.until))
     try:
         return daily_usd(aws, first, max(last, first + timedelta(days=1)), {SERVICE: service})
@@ -71,18 +74,18 @@ def _billed_usd(aws: Aws, service: str, period: Period) -> Mapping[date, float] 
 
 
 def done_before() -> CachePersistenceLayer:
-    """Where powertools keeps what was done: the service's own store."""
-    return CachePersistenceLayer(client=LinkClient(_link(), told("MARK_SERVICE")))
+    """Persistence of powertools' idempotency: the service's own store."""
+    return CachePersistenceLayer(client=LinkClient(_link(), required_variable("MARK_SERVICE")))
 
 
 @cache
 def _link() -> Link:
-    url = told_or("MARK_STORE_URL", "")
-    return connect(url or str(get_secret(told("MARK_STORE_SECRET"))))
+    url = variable_or("MARK_STORE_URL", "")
+    return connect(url or str(get_secret(required_variable("MARK_STORE_SECRET"))))
 
 
 def _period_s() -> float:
-    text = told_or("MARK_REPORT_PERIOD_S", str(DAY_S))
+    text = variable_or("MARK_REPORT_PERIOD_S", str(DAY_S))
     try:
         seconds = float(text)
     except ValueError as error:

@@ -12,7 +12,7 @@ from mark.store.keys import Keys
 
 
 class LinkClient:
-    """As much of redis-py's client as powertools asks for; its keys are the service's."""
+    """The part of redis-py's client that powertools uses; its keys are the service's."""
 
     def __init__(self, link: Link, service: str) -> None:
         self._link = link

@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from lambda_handlers.environment import told, told_or
+from lambda_handlers.environment import required_variable, variable_or
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
 from mark.plugins.files import load_module
@@ -51,14 +51,14 @@ def served_model() -> Served:
 
 def load() -> Served:
     """The model that the environment describes. Errors: Misconfigured."""
-    name, kind = told("MARK_MODEL"), told("MARK_BACKEND_KIND")
+    name, kind = required_variable("MARK_MODEL"), required_variable("MARK_BACKEND_KIND")
     if kind == "python":
-        model = _named(told("MARK_BACKEND_TARGET"), told_or("MARK_BACKEND_FOLDER", ""))()
+        model = _named(required_variable("MARK_BACKEND_TARGET"), variable_or("MARK_BACKEND_FOLDER", ""))()
         return Served(name, model.inputs, model.predict, outputs=model.outputs)
     if kind != "emulated":
         raise Misconfigured(f"a function runs python or emulated models, not {kind}: that server is not there")
-    inputs, outputs = (_specs(told_or(key, "[]")) for key in ("MARK_INPUTS", "MARK_OUTPUTS"))
-    latency_s = float(told("MARK_EMULATED_LATENCY_S"))
+    inputs, outputs = (_specs(variable_or(key, "[]")) for key in ("MARK_INPUTS", "MARK_OUTPUTS"))
+    latency_s = float(required_variable("MARK_EMULATED_LATENCY_S"))
     return Served(name, inputs, lambda tensors: zeros(outputs, row_count(tensors)), latency_s)
 
 

@@ -19,7 +19,7 @@ from mark.aws.errors import translated
 from mark.aws.session import POLL_S
 from mark.domain.errors import MarkError, Misconfigured, failure_words
 from mark.domain.orders import SpotWarned
-from mark.protocols.events import QueueWord, parse_word
+from mark.protocols.events import InstanceMessage, parse_message
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -38,7 +38,7 @@ class Arrived:
     """A message that was received: SQS's id and the parsed body."""
 
     id: str
-    word: QueueWord
+    word: InstanceMessage
 
 
 class EventInbox:
@@ -126,7 +126,7 @@ class EventInbox:
             if again:  # claimed and not acknowledged, or still waiting: only its receipt is newer
                 continue
             try:
-                word = parse_word(message["Body"])
+                word = parse_message(message["Body"])
             except Misconfigured as error:
                 _log.warning("a message of the events queue cannot be parsed and is deleted: %s", error)
                 bad.append(name)

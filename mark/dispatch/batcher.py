@@ -9,5 +9,5 @@ from __future__ import annotations
 
 
 def batch_size(waiting: int, max_batch: int) -> int:
-    """How many of the waiting requests an idle server takes now; 0 when none wait."""
+    """The size of the batch that an idle server takes now; 0 when none wait."""
     return min(max_batch, waiting)

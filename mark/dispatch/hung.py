@@ -1,4 +1,4 @@
-"""Hung batches: how long a batch may take before it is taken for one that never ends.
+"""Hung batches (the backend's health check): the time after which a batch counts as one that never ends.
 
 A model that hangs answers nobody and says nothing, so time is the only sign. Machines are slower than their
 profiles, by throttled CPU credits twenty times, and the first batch of a size may wait for a compiler; beyond that
@@ -8,7 +8,7 @@ a process that is started again serves sooner than one that is waited for.
 from __future__ import annotations
 
 FACTOR = 20.0
-"""As far as measured times are believed to stray from a profile (`measured.BOUND`)."""
+"""Bound on measured times over a profile's (`measured.BOUND`)."""
 FIRST_FACTOR = 6.0
 """The first batch of a size may take so many times the floor: some models are compiled for each size."""
 

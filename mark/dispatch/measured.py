@@ -1,4 +1,4 @@
-"""How long batches take on this machine, as measured: the profile at first, then what was seen.
+"""Measured service times of batches on this machine: the profile at first, then measurements.
 
 The estimate of a batch size moves by a fifth towards each measurement, which counts as at most twice and at least
 half of what was expected: one hiccup says little, a machine that has become slow is believed after a few batches.
@@ -22,22 +22,22 @@ class MeasuredTimes:
 
     def __init__(self, profile_s: Sequence[float]) -> None:
         self._profile = tuple(profile_s)
-        self._pace = [1.0] * len(self._profile)
+        self._ratio = [1.0] * len(self._profile)
         self._seen = [False] * len(self._profile)
-        self._mean_pace = 1.0
+        self._mean_ratio = 1.0
         self._batch_s = tuple(accumulate(self._profile, max))
 
     def note(self, size: int, took_s: float) -> None:
-        """A batch of `size` took that long."""
+        """Take in a measurement."""
         place = size - 1
-        expected = self._pace[place] if self._seen[place] else self._mean_pace
-        pace = took_s / self._profile[place]
+        expected = self._ratio[place] if self._seen[place] else self._mean_ratio
+        ratio = took_s / self._profile[place]
         self._seen[place] = True
-        self._pace[place] = _moved(expected, pace)
-        self._mean_pace = _moved(self._mean_pace, pace)
+        self._ratio[place] = _moved(expected, ratio)
+        self._mean_ratio = _moved(self._mean_ratio, ratio)
         times = (
-            profile * (own if seen else self._mean_pace)
-            for profile, own, seen in zip(self._profile, self._pace, self._seen, strict=True)
+            profile * (own if seen else self._mean_ratio)
+            for profile, own, seen in zip(self._profile, self._ratio, self._seen, strict=True)
         )
         self._batch_s = tuple(accumulate(times, max))
 
@@ -47,20 +47,20 @@ class MeasuredTimes:
 
     @property
     def batch_s(self) -> tuple[float, ...]:
-        """What a batch of 1, 2, ... takes now."""
+        """Service time of a batch of 1, 2, ... now."""
         return self._batch_s
 
     @property
-    def alone_s(self) -> float:
-        """What a batch of one takes."""
+    def single_s(self) -> float:
+        """Service time of a batch of one."""
         return self._batch_s[0]
 
     @property
-    def full_s(self) -> float:
-        """What the largest batch takes."""
+    def full_batch_s(self) -> float:
+        """Service time of the largest batch."""
         return self._batch_s[-1]
 
 
-def _moved(expected: float, pace: float) -> float:
-    believed = min(max(pace, expected / HICCUP), expected * HICCUP)
+def _moved(expected: float, ratio: float) -> float:
+    believed = min(max(ratio, expected / HICCUP), expected * HICCUP)
     return min(max(expected + SHARE * (believed - expected), 1.0 / BOUND), BOUND)

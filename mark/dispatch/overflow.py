@@ -18,7 +18,7 @@ BUCKETS = 30
 BUCKET_S = WARM_S / BUCKETS
 
 TO_LAMBDA, TO_INSTANCE, SHED = range(3)
-"""What becomes of a bounced request: numbers, because compiled code has no enumerations."""
+"""Decisions on a bounced request: numbers, because compiled code has no enumerations."""
 
 
 def note_in_flight(belief: Ints, now: float, in_flight: int) -> None:
@@ -58,12 +58,12 @@ def environments_for(rps: float, latency_s: float, cold_share: float, most: int)
 
 
 def lambda_finish_at(now: float, in_flight: int, warm: int, latency_s: float, cold_start_s: float) -> float:
-    """When Lambda is predicted to answer: a call beyond the warm environments starts cold."""
+    """The predicted finish on Lambda: a call beyond the warm environments starts cold."""
     return now + latency_s if in_flight < warm else now + latency_s + cold_start_s
 
 
 def prefers_lambda(always: bool, lambda_at: float, instance_at: float, deadline_at: float) -> bool:
-    """Whether a bounced request goes to Lambda.
+    """True where a bounced request goes to Lambda.
 
     MArk as published always sends it (`always`). Otherwise it goes where it is in time; a request that is late
     everywhere goes where it finishes first. `instance_at` is infinite when no instance can take it.
@@ -81,7 +81,7 @@ def after_bounce(
     deadline_at: float,
     give_up_s: float,
 ) -> int:
-    """What becomes of a request that its instance did not admit: TO_LAMBDA, TO_INSTANCE or SHED.
+    """Decide on a request that its instance did not admit: TO_LAMBDA, TO_INSTANCE or SHED (load shedding).
 
     `lambda_open` says that there is a Lambda and the policy sends bounced requests there; a sender whose call was
     refused asks again without it. `lambda_at`, `instance_at`: when either is predicted to answer, `instance_at`

@@ -1,4 +1,4 @@
-"""How requests are routed, admitted, and what becomes of late ones."""
+"""Policy of routing, admission, overflow and load shedding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Routing(StrEnum):
-    """Which instance gets a request."""
+    """Rules that pick an instance."""
 
     LEAST_FINISH = "least-finish"
     WEIGHTED = "weighted"
@@ -15,7 +15,7 @@ class Routing(StrEnum):
 
 
 class Bounced(StrEnum):
-    """Where a request goes that its instance does not admit."""
+    """Targets of a request that its instance does not admit."""
 
     NOWHERE = "nowhere"
     LAMBDA = "lambda"
@@ -23,7 +23,7 @@ class Bounced(StrEnum):
 
 
 class Late(StrEnum):
-    """What becomes of a request that nobody can serve in time."""
+    """Treatment of a request that no server can answer in time."""
 
     SERVE = "serve"
     SHED = "shed"
@@ -31,16 +31,14 @@ class Late(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchPolicy:
-    """The data plane's half of a policy.
-
-    `admission_factor` is the share of the objective that a predicted finish may use; None stands for no Bouncer.
-    A request that would wait longer than `give_up_s` is shed (the service's own time-out). A batch that runs for
-    `hung_after_s`, and for many times what it should take (`hung.py`), is hung: its agent is replaced.
-    """
+    """The data plane's half of a policy."""
 
     routing: Routing = Routing.LEAST_FINISH
     bounced: Bounced = Bounced.LAMBDA_IF_SOONER
+    #: share of the latency objective that a predicted finish may use; None without the Bouncer
     admission_factor: float | None = 0.98
     late: Late = Late.SERVE
+    #: seconds after which a request is shed or expired: the service's own time-out
     give_up_s: float = 60.0
+    #: least seconds after which a batch counts as hung, and its agent is restarted (`hung.py`)
     hung_after_s: float = 10.0

@@ -1,4 +1,4 @@
-"""Redispatch: what becomes of a request whose server was lost while it held the request.
+"""Failover of requests: retry of those whose server was lost while it held them.
 
 A request that ends the process which runs it would end the next one too, and the one after that: a query of death.
 So a request is tried MAX_TRIES times in all, and after that it is answered with an error. Only requests that the
@@ -16,7 +16,7 @@ BATCHES_AT_WORK = 2
 
 
 class AfterLoss(StrEnum):
-    """What becomes of a request after its server was lost."""
+    """Decisions on a request whose server was lost."""
 
     AGAIN = "again"
     FORBIDDEN = "forbidden"
@@ -25,7 +25,7 @@ class AfterLoss(StrEnum):
 
 
 def after_loss(*, allowed: bool, losses: int, waited_s: float, give_up_s: float) -> AfterLoss:
-    """Decide it. allowed: the model may run a request twice; losses: servers lost while they worked on it."""
+    """Decide on a retry. allowed: the model may run a request twice; losses: servers lost while working on it."""
     if not allowed:
         return AfterLoss.FORBIDDEN
     if losses >= MAX_TRIES:
@@ -36,5 +36,5 @@ def after_loss(*, allowed: bool, losses: int, waited_s: float, give_up_s: float)
 
 
 def at_work(max_batch: int) -> int:
-    """How many of a server's requests, oldest first, it may have been working on when it was lost."""
+    """The number of a server's requests, oldest first, that it may have been working on when it was lost."""
     return BATCHES_AT_WORK * max_batch

@@ -23,9 +23,9 @@ Servers = Any
 
 SERVER_FIELDS = {
     "free_at": "f8",  # end of the batch in service, s
-    "gone_at": "f8",  # nothing may be predicted to finish later: it goes away
-    "alone_s": "f8",  # what a batch of one takes now
-    "full_s": "f8",  # what a batch of max_batch takes now
+    "terminates_at": "f8",  # nothing may be predicted to finish later: it goes away
+    "single_s": "f8",  # what a batch of one takes now
+    "full_batch_s": "f8",  # what a batch of max_batch takes now
     "weight": "f8",  # its capacity, requests/s
     "current": "f8",  # the weighted rule's running credit
     "waiting": "i8",  # requests queued behind the batch in service
@@ -42,9 +42,9 @@ def least_finish(now: float, rows: Rows, servers: Servers) -> int:
     for row in rows:
         server = servers[row]
         at = predicted_finish_at(
-            now, server.free_at, server.waiting, server.max_batch, server.alone_s, server.full_s
+            now, server.free_at, server.waiting, server.max_batch, server.single_s, server.full_batch_s
         )
-        if at < best_at and at <= server.gone_at:
+        if at < best_at and at <= server.terminates_at:
             best, best_at = row, at
     return best
 

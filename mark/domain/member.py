@@ -25,7 +25,7 @@ class Member:
     """One agent as it announced itself.
 
     `host`, `port`: where it takes frames. `batch_s`: seconds that a batch of 1, 2, ... `max_batch` takes now, as
-    measured (the profile's at first). `gone_at`: service time after which a spot notice takes it away.
+    measured (the profile's at first). `terminates_at`: service time after which a spot notice takes it away.
     `epoch` counts its starts: frames of an earlier life are void.
     """
 
@@ -39,7 +39,7 @@ class Member:
     max_batch: int
     batch_s: tuple[float, ...]
     capacity_rps: float
-    gone_at: float | None = None
+    terminates_at: float | None = None
     credits: float | None = None
     epoch: int = 0
 

@@ -1,1 +1,1 @@
-"""What is said on the wires, as pure functions: inference protocols, frames, events and queue messages."""
+"""Wire formats as pure functions: inference protocols, frames, events and queue messages."""

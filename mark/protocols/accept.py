@@ -6,7 +6,7 @@ from __future__ import annotations
 def accept_weights(header: str) -> dict[str, float]:
     """The names of an Accept or Accept-Encoding header in lower case, with weights from 0 (refused) to 1.
 
-    A weight that cannot be read is 0: the client said something of that name, and not that it takes it.
+    A weight that cannot be read is 0: the name is listed, but not as accepted.
     """
     weights: dict[str, float] = {}
     for entry in header.lower().split(","):

@@ -1,4 +1,4 @@
-"""EventBridge's events about instances, and the words of the `events` queue that the controller reads.
+"""EventBridge's events about instances, and the messages of the `events` queue that the controller reads.
 
 EventBridge's form is AWS's (EC2 user guide, "Spot Instance interruption notices", "rebalance recommendations",
 "Amazon EC2 instance state change events"). Ours is one flat JSON object:
@@ -53,11 +53,11 @@ class RebalanceAdvised:
     kind: Literal["rebalance"] = "rebalance"
 
 
-QueueWord = SpotWarned | StateChanged | RebalanceAdvised
+InstanceMessage = SpotWarned | StateChanged | RebalanceAdvised
 
 
-def word_of_event(event: Mapping[str, object], *, notice_s: float = SPOT_NOTICE_S) -> QueueWord:
-    """What an event of EventBridge says."""
+def message_of_event(event: Mapping[str, object], *, notice_s: float = SPOT_NOTICE_S) -> InstanceMessage:
+    """Parse an event of EventBridge. Errors: Misconfigured."""
     if event.get("source") != SOURCE:
         raise Misconfigured(f"an event must come from {SOURCE}, not {_shown(event.get('source'))}")
     detail = event.get("detail")
@@ -74,44 +74,44 @@ def word_of_event(event: Mapping[str, object], *, notice_s: float = SPOT_NOTICE_
     raise Misconfigured(f"unknown detail-type {_shown(kind)}; known: {SPOT}, {REBALANCE}, {STATE}")
 
 
-def event_of_word(word: QueueWord, *, id: str, region: str, account: str) -> dict[str, object]:  # noqa: A002
+def event_of_message(message: InstanceMessage, *, id: str, region: str, account: str) -> dict[str, object]:  # noqa: A002
     """The event that EventBridge sends of it. Its time holds microseconds; AWS's holds seconds."""
-    detail: dict[str, str] = {"instance-id": word.instance}
-    if word.kind == "spot-warned":
+    detail: dict[str, str] = {"instance-id": message.instance}
+    if message.kind == "spot-warned":
         kind = SPOT
         detail["instance-action"] = "terminate"
-    elif word.kind == "state-changed":
+    elif message.kind == "state-changed":
         kind = STATE
-        detail["state"] = word.state
-    elif word.kind == "rebalance":
+        detail["state"] = message.state
+    elif message.kind == "rebalance":
         kind = REBALANCE
     else:
-        assert_never(word)
+        assert_never(message)
     return {
         "version": "0",
         "id": id,
         "detail-type": kind,
         "source": SOURCE,
         "account": account,
-        "time": datetime.fromtimestamp(word.at, UTC).isoformat().replace("+00:00", "Z"),
+        "time": datetime.fromtimestamp(message.at, UTC).isoformat().replace("+00:00", "Z"),
         "region": region,
-        "resources": [f"arn:aws:ec2:{region}:{account}:instance/{word.instance}"],
+        "resources": [f"arn:aws:ec2:{region}:{account}:instance/{message.instance}"],
         "detail": detail,
     }
 
 
-def compose_word(word: QueueWord) -> str:
+def compose_message(message: InstanceMessage) -> str:
     """The message of the `events` queue."""
-    fields: dict[str, object] = {"kind": word.kind, "instance": word.instance, "at": word.at}
-    if word.kind == "spot-warned":
-        fields["terminates_at"] = word.terminates_at
-    elif word.kind == "state-changed":
-        fields["state"] = word.state
+    fields: dict[str, object] = {"kind": message.kind, "instance": message.instance, "at": message.at}
+    if message.kind == "spot-warned":
+        fields["terminates_at"] = message.terminates_at
+    elif message.kind == "state-changed":
+        fields["state"] = message.state
     return json.dumps(fields, separators=(",", ":"), allow_nan=False)
 
 
-def parse_word(text: str) -> QueueWord:
-    """What a message of the `events` queue says."""
+def parse_message(text: str) -> InstanceMessage:
+    """Parse a message of the `events` queue. Errors: Misconfigured."""
     fields = parse_object(text)
     kind, instance, at = fields.get("kind"), _text(fields, "instance"), _number(fields, "at")
     if kind == "spot-warned":

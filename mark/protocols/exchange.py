@@ -23,7 +23,6 @@ from mark.protocols.oip import (
     overflowing,
     read_infer,
 )
-from mark.protocols.oip_alike import MAX_BODY_BYTES, MAX_FORMS, Form, form_of
 from mark.protocols.oip_replies import ReplyWriter, compose_infer_reply
 from mark.protocols.sagemaker import compose_predictions, parse_invocation
 
@@ -66,51 +65,16 @@ def read_exchange(request: InferRequest, model: str, inputs: Sequence[TensorSpec
 def read_exchanges(
     requests: Sequence[InferRequest], model: str, inputs: Sequence[TensorSpec]
 ) -> list[Exchange | BadRequest]:
-    """What `read_exchange` makes of each of a batch."""
+    """Parse each request of a batch; an invalid one gives its error in its place."""
     found: list[Exchange | BadRequest] = []
     forms: _Forms = {}
-    alike = _Alike()
     with overflowing():
         for request in requests:
-            exchange = alike.read(request)
-            if exchange is None:
-                try:
-                    exchange = _read(request, model, inputs, forms)
-                except BadRequest as error:
-                    found.append(BadRequest(str(error), error.status))  # with a traceback it would keep arrays
-                    continue
-                if len(requests) > 1:
-                    alike.learn(exchange)
-            found.append(exchange)
+            try:
+                found.append(_read(request, model, inputs, forms))
+            except BadRequest as error:
+                found.append(BadRequest(str(error), error.status))  # with a traceback it would keep arrays
     return found
-
-
-class _Alike:
-    """Requests of a batch whose bodies have the form of an earlier one's: its checks hold for them too."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[Form, Exchange]] = []
-        self._looked = 0
-
-    def read(self, request: InferRequest) -> Exchange | None:
-        """The request understood, if it is like one that was learned."""
-        for form, first in self._known:
-            if request.path == first.request.path and not request.header_length:
-                call = form.read(request.body)
-                if call is not None:
-                    return Exchange(first.model, request, call, first.rows, first.kind)
-        return None
-
-    def learn(self, exchange: Exchange) -> None:
-        """Others like this one may follow."""
-        request = exchange.request
-        if self._looked == MAX_FORMS or exchange.sagemaker or request.header_length:
-            return
-        if len(request.body) <= MAX_BODY_BYTES:
-            self._looked += 1
-            form = form_of(request.body, exchange.call)
-            if form is not None:
-                self._known.append((form, exchange))
 
 
 def _read(request: InferRequest, model: str, inputs: Sequence[TensorSpec], forms: _Forms) -> Exchange:
@@ -151,7 +115,7 @@ def write_replies(exchanges: Sequence[Exchange], outputs: Tensors) -> list[Infer
         except BadRequest as error:
             replies.append(error_reply(error.status, str(error)))
         except TypeError as error:  # values that JSON has no words for
-            replies.append(error_reply(500, f"the model answers wrongly: {error}"))
+            replies.append(error_reply(500, f"the model's output is invalid: {error}"))
     return replies
 
 
@@ -174,12 +138,12 @@ def row_count(tensors: Tensors) -> int:
 
 
 def kind_of(tensors: Tensors) -> Kind:
-    """What tensors have in common that may be put together along their rows."""
+    """The key by which requests may be merged along their rows."""
     return frozenset([(name, array.dtype, array.shape[1:]) for name, array in tensors.items()])
 
 
 def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:
-    """What an emulated model answers: zeros (empty texts), one element where a further size is free."""
+    """Outputs of an emulated model: zeros (empty texts), one element where a further size is free."""
     return {
         spec.name: np.full(
             (rows, *(1 if size == -1 else size for size in spec.shape[1:])),
@@ -190,13 +154,13 @@ def zeros(outputs: Sequence[TensorSpec], rows: int) -> Tensors:
     }
 
 
-def sound_reply(reply: InferReply) -> InferReply:
+def valid_reply(reply: InferReply) -> InferReply:
     """The model's answer, if HTTP and frames can carry it; else a bad gateway's 502."""
     kind = reply.content_type
     if not 200 <= reply.status <= 599:
         return error_reply(502, f"the model answered with status {reply.status}")
     if len(kind) > MAX_TYPE_BYTES or not (kind.isascii() and kind.isprintable()):
-        return error_reply(502, "the model answered with a content type that is none")
+        return error_reply(502, "the model answered with an invalid content type")
     if not 0 <= reply.header_length <= len(reply.body):
-        return error_reply(502, "the model answered with less than its header's length")
+        return error_reply(502, "the model answered with a body shorter than its header length")
     return reply._replace(body=b"", header_length=0) if reply.status in WITHOUT_BODY else reply

@@ -38,7 +38,7 @@ LONGEST_S = 1e9
 
 
 class Kind(IntEnum):
-    """What a frame is. HELLO, REQUEST, CANCEL: gateway to agent; the others: agent to gateway."""
+    """Frame types. HELLO, REQUEST, CANCEL: gateway to agent; the others: agent to gateway."""
 
     HELLO = 1
     REQUEST = 2
@@ -50,7 +50,7 @@ class Kind(IntEnum):
 
 
 class FrameError(MarkError):
-    """These bytes are no frames of ours: close the connection."""
+    """Malformed frame: close the connection."""
 
 
 class Request(NamedTuple):
@@ -87,20 +87,20 @@ class Bounced(NamedTuple):
 
 
 class State(NamedTuple):
-    """How an agent is, after it took `seen` requests from this gateway: those sent later come on top of `waiting`.
-
-    `busy_s`: until the batch in service ends; `gone_in_s`: until it goes away, or infinite; `weight`: its capacity
-    in requests/s; `batch_s`: seconds that a batch of 1, 2, ... takes now.
-    """
+    """An agent's queue after it took `seen` requests from this gateway; those sent later add to `waiting`."""
 
     seen: int
     accepting: bool
     standby: bool
     waiting: int
     in_service: int
+    #: seconds until the batch in service ends
     busy_s: float
-    gone_in_s: float
+    #: seconds until a spot notice takes the instance away, else infinite
+    terminates_in_s: float
+    #: capacity, requests/s
     weight: float
+    #: seconds that a batch of 1, 2, ... takes now
     batch_s: tuple[float, ...]
 
 
@@ -111,13 +111,13 @@ class Hello(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """Nobody waits for this answer any more."""
+    """Withdrawal of a request: its client has gone or has its answer."""
 
     id: int
 
 
 class Goodbye(NamedTuple):
-    """The agent leaves; everything was answered."""
+    """The agent's last frame; every request was answered."""
 
 
 Frame = Request | Response | Bounced | State | Hello | Cancel | Goodbye
@@ -305,16 +305,18 @@ def _state_body(frame: State) -> bytes:
         raise FrameError(f"{len(frame.batch_s)} batch sizes are more than {MAX_BATCH_SIZES}")
     flags = _ACCEPTING * frame.accepting | _STANDBY * frame.standby
     count = len(frame.batch_s)
-    head = _STATE.pack(flags, frame.waiting, frame.in_service, frame.busy_s, frame.gone_in_s, count, frame.weight)
+    head = _STATE.pack(
+        flags, frame.waiting, frame.in_service, frame.busy_s, frame.terminates_in_s, count, frame.weight
+    )
     return head + struct.pack(f"<{count}d", *frame.batch_s)
 
 
 def _decode_state(seen: int, data: bytes, at: int, stop: int) -> State:
-    flags, waiting, in_service, busy_s, gone_in_s, count, weight = _STATE.unpack_from(data, at)
+    flags, waiting, in_service, busy_s, terminates_in_s, count, weight = _STATE.unpack_from(data, at)
     _exactly(_STATE.size + 8 * count, at, stop)
     batch_s = struct.unpack_from(f"<{count}d", data, at + _STATE.size)
     numbers = (busy_s, weight, *batch_s)
-    in_range = all(0 <= number < LONGEST_S for number in numbers) and not math.isnan(gone_in_s)
+    in_range = all(0 <= number < LONGEST_S for number in numbers) and not math.isnan(terminates_in_s)
     if not in_range or not 1 <= count <= MAX_BATCH_SIZES:
         raise FrameError("a state's numbers are out of range")
     return State(
@@ -324,7 +326,7 @@ def _decode_state(seen: int, data: bytes, at: int, stop: int) -> State:
         waiting,
         in_service,
         busy_s,
-        gone_in_s,
+        terminates_in_s,
         weight,
         batch_s,
     )

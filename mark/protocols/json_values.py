@@ -26,7 +26,7 @@ MAX_LISTS = 2**20
 MAX_TEXTS = 2**20
 """Elements of type BYTES that are taken as text in one request."""
 FEW = 32
-"""So many values numpy reads sooner than `struct` does."""
+"""Up to so many values numpy is faster than `struct`."""
 
 
 def has_too_many_lists(text: bytes) -> bool:
@@ -98,7 +98,7 @@ def missized(size: int, shape: tuple[int, ...]) -> BadRequest:
 def floats(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Numbers of a flat list, which is not empty. Errors: ValueError where there are others, or too large ones."""
     if type(values[0]) is bool:
-        raise ValueError("truth values are no numbers")
+        raise ValueError("booleans are not numbers")
     if len(values) > FEW:
         return _packed(values, "d").astype(dtype, copy=False)
     _sum(values)
@@ -114,7 +114,7 @@ def integers(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     Errors: ValueError where there are others, OverflowError where one does not fit the type.
     """
     if type(values[0]) is bool:
-        raise ValueError("truth values are no numbers")
+        raise ValueError("booleans are not numbers")
     if len(values) <= FEW:
         if type(_sum(values)) is not int:
             raise ValueError("not whole numbers")
@@ -132,19 +132,19 @@ def integers(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 def truths(values: list[Any], _: np.dtype[Any]) -> NDArray[np.bool_]:
     """Truth values of a flat list. Errors: ValueError where there are others."""
     if set(map(type, values)) - {bool}:
-        raise ValueError("other values than true and false")
+        raise ValueError("values other than true and false")
     return np.array(values, dtype=np.bool_)
 
 
 def texts(values: list[Any]) -> NDArray[Any]:
     """Texts of a flat list as an array of objects of type bytes. Errors: ValueError where one is no text."""
     if set(map(type, values)) - {str}:
-        raise ValueError("other values than texts")
+        raise ValueError("values other than strings")
     found = np.empty(len(values), dtype=object)
     try:
         found[:] = [text.encode() for text in values]
     except UnicodeEncodeError as error:
-        raise ValueError(f"half a character: {error.reason}") from None
+        raise ValueError(f"not valid Unicode: {error.reason}") from None
     return found
 
 
@@ -176,4 +176,4 @@ def _packed(values: list[Any], kind: str) -> NDArray[Any]:
 _FROM_JSON: Mapping[str, Callable[[list[Any], np.dtype[Any]], NDArray[Any]]] = {
     "b": truths, "i": integers, "u": integers, "f": floats, "O": texts_of
 }  # fmt: skip
-"""What may fill an array of that kind: whole numbers do for floats, not the other way round."""
+"""Readers by the kind of the array: integers may fill floats, not the other way round."""

@@ -14,7 +14,7 @@ REFUSAL = "this service takes requests to localhost only; set service.token_file
 
 
 def is_local_name(host: str) -> bool:
-    """Whether a Host header gives an address or localhost; one that is empty gives neither name."""
+    """True where a Host header is an address, localhost or empty."""
     found = _HOST.fullmatch(host.strip().lower())
     if found is None:
         return False

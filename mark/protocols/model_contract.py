@@ -1,6 +1,6 @@
-"""What a model in Python owes: `inputs` and `outputs` as tensor specs, `predict`, and outputs as it declares them.
+"""The contract of a model in Python: `inputs` and `outputs` as tensor specs, `predict`, and outputs as declared.
 
-All that is wrong is told at once, in words for whoever wrote the class; pure.
+All violations are reported at once, in words for the author of the class; pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mark.protocols.oip import DTYPES, BadRequest, datatype_of, fits
 
 
 def class_mistakes(model: object) -> tuple[str, ...]:
-    """What is wrong with a model's class or object; empty where nothing is."""
+    """Violations of the contract by a model's class or object; empty where there are none."""
     lacking = [name for name in ("inputs", "outputs") if not hasattr(model, name)]
     if not callable(getattr(model, "predict", None)):
         lacking.append("a method predict(inputs)")
@@ -28,7 +28,7 @@ def class_mistakes(model: object) -> tuple[str, ...]:
 
 
 def output_mistakes(outputs: object, specs: Sequence[TensorSpec], rows: int | None) -> tuple[str, ...]:
-    """In what outputs for `rows` items differ from the declared ones; empty where they do not.
+    """Differences of the outputs for `rows` items from the declared ones; empty where there are none.
 
     outputs: what `predict` returned, arrays by name; rows: None leaves the first dimension unchecked.
     """
@@ -53,7 +53,7 @@ def _spec_mistakes(key: str, specs: object) -> list[str]:
     found: list[str] = []
     for number, spec in enumerate(specs):
         if isinstance(spec, TensorSpec):
-            found += [f"{key}: {said}" for said in _field_mistakes(spec)]
+            found += [f"{key}: {mistake}" for mistake in _field_mistakes(spec)]
         else:
             found.append(f"{key}[{number}] is a {type(spec).__name__}, not a TensorSpec such as {example}")
     names = [spec.name for spec in specs if isinstance(spec, TensorSpec)]
@@ -81,11 +81,11 @@ def _field_mistakes(spec: TensorSpec) -> list[str]:
 def _array_mistakes(spec: TensorSpec, array: np.ndarray[Any, Any], rows: int | None) -> list[str]:
     found = []
     try:
-        told = datatype_of(array)
+        found_type = datatype_of(array)
     except BadRequest:  # numpy has more types than the protocol
-        told = str(array.dtype)
-    if told != spec.datatype:
-        found.append(f"output {spec.name!r} is {told}, declared as {spec.datatype}")
+        found_type = str(array.dtype)
+    if found_type != spec.datatype:
+        found.append(f"output {spec.name!r} is {found_type}, declared as {spec.datatype}")
     if not fits(array.shape, (-1 if rows is None else rows, *spec.shape[1:])):
         batch = "" if rows is None else f" for a batch of {rows}"
         found.append(f"output {spec.name!r} has shape {list(array.shape)}{batch}, declared as {list(spec.shape)}")

@@ -56,7 +56,7 @@ class InferCall(NamedTuple):
     binary_outputs: bool = False
 
     def wants_binary(self, output: str) -> bool:
-        """Whether this output is answered in binary."""
+        """True where this output is answered in binary."""
         return self.outputs.get(output, self.binary_outputs)
 
 
@@ -67,7 +67,7 @@ def parse_infer(body: bytes, header_length: int = 0) -> InferCall:
 
 
 def read_infer(body: bytes, header_length: int) -> InferCall:
-    """As `parse_infer`, for those who read many within one `overflowing`."""
+    """Parse an inference request within an `overflowing` of the caller, who reads many."""
     document, rest = _split(body, header_length)
     return call_of(document, rest)
 
@@ -97,7 +97,7 @@ def parse_infer_reply(body: bytes, header_length: int = 0) -> dict[str, NDArray[
 
 
 def check_inputs(inputs: Tensors, specs: Sequence[TensorSpec]) -> None:
-    """That these are the inputs which the model takes. Errors: BadRequest."""
+    """Check inputs against the model's specs. Errors: BadRequest."""
     for spec in specs:
         array = inputs.get(spec.name)
         if array is None:
@@ -161,21 +161,21 @@ def dump_json(document: object) -> bytes:
 
 
 def text_of(value: object) -> str:
-    """What JSON says of an element of type BYTES."""
+    """An element of type BYTES as JSON text."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def server_metadata(
     name: str, version: str, extensions: Sequence[str] = ("binary_tensor_data",)
 ) -> dict[str, Any]:
-    """What `GET /v2` answers."""
+    """The response to `GET /v2`."""
     return {"name": name, "version": version, "extensions": list(extensions)}
 
 
 def model_metadata(
     name: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], versions: Sequence[str] = ("1",)
 ) -> dict[str, Any]:
-    """What `GET /v2/models/{name}` answers."""
+    """The response to `GET /v2/models/{name}`."""
     return {
         "name": name,
         "versions": list(versions),
@@ -278,13 +278,13 @@ def _tensor(tensor: dict[str, Any], tail: _Tail) -> NDArray[Any]:
     shape = _shape(tensor.get("shape"))
     parameters = _mapping(tensor["parameters"], "parameters") if "parameters" in tensor else {}
     if "shared_memory_region" in parameters:
-        raise BadRequest("shared memory is not offered here")
+        raise BadRequest("shared memory is not supported; send tensors in the body")
     if "binary_data_size" in parameters:
         found = _from_binary(tail.take(parameters["binary_data_size"]), dtype)
     elif "data" in tensor:
         return from_json(tensor["data"], dtype, shape)
     else:
-        raise BadRequest("it has neither data nor a binary_data_size")
+        raise BadRequest("the tensor has neither data nor binary_data_size")
     if found.size != math.prod(shape):
         raise missized(found.size, shape)
     return found.reshape(shape)
@@ -321,7 +321,7 @@ def _requested(document: dict[str, Any], binary: bool) -> dict[str, bool]:
             raise BadRequest("each of outputs needs a name")
         parameters = _mapping(output.get("parameters", {}), "parameters of an output")
         if "classification" in parameters:
-            raise BadRequest("the classification extension is not offered here")
+            raise BadRequest("the classification extension is not supported")
         wanted[name] = parameters.get("binary_data", binary) is True
     return wanted
 

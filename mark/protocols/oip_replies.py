@@ -1,8 +1,7 @@
 """Answers in Open Inference Protocol v2: a batch's outputs are written once and cut into what each request gets.
 
-To write a number costs less than all that is said around it. So the numbers of a whole batch become text in one
-go, row by row, what is said around them is kept for requests that are alike, and an answer is put together from
-the rows that are its own.
+Writing a number costs less than writing the JSON around it. So the numbers of a whole batch become text at once,
+row by row, the JSON around them is cached by row count, and each response is joined from its own rows.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class ReplyWriter:
             else:
                 entry = column.listed(start, stop)
             entries.append(entry)
-        said = b',"id":' + dump_json(call.id) if call.id else b""
-        text = b"".join((self._head, said, b',"outputs":[', b",".join(entries), b"]}"))
+        id_ = b',"id":' + dump_json(call.id) if call.id else b""
+        text = b"".join((self._head, id_, b',"outputs":[', b",".join(entries), b"]}"))
         if not tail:
             return InferReply(200, JSON_TYPE, text)
         return InferReply(200, BINARY_TYPE, b"".join((text, *tail)), len(text))
@@ -71,7 +70,7 @@ class ReplyWriter:
 
 
 class _Column:
-    """One output of a batch. `_heads`: what stands before the numbers of so many rows."""
+    """One output of a batch. `_heads`: the JSON before the numbers, by row count."""
 
     def __init__(self, name: str, array: NDArray[Any]) -> None:
         self._name, self._datatype = name, datatype_of(array)
@@ -89,21 +88,21 @@ class _Column:
         return b"".join((head, own[0] if len(own) == 1 else b",".join(filter(None, own)), b"]}"))
 
     def binary(self, start: int, stop: int | None) -> tuple[bytes, bytes]:
-        """What JSON says of these rows, and their bytes."""
+        """The JSON entry of these rows, and their bytes."""
         own = self._array[start:stop]
         data = pack_bytes(own) if self._datatype == "BYTES" else own.tobytes()
-        return dump_json(self._said(len(own)) | {"parameters": {"binary_data_size": len(data)}}), data
+        return dump_json(self._entry(len(own)) | {"parameters": {"binary_data_size": len(data)}}), data
 
     def _listed_head(self, count: int) -> bytes:
-        head = self._heads[count] = dump_json(self._said(count))[:-1] + b',"data":['
+        head = self._heads[count] = dump_json(self._entry(count))[:-1] + b',"data":['
         return head
 
-    def _said(self, count: int) -> dict[str, Any]:
+    def _entry(self, count: int) -> dict[str, Any]:
         return {"name": self._name, "datatype": self._datatype, "shape": [count, *self._array.shape[1:]]}
 
 
 def _lines(array: NDArray[Any]) -> list[bytes]:
-    """What each row holds, flat, as JSON without brackets."""
+    """Each row's values, flat, as JSON without brackets."""
     if array.size == 0:
         return [b""] * len(array)
     rows = array.reshape(len(array), math.prod(array.shape[1:]))

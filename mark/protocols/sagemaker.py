@@ -127,7 +127,7 @@ def _from_instances(instances: object, spec: TensorSpec) -> dict[str, NDArray[An
     try:
         return _shaped(_items(values, oip.DTYPES[spec.datatype]).reshape(shape), spec)
     except ValueError:
-        raise oip.BadRequest(f"the items do not hold values of {spec.datatype}") from None
+        raise oip.BadRequest(f"the items are not values of {spec.datatype}") from None
 
 
 def _from_lines(body: bytes, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
@@ -164,7 +164,7 @@ def _items(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 def _as_texts(values: list[Any]) -> NDArray[Any]:
     """Elements of type bytes: what each text, number or truth value reads. Errors: BadRequest."""
     if set(map(type, values)) - {str, int, float, bool}:
-        raise oip.BadRequest("instances must hold numbers, truth values or texts")
+        raise oip.BadRequest("instances must hold numbers, booleans or strings")
     return texts_of([str(value) for value in values])
 
 
@@ -184,10 +184,10 @@ def _from_csv(body: bytes, spec: TensorSpec) -> dict[str, NDArray[Any]]:
                 _check_rows(rows, table.shape[1], spec)
                 tables.append(table)
         if not tables:
-            raise oip.BadRequest("the body holds no row")
+            raise oip.BadRequest("the body has no rows")
         array = tables[0] if len(tables) == 1 else np.concatenate(tables)
     except ValueError as error:
-        raise oip.BadRequest(f"the body is no table of numbers: {error}") from None
+        raise oip.BadRequest(f"the body is not a table of numbers: {error}") from None
     tables.clear()
     if spec.datatype == "BYTES":
         return _shaped(texts_of(list(map(str, array.reshape(-1).tolist()))).reshape(array.shape), spec)
@@ -243,7 +243,7 @@ def _shaped(array: NDArray[Any], spec: TensorSpec) -> dict[str, NDArray[Any]]:
     """The one input that the model takes, made of these items."""
     dtype = oip.DTYPES[spec.datatype]
     if dtype.kind != "O" and not _keeps_values(array, dtype):
-        raise oip.BadRequest(f"the items do not hold values of {spec.datatype}")
+        raise oip.BadRequest(f"the items are not values of {spec.datatype}")
     array = array.astype(dtype, copy=False)
     sizes = spec.shape[1:]
     if array.shape[1:] != sizes and -1 not in sizes:
@@ -254,7 +254,7 @@ def _shaped(array: NDArray[Any], spec: TensorSpec) -> dict[str, NDArray[Any]]:
 
 
 def _keeps_values(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether the values survive: whole floats (as CSV gives them) may become integers within their range."""
+    """True where no value changes: whole floats (as CSV gives them) may become integers within their range."""
     if dtype.kind == "f":
         return array.dtype.kind in "iuf"
     if dtype.kind == "b":

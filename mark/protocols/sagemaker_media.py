@@ -19,7 +19,7 @@ JSON_LINES_TYPES = (JSON_LINES_TYPE, "application/x-jsonlines", "application/jso
 _ALIASES = dict.fromkeys(JSON_LINES_TYPES, JSON_LINES_TYPE)
 _OFFERED = (oip.JSON_TYPE, CSV_TYPE, JSON_LINES_TYPE)
 FEATURES = "features"
-"""What SageMaker's own algorithms call a line's only input."""
+"""The name of a line's only input in SageMaker's own algorithms."""
 _LINE_ENDS = re.compile(rb"\s*\n\s*")
 
 
@@ -30,7 +30,7 @@ def media_type(value: str) -> str:
 
 
 def is_open_inference(asked: InferRequest) -> bool:
-    """Whether a request that was understood has an Open Inference body."""
+    """True where a parsed request has an Open Inference body."""
     if media_type(asked.content_type) in (CSV_TYPE, JSON_LINES_TYPE):
         return False
     return bool(asked.header_length) or not (asked.body.lstrip()[:1] == b"[" or b'"instances"' in asked.body)

@@ -1,4 +1,4 @@
-"""How long a backend takes for a batch, by its size, and the profile file's text that follows.
+"""Service times of a backend by batch size, and the text of the profile file.
 
 Sizes are measured in turn, up and then down again, so that a machine that warms up or slows harms none more than
 another. A size is stable once its median is known to TOLERANCE; measuring ends when all are, or with the time.
@@ -117,8 +117,8 @@ async def _call(backend: Backend, make_request: Callable[[], InferRequest], size
     took_s = time.perf_counter() - began
     for reply in replies:
         if reply.status != 200:
-            said = reply.body[:200].decode("utf-8", "replace")
-            raise Misconfigured(f"the backend answers the example with status {reply.status}: {said}")
+            text = reply.body[:200].decode("utf-8", "replace")
+            raise Misconfigured(f"the backend answered the example with status {reply.status}: {text}")
     return took_s
 
 

@@ -1,16 +1,16 @@
-"""How many requests an agent holds, reckoned at both ends of a connection by the same rules.
+"""Estimate of an agent's queue, kept at both ends of a connection by the same rules.
 
-As long as both reckon alike, the agent need not say anything: a request and its answer are all that passes.
+While both estimates agree the agent publishes no state: only requests and responses pass.
 """
 
 from __future__ import annotations
 
 OVERDUE_S = 0.001
-"""A batch that takes longer than reckoned is taken to end this soon."""
+"""Assumed rest of a batch that takes longer than estimated."""
 
 
-class Reckoning:
-    """How many requests an agent holds, reckoned from what passes on one connection. Both ends keep one."""
+class QueueEstimate:
+    """Requests that an agent holds, estimated from what passes on one connection."""
 
     __slots__ = ("free_at", "in_service", "max_batch", "waiting")
 
@@ -19,19 +19,19 @@ class Reckoning:
         self.free_at = 0.0
         self.max_batch = 1
 
-    def sent(self, now: float, alone_s: float) -> None:
-        """A request goes there: an idle agent starts at once."""
+    def sent(self, now: float, single_s: float) -> None:
+        """Count a request on its way; an idle agent starts at once."""
         if self.in_service or self.waiting:
             self.waiting += 1
         else:
             self.in_service = 1
-            self.free_at = now + alone_s
+            self.free_at = now + single_s
 
-    def answered(self, now: float, full_s: float) -> None:
-        """One came back; after the last of a batch the agent takes what waits."""
+    def answered(self, now: float, full_batch_s: float) -> None:
+        """Count a response; after the last of a batch the agent takes what waits."""
         if self.in_service > 1:
             self.in_service -= 1
             return
         self.in_service = min(self.waiting, self.max_batch)
         self.waiting -= self.in_service
-        self.free_at = now + full_s if self.in_service else now
+        self.free_at = now + full_batch_s if self.in_service else now

@@ -1,7 +1,7 @@
-"""What nobody foresaw: an exception on a request's way is told in the log, counted, and costs that request alone.
+"""Unexpected exceptions: logged, counted, and fatal to the one request on whose way they were raised.
 
-Whoever calls the code that raised answers the request; here is only told what it was. A place that fails over and
-over gives its whole traceback once a minute, and one line for each request between.
+The caller of the code that raised answers the request (500, "internal error"). A place that fails over and over
+logs its traceback once a minute, and one line for each request between.
 """
 
 from __future__ import annotations
@@ -10,33 +10,35 @@ import logging
 import math
 import time
 
-DEFECT = "a defect of the service; its log has the cause under this request's id"
-"""What the client is told, with status 500."""
-WHOLE_EVERY_S = 60.0
+INTERNAL_ERROR = "internal error; see the log for this request id"
+"""Text of the response with status 500."""
+TRACEBACK_EVERY_S = 60.0
 Place = tuple[type[BaseException], str, int]
 
 
-class Defects:
-    """The defects of one process, as its metrics count them."""
+class UnexpectedErrors:
+    """Counter and log of one process's unexpected exceptions."""
 
     def __init__(self, log: logging.Logger) -> None:
         self.count = 0
         self._log = log
-        self._told: dict[Place, float] = {}
+        self._logged_at: dict[Place, float] = {}
 
     def note(self, error: BaseException, **fields: object) -> None:
-        """Log and count it. fields: whose request it was, as the log's line has them."""
+        """Log and count an exception. fields: of the log line, such as the request's id."""
         self.count += 1
         place, now = _place(error), time.monotonic()
-        whole = now - self._told.get(place, -math.inf) >= WHOLE_EVERY_S
-        if whole:
-            self._told[place] = now
+        with_traceback = now - self._logged_at.get(place, -math.inf) >= TRACEBACK_EVERY_S
+        if with_traceback:
+            self._logged_at[place] = now
         text = f"{type(error).__name__}: {error}"[:500]
-        self._log.error("a defect", exc_info=error if whole else None, extra={"reason": text, **fields})
+        self._log.error(
+            "internal error", exc_info=error if with_traceback else None, extra={"reason": text, **fields}
+        )
 
 
 def _place(error: BaseException) -> Place:
-    """Where it was raised: there are only so many such places."""
+    """The type and line that raised: a bounded set of keys."""
     trace = error.__traceback__
     if trace is None:
         return type(error), "", 0

@@ -28,7 +28,7 @@ from mark.domain.member import Member, MemberState
 from mark.domain.offering import Market
 from mark.domain.orders import Launch
 from mark.ports import Clock, Ledger, Membership
-from mark.protocols.events import QueueWord, compose_word
+from mark.protocols.events import InstanceMessage, compose_message
 from tests.planner.builders import offering
 
 IMAGE = "ami-12c6146b"  # one that moto knows
@@ -137,9 +137,9 @@ class Scene:
     bucket: str
     warmed: list[int]
 
-    def send(self, word: QueueWord) -> None:
+    def send(self, word: InstanceMessage) -> None:
         """As the interruption handler does."""
-        self.aws.sqs.send_message(QueueUrl=self.events_url, MessageBody=compose_word(word))
+        self.aws.sqs.send_message(QueueUrl=self.events_url, MessageBody=compose_message(word))
         self.inbox.receive(0)
 
     def states(self) -> dict[str, str]:

@@ -15,7 +15,7 @@ from mark.aws.inbox import EventInbox
 from mark.aws.session import Aws
 from mark.domain.errors import RetryLater
 from mark.domain.orders import SpotWarned
-from mark.protocols.events import QueueWord, StateChanged, compose_word
+from mark.protocols.events import InstanceMessage, StateChanged, compose_message
 from tests.aws.builders import aws
 
 NOTICE = SpotWarned(instance="i-1", at=1.0, terminates_at=121.0)
@@ -34,9 +34,9 @@ def queue(there: Aws) -> str:
     return there.sqs.create_queue(QueueName="events")["QueueUrl"]
 
 
-def send(there: Aws, queue: str, *words: QueueWord) -> None:
+def send(there: Aws, queue: str, *words: InstanceMessage) -> None:
     for word in words:
-        there.sqs.send_message(QueueUrl=queue, MessageBody=compose_word(word))
+        there.sqs.send_message(QueueUrl=queue, MessageBody=compose_message(word))
 
 
 def left(there: Aws, queue: str) -> int:

@@ -49,12 +49,12 @@ def rising(gaps_s: list[float]) -> list[float]:
     return arrivals
 
 
-@given(gaps_s=GAPS_S, alone_s=st.floats(0.01, 1.0))
-def test_the_prediction_is_exact_without_batching(gaps_s: list[float], alone_s: float) -> None:
+@given(gaps_s=GAPS_S, single_s=st.floats(0.01, 1.0))
+def test_the_prediction_is_exact_without_batching(gaps_s: list[float], single_s: float) -> None:
     arrivals = rising(gaps_s)
     for index, now in enumerate(arrivals):
-        free_at, waiting, finishes = queue_before(arrivals, index, [0.0, alone_s])
-        predicted = predicted_finish_at(now, free_at, waiting, 1, alone_s, alone_s)
+        free_at, waiting, finishes = queue_before(arrivals, index, [0.0, single_s])
+        predicted = predicted_finish_at(now, free_at, waiting, 1, single_s, single_s)
         assert predicted == pytest.approx(finishes[index], abs=1e-9)
 
 

@@ -33,8 +33,8 @@ def test_bounded_and_never_falling_with_the_size(run: tuple[list[float], list[tu
 def test_the_profile_counts_before_anything_is_seen(profile: list[float]) -> None:
     measured = MeasuredTimes(profile)
 
-    assert measured.alone_s == profile[0]
-    assert measured.full_s == max(profile)
+    assert measured.single_s == profile[0]
+    assert measured.full_batch_s == max(profile)
 
 
 @given(profiles, st.floats(0.2, 5.0))
@@ -44,14 +44,14 @@ def test_a_steady_pace_is_learnt(profile: list[float], pace: float) -> None:
         for size, took_s in enumerate(profile, 1):
             measured.note(size, took_s * pace)
 
-    assert measured.alone_s == pytest.approx(profile[0] * pace, rel=0.01)
+    assert measured.single_s == pytest.approx(profile[0] * pace, rel=0.01)
 
 
 def test_one_hiccup_moves_it_by_a_fifth() -> None:
     measured = MeasuredTimes([0.1])
     measured.note(1, 50.0)
 
-    assert measured.alone_s == pytest.approx(0.12)
+    assert measured.single_s == pytest.approx(0.12)
 
 
 def test_sizes_never_seen_move_with_the_others() -> None:

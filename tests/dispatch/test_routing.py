@@ -16,7 +16,7 @@ DTYPE = np.dtype(list(SERVER_FIELDS.items()))
 
 def servers(count: int, **fields: list[float] | float) -> Servers:
     made = np.zeros(count, DTYPE).view(np.recarray)
-    made.gone_at, made.max_batch, made.alone_s, made.full_s, made.weight = np.inf, 1, 0.1, 0.1, 1.0
+    made.terminates_at, made.max_batch, made.single_s, made.full_batch_s, made.weight = np.inf, 1, 0.1, 0.1, 1.0
     for name, values in fields.items():
         made[name] = values
     return made
@@ -59,17 +59,17 @@ def test_least_finish_ties_go_to_the_first_row_listed() -> None:
 
 
 def test_least_finish_weighs_queue_and_speed() -> None:
-    made = servers(3, free_at=[5.0, 5.0, 0.0], in_service=[1, 1, 0], waiting=[0, 3, 0], alone_s=[0.1, 0.1, 9.0])
-    made.full_s = [0.1, 0.1, 9.0]
+    made = servers(3, free_at=[5.0, 5.0, 0.0], in_service=[1, 1, 0], waiting=[0, 3, 0], single_s=[0.1, 0.1, 9.0])
+    made.full_batch_s = [0.1, 0.1, 9.0]
     assert least_finish(4.9, rows(0, 1, 2), made) == 0
     made[0].waiting = 100
     assert least_finish(4.9, rows(0, 1, 2), made) == 1
 
 
 def test_least_finish_refuses_what_is_gone_before_the_answer() -> None:
-    made = servers(2, gone_at=[1.05, 1.1], alone_s=[0.1, 0.1])
+    made = servers(2, terminates_at=[1.05, 1.1], single_s=[0.1, 0.1])
     assert least_finish(1.0, rows(0, 1), made) == 1
-    made[1].gone_at = 1.09
+    made[1].terminates_at = 1.09
     assert least_finish(1.0, rows(0, 1), made) == NONE
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mark.domain.orders import SpotWarned
-from mark.protocols.events import QueueWord, event_of_word
+from mark.protocols.events import InstanceMessage, event_of_message
 
 NOTICE = SpotWarned(instance="i-1", at=1784505600.0, terminates_at=1784505720.0)
 
@@ -25,8 +25,8 @@ class Context:
 CONTEXT: Any = Context()
 
 
-def spot_event(word: QueueWord = NOTICE) -> dict[str, object]:
-    return event_of_word(word, id="e", region="us-east-1", account="123456789012")
+def spot_event(word: InstanceMessage = NOTICE) -> dict[str, object]:
+    return event_of_message(word, id="e", region="us-east-1", account="123456789012")
 
 
 def batch(*bodies: str) -> dict[str, Any]:

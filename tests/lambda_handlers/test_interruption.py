@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from lambda_handlers import interruption
-from mark.protocols.events import QueueWord, RebalanceAdvised, StateChanged, parse_word
+from mark.protocols.events import InstanceMessage, RebalanceAdvised, StateChanged, parse_message
 from tests.lambda_handlers.records import CONTEXT, NOTICE, batch, spot_event
 
 
@@ -25,9 +25,9 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     interruption._queue.cache_clear()
 
 
-def words(queue: str) -> list[QueueWord]:
+def words(queue: str) -> list[InstanceMessage]:
     reply = interruption._queue().receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
-    return [parse_word(message["Body"]) for message in reply.get("Messages", [])]
+    return [parse_message(message["Body"]) for message in reply.get("Messages", [])]
 
 
 def test_all_three_kinds_are_passed_on(queue: str) -> None:

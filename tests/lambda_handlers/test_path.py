@@ -22,7 +22,7 @@ from mark.aws.session import Aws
 from mark.domain.clock import ClockAnchor
 from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.ports import Clock
-from mark.protocols.events import QueueWord, RebalanceAdvised, StateChanged, event_of_word
+from mark.protocols.events import InstanceMessage, RebalanceAdvised, StateChanged, event_of_message
 from tests.aws.builders import OFFERINGS, SPOT, FakeAgents, FakeLedger, aws, launch, service
 from tests.emulator.conftest import World, config_for, until
 
@@ -124,8 +124,8 @@ def acting(tmp_path: Path) -> Iterator[Acting]:
     world.stop()
 
 
-def event(word: QueueWord, **changes: Any) -> str:
-    return json.dumps(event_of_word(word, id="e", region="us-east-1", account="123456789012") | changes)
+def event(word: InstanceMessage, **changes: Any) -> str:
+    return json.dumps(event_of_message(word, id="e", region="us-east-1", account="123456789012") | changes)
 
 
 def bill(acting: Acting) -> FleetUsage:

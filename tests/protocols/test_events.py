@@ -14,14 +14,14 @@ from mark.domain.orders import SpotWarned
 from mark.protocols.events import (
     SPOT_NOTICE_S,
     STATES,
-    QueueWord,
+    InstanceMessage,
     RebalanceAdvised,
     StateChanged,
-    compose_word,
-    event_of_word,
+    compose_message,
+    event_of_message,
+    message_of_event,
+    parse_message,
     parse_object,
-    parse_word,
-    word_of_event,
 )
 
 INSTANCES = st.text(min_size=1, max_size=40)
@@ -34,7 +34,7 @@ JSON = st.recursive(
 )
 
 
-def words(at: st.SearchStrategy[float]) -> st.SearchStrategy[QueueWord]:
+def words(at: st.SearchStrategy[float]) -> st.SearchStrategy[InstanceMessage]:
     return st.one_of(
         st.builds(SpotWarned, instance=INSTANCES, at=at, terminates_at=at),
         st.builds(StateChanged, instance=INSTANCES, at=at, state=st.sampled_from(STATES)),
@@ -57,29 +57,32 @@ FROM_AWS = {
 
 
 def test_aws_s_own_example() -> None:
-    assert word_of_event(FROM_AWS) == SpotWarned(
+    assert message_of_event(FROM_AWS) == SpotWarned(
         instance="i-1234567890abcdef0", at=1784505600.0, terminates_at=1784505720.0
     )
 
 
 @given(words(FINITE))
-def test_words_come_back_as_they_went(word: QueueWord) -> None:
-    assert parse_word(compose_word(word)) == word
+def test_words_come_back_as_they_went(word: InstanceMessage) -> None:
+    assert parse_message(compose_message(word)) == word
 
 
 @given(words(INSTANTS))
-def test_events_say_what_the_word_said(word: QueueWord) -> None:
-    event = json.loads(json.dumps(event_of_word(word, id="e", region="us-east-1", account="1")))
+def test_events_say_what_the_word_said(word: InstanceMessage) -> None:
+    event = json.loads(json.dumps(event_of_message(word, id="e", region="us-east-1", account="1")))
     wanted = word
     if isinstance(word, SpotWarned):
         wanted = SpotWarned(instance=word.instance, at=word.at, terminates_at=word.at + SPOT_NOTICE_S)
 
-    assert word_of_event(event) == wanted
+    assert message_of_event(event) == wanted
 
 
 @given(JSON)
 def test_nonsense_is_misconfigured_and_nothing_else(value: Any) -> None:
-    for read in (lambda: parse_word(json.dumps(value)), lambda: word_of_event(parse_object(json.dumps(value)))):
+    for read in (
+        lambda: parse_message(json.dumps(value)),
+        lambda: message_of_event(parse_object(json.dumps(value))),
+    ):
         with pytest.raises(Misconfigured):
             read()
 
@@ -87,19 +90,19 @@ def test_nonsense_is_misconfigured_and_nothing_else(value: Any) -> None:
 @given(st.text())
 def test_no_text_breaks_the_parser(text: str) -> None:
     with pytest.raises(Misconfigured):
-        parse_word(text)
+        parse_message(text)
 
 
 @given(word=words(FINITE), value=JSON, data=st.data())
-def test_a_field_that_is_wrong_is_named(word: QueueWord, value: Any, data: st.DataObject) -> None:
-    fields = json.loads(compose_word(word))
+def test_a_field_that_is_wrong_is_named(word: InstanceMessage, value: Any, data: st.DataObject) -> None:
+    fields = json.loads(compose_message(word))
     field = data.draw(st.sampled_from(sorted(fields)))
     try:
-        understood = parse_word(json.dumps({**fields, field: value}))
+        understood = parse_message(json.dumps({**fields, field: value}))
     except Misconfigured as error:
         assert field in str(error)  # noqa: PT017 - other values are right
     else:
-        assert json.loads(compose_word(understood))[field] == value
+        assert json.loads(compose_message(understood))[field] == value
 
 
 @pytest.mark.parametrize(
@@ -116,11 +119,11 @@ def test_a_field_that_is_wrong_is_named(word: QueueWord, value: Any, data: st.Da
 )
 def test_what_is_wrong_with_an_event(change: dict[str, Any], says: str) -> None:
     with pytest.raises(Misconfigured, match=says):
-        word_of_event({**FROM_AWS, **change})
+        message_of_event({**FROM_AWS, **change})
 
 
 def test_long_and_deep_messages_are_refused() -> None:
     with pytest.raises(Misconfigured, match="longer than"):
-        parse_word(" " * 70_000)
+        parse_message(" " * 70_000)
     with pytest.raises(Misconfigured, match="must be JSON"):
-        parse_word("[" * 60_000)
+        parse_message("[" * 60_000)

@@ -138,7 +138,7 @@ TENSOR = {"name": "x", "datatype": "INT8", "shape": [2], "data": [1, 2]}
         ({"inputs": [{**TENSOR, "data": [1, "a"]}]}, "values of its datatype"),
         ({"inputs": [{**TENSOR, "data": [[1], [2, 3]]}]}, "ragged"),
         ({"inputs": [{**TENSOR, "data": {"a": 1}}]}, "data must be a list"),
-        ({"inputs": [{**TENSOR, "datatype": "BYTES", "data": ["a", "\ud800"]}]}, "half a character"),
+        ({"inputs": [{**TENSOR, "datatype": "BYTES", "data": ["a", "\ud800"]}]}, "not valid Unicode"),
         ({"inputs": [{**TENSOR, "shape": [-1]}]}, "shape must be"),
         ({"inputs": [{**TENSOR, "shape": [10**18, 10**18]}]}, "shape must be"),
         ({"inputs": [{**TENSOR, "shape": [2**39, 2**39]}]}, "asks for"),

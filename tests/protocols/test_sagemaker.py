@@ -57,7 +57,7 @@ def test_an_open_inference_body_is_taken_too() -> None:
         (asked({"instances": [[300, 2]]}), "values of INT8"),
         (asked({"instances": [["a", "b"]]}), "values of INT8"),
         (asked({"instances": [[1, 2, 3]]}), r"an item has shape \[3\]"),
-        (asked(b"1,x", "text/csv"), "no table of numbers"),
+        (asked(b"1,x", "text/csv"), "not a table of numbers"),
         (asked(b"", "text/csv"), "no row"),
         (asked(b"zz"), "not JSON"),
         (asked(b"x", "image/png"), "not supported"),

@@ -239,7 +239,7 @@ def test_nothing_is_taken_that_would_end_after_a_spot_notice() -> None:
         async with live(served(overflow=LAMBDA, dispatch=policy), overflow=overflow) as running:
             agent = running.agents["i-0"]
             agent.taken_at.append(time.time() + 60)
-            await until(lambda: truth(running.store.listed["i-0"].gone_at is not None))
+            await until(lambda: truth(running.store.listed["i-0"].terminates_at is not None))
             assert (await running.ask()).headers["x-mark-served-by"] == "instance"
             agent.taken_at.append(time.time())
 
@@ -335,14 +335,14 @@ def test_a_metadata_service_that_is_away_is_named_once_while_the_store_answers(
         config = AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1")
         agent = Agent(config, served=served(), offering=offering(), link=FakeStore(), backend=EchoBackend())
         for interruption in (away, away, away, there, there):
-            await agent.asked(partial(agent.watch, interruption), of=METADATA)
-            await agent.asked(agent.announce)
+            await agent.call_dependency(partial(agent.watch, interruption), of=METADATA)
+            await agent.call_dependency(agent.announce)
 
     with caplog.at_level(logging.INFO):
         run(test())
     assert [record.getMessage() for record in caplog.records] == [
-        "the metadata service does not answer; serving on",
-        "the metadata service answers again",
+        "metadata service unreachable, serving with the last known state",
+        "metadata service reachable again",
     ]
 
 
@@ -359,7 +359,7 @@ def test_its_own_port_serves_the_model_health_and_metrics() -> None:
             page = (await client.ask("/metrics", None, "GET")).body.decode()
             await client.close()
 
-            assert 'mark_agent_answered_total{instance="i-0",model="echo"} 1' in page
+            assert 'mark_agent_responses_total{instance="i-0",model="echo"} 1' in page
 
     run(test())
 

@@ -77,7 +77,7 @@ class Asker:
     def bounced(self, job: Job) -> None:
         self.replies.append(0)
 
-    def settle(self) -> None:
+    def publish_if_changed(self) -> None:
         pass
 
 
@@ -95,9 +95,9 @@ def test_only_time_in_which_the_process_ran_counts() -> None:
             await until(
                 lambda seen=id_: _true(len(backend.batches) == seen + 1 and len(asker.replies) == min(1, seen + 1))
             )
-        core.grow_older(9.9)
+        core.check_timeouts(9.9)
         assert asker.replies == [200]
-        core.grow_older(0.2)
+        core.check_timeouts(0.2)
         assert asker.replies == [200, 504]
         assert core.broken.is_set()
         backend.free.set()

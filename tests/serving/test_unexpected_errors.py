@@ -19,19 +19,19 @@ from mark.serving.agent.http import AgentHttp
 from mark.serving.agent.queue import AgentCore
 from mark.serving.gateway import model_router
 from mark.serving.gateway.agent_pool import AgentConnection
-from mark.serving.gateway.idempotency import Repeats
+from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.model_router import Lane
-from mark.serving.gateway.request import Ticket
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.request import InferenceRequest
 from mark.serving.gateway.routes import Routes
 from mark.serving.gateway.server import Gateway
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.server import HttpServer
-from mark.serving.unexpected_errors import Defects
+from mark.serving.unexpected_errors import UnexpectedErrors
 from tests.serving.harness import LAMBDA, Client, Live, live, run, served, until
 from tests.serving.test_agent import frames_to, request
 
-DEFECTS = "mark_gateway_defects_total"
+DEFECTS = "mark_gateway_internal_errors_total"
 FAILED = 'mark_gateway_failed_total{model="echo"}'
 
 
@@ -60,16 +60,16 @@ def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 WAYS = [
     (Routes, "find", 1),
-    (Repeats, "is_first", 1),
+    (IdempotencyCache, "begin", 1),
     (model_router, "least_finish", 2),
     (model_router, "after_bounce", 0),
-    (Lane, "_first_to_finish", 0),
+    (ModelRouter, "_first_to_finish", 0),
     (AgentView, "sent", 1),
     (AgentView, "answered", 1),
-    (Ticket, "answer", 1),
+    (InferenceRequest, "answer", 1),
     (AgentCore, "take", 1),
     (queue, "batch_size", 1),
-    (queue, "sound_reply", 1),
+    (queue, "valid_reply", 1),
 ]
 
 
@@ -108,7 +108,7 @@ def test_a_defect_is_counted_and_its_log_line_names_the_request(
 
             assert await running.metric(DEFECTS) == 3
             assert await running.metric(FAILED) == 3
-            lines = [record for record in caplog.records if record.getMessage() == "a defect"]
+            lines = [record for record in caplog.records if record.getMessage() == "internal error"]
             assert [vars(line)["request_id"] for line in lines] == ["r-0", "r-1", "r-2"]
             assert len(told(caplog)) == 1  # the same traceback need not be read three times a second
 
@@ -116,15 +116,15 @@ def test_a_defect_is_counted_and_its_log_line_names_the_request(
 
 
 def test_another_place_gives_its_traceback_too(caplog: pytest.LogCaptureFixture) -> None:
-    defects = Defects(logging.getLogger("mark.gateway"))
+    unexpected = UnexpectedErrors(logging.getLogger("mark.gateway"))
     for raising in (broken, told, told):
         try:
             raising(None)
         except (Defect, AttributeError) as error:
-            defects.note(error)
-    defects.note(ValueError("never raised"))
+            unexpected.note(error)
+    unexpected.note(ValueError("never raised"))
 
-    assert defects.count == 4
+    assert unexpected.count == 4
     assert [bool(record.exc_info) for record in caplog.records] == [True, True, False, True]
 
 
@@ -132,7 +132,7 @@ def test_answers_behind_a_defect_in_one_chunk_go_out(monkeypatch: pytest.MonkeyP
     async def test() -> None:
         async with live() as running:
             clients = [await held_up(running) for _ in range(4)]
-            monkeypatch.setattr(Ticket, "answer", broken_once(Ticket.answer))
+            monkeypatch.setattr(InferenceRequest, "answer", broken_once(InferenceRequest.answer))
             running.agents["i-0"].backend.free.set()
             replies = [await client.read() for client in clients]
 
@@ -141,7 +141,7 @@ def test_answers_behind_a_defect_in_one_chunk_go_out(monkeypatch: pytest.MonkeyP
                 assert (await client.ask()).status == 200
                 await client.close()
             assert await running.metric(FAILED) == 1
-            assert await running.metric('mark_gateway_answers_total{by="instance",model="echo"}') == 7
+            assert await running.metric('mark_gateway_responses_total{by="instance",model="echo"}') == 7
 
     run(test())
 
@@ -163,7 +163,7 @@ def test_a_defect_with_one_lost_request_leaves_the_others_their_way(
     async def test() -> None:
         async with live(served(overflow=LAMBDA)) as running:
             clients = [await held_up(running) for _ in range(3)]
-            monkeypatch.setattr(Lane, "offer", broken_once(Lane.offer))
+            monkeypatch.setattr(ModelRouter, "offer", broken_once(ModelRouter.offer))
             lose_agent(gateways)
             running.agents["i-0"].backend.free.set()
             replies = [await client.read() for client in clients]
@@ -181,8 +181,10 @@ def test_a_defect_in_the_list_of_agents_leaves_what_was_lost_its_way(
     async def test() -> None:
         async with live(served(overflow=LAMBDA)) as running:
             client = await held_up(running)
-            monkeypatch.setattr(Lane, "set_agents", broken_once(Lane.set_agents))
-            monkeypatch.setattr(Lane, "offer", lambda lane, ticket, now: lane.bounced(ticket, now))
+            monkeypatch.setattr(ModelRouter, "set_agents", broken_once(ModelRouter.set_agents))
+            monkeypatch.setattr(
+                ModelRouter, "offer", lambda router, inference, now: router.bounced(inference, now)
+            )
             lose_agent(gateways)
 
             assert (await client.read()).headers["x-mark-served-by"] == "lambda"
@@ -215,7 +217,7 @@ def test_a_defect_in_giving_up_leaves_no_other_waiting(monkeypatch: pytest.Monke
     async def test() -> None:
         async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
             clients = [await held_up(running) for _ in range(3)]
-            monkeypatch.setattr(Ticket, "fail", broken_once(Ticket.fail))
+            monkeypatch.setattr(InferenceRequest, "fail", broken_once(InferenceRequest.fail))
             replies = [await client.read() for client in clients]
             assert sorted(reply.status for reply in replies) == [500, 504, 504]
             again = await held_up(running)  # the sweep goes on
@@ -231,7 +233,7 @@ def test_a_defect_in_one_sweep_is_not_the_last_sweep(monkeypatch: pytest.MonkeyP
     async def test() -> None:
         async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
             client = await held_up(running)
-            monkeypatch.setattr(AgentConnection, "grow_older", broken_once(AgentConnection.grow_older))
+            monkeypatch.setattr(AgentConnection, "check_timeouts", broken_once(AgentConnection.check_timeouts))
 
             assert (await client.read()).status == 504
             running.agents["i-0"].backend.free.set()
@@ -250,7 +252,7 @@ def test_those_who_repeat_a_request_get_its_500_and_the_next_one_is_executed(
             clients = [await running.client() for _ in range(3)]
             for client in clients:
                 client.send(x_mark_request_id="twice")
-            await running.until_metric('mark_gateway_repeated_total{model="echo"}', 2)
+            await running.until_metric('mark_gateway_deduplicated_total{model="echo"}', 2)
             monkeypatch.setattr(AgentView, "answered", broken_once(AgentView.answered))
             agent.backend.free.set()
 
@@ -270,14 +272,14 @@ def test_a_repetition_that_cannot_be_answered_harms_no_other(monkeypatch: pytest
             clients = [await running.client() for _ in range(3)]
             for client in clients:
                 client.send(x_mark_request_id="twice")
-            await running.until_metric('mark_gateway_repeated_total{model="echo"}', 2)
-            whole, calls = Ticket.answer, []
+            await running.until_metric('mark_gateway_deduplicated_total{model="echo"}', 2)
+            whole, calls = InferenceRequest.answer, []
 
             def second_raises(*args: Any) -> None:
                 calls.append(args)
                 return broken() if len(calls) == 2 else whole(*args)
 
-            monkeypatch.setattr(Ticket, "answer", second_raises)
+            monkeypatch.setattr(InferenceRequest, "answer", second_raises)
             agent.backend.free.set()
 
             assert sorted([(await client.read()).status for client in clients]) == [200, 200, 500]
@@ -321,7 +323,7 @@ def test_the_tail_of_a_batch_is_answered(monkeypatch: pytest.MonkeyPatch) -> Non
     run(test())
 
 
-@pytest.mark.parametrize(("where", "name"), [(MeasuredTimes, "note"), (GatewayConnection, "settle")])
+@pytest.mark.parametrize(("where", "name"), [(MeasuredTimes, "note"), (GatewayConnection, "publish_if_changed")])
 def test_what_an_agent_does_beside_answering_costs_nobody_an_answer(
     where: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,7 +334,9 @@ def test_what_an_agent_does_beside_answering_costs_nobody_an_answer(
             assert [(await client.ask()).status for _ in range(3)] == [200] * 3
             await client.close()
             page = (await agent_page(running)).splitlines()
-            assert any(line.startswith("mark_agent_defects_total") and not line.endswith(" 0") for line in page)
+            assert any(
+                line.startswith("mark_agent_internal_errors_total") and not line.endswith(" 0") for line in page
+            )
 
     run(test())
 
@@ -361,7 +365,7 @@ def test_a_backend_that_cancels_itself_does_not_end_the_batches(monkeypatch: pyt
     run(test())
 
 
-@pytest.mark.parametrize("name", ["_infer", "_tell"])
+@pytest.mark.parametrize("name", ["_infer", "_handle_get"])
 def test_an_agents_own_port_answers_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live() as running:
@@ -416,7 +420,7 @@ def test_what_cannot_be_written_is_a_500() -> None:
         await client.close()
         listening.close()
         await server.close()
-        assert server.defects.count == 2
+        assert server.unexpected.count == 2
 
     run(test())
 

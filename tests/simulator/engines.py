@@ -56,11 +56,11 @@ def engine(
     return made
 
 
-def batching(batch: int, single_s: float, full_s: float, rps: float | None = None) -> Offering:
-    """A type whose batches take from `single_s` to `full_s`, linear in between."""
-    step_s = (full_s - single_s) / max(1, batch - 1)
+def batching(batch: int, single_s: float, full_batch_s: float, rps: float | None = None) -> Offering:
+    """A type whose batches take from `single_s` to `full_batch_s`, linear in between."""
+    step_s = (full_batch_s - single_s) / max(1, batch - 1)
     points = {size: single_s + (size - 1) * step_s for size in range(1, batch + 1)}
-    return offering(rps=rps or batch / full_s, batch=batch, points=points)
+    return offering(rps=rps or batch / full_batch_s, batch=batch, points=points)
 
 
 def burstable(service_s: float, *, credits_: float = 0.0, unlimited: bool = False) -> Offering:

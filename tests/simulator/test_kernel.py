@@ -98,7 +98,7 @@ def test_the_eventful_run_reaches_every_outcome(kernel: Kernel) -> None:
     assert any(run._tally.totals.throttled for run in runs)
     assert any(run._fleet.queue.shape[1] > 64 for run in runs), "a ring has grown"
     servers = [run._fleet.servers[slot] for run in runs for slot in run._used]
-    assert any(server.burn_per_s > 0 and server.full_s > 1.9 for server in servers), "credits have run out"
+    assert any(server.burn_per_s > 0 and server.full_batch_s > 1.9 for server in servers), "credits have run out"
 
 
 def latencies_of_shared_queue(arrivals: Floats, service_s: float, servers: int) -> Floats:

@@ -28,7 +28,7 @@ def test_members_are_those_who_announced_themselves_by_instance(world: World) ->
 
 
 def test_a_member_comes_back_as_it_was_told(world: World) -> None:
-    told = replace(MEMBER, gone_at=1234.5, credits=0.1 + 0.2, epoch=7, state=MemberState.DRAINING)
+    told = replace(MEMBER, terminates_at=1234.5, credits=0.1 + 0.2, epoch=7, state=MemberState.DRAINING)
 
     async def story(gateway: GatewayLink, agent: AgentLink) -> None:
         await agent.announce(told)

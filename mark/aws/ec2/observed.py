@@ -87,5 +87,5 @@ def _state(row: Ec2Row, agent: Member | None, *, asked: bool) -> InstanceState:
 
 
 def _interrupt_at(warned: float | None, agent: Member | None) -> float | None:
-    told = [at for at in (warned, agent.gone_at if agent else None) if at is not None]
+    told = [at for at in (warned, agent.terminates_at if agent else None) if at is not None]
     return min(told, default=None)

@@ -238,7 +238,7 @@ def _observed(
         known = rows.get(name) or ObservedInstance(
             id=name, offering=member.offering, role=member.role, state=state.value
         )
-        gone_in_s = _left_s(member.gone_at, now) if member.gone_at else known.gone_in_s
+        gone_in_s = _left_s(member.terminates_at, now) if member.terminates_at else known.gone_in_s
         rows[name] = replace(known, state=state.value, credits=member.credits, gone_in_s=gone_in_s)
     return tuple(rows[name] for name in sorted(rows) if rows[name].gone_in_s != 0.0 or name in members)
 

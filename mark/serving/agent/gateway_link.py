@@ -1,4 +1,4 @@
-"""An agent's end of gateways' connections: requests in, answers out, and how the agent is where that is news."""
+"""An agent's end of gateways' connections: requests in, responses out, and the agent's state where it is news."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mark.protocols.frames import (
 )
 from mark.protocols.oip import error_reply
 from mark.serving.agent.queue import AgentCore, Job
-from mark.serving.queue_estimate import Reckoning
+from mark.serving.queue_estimate import QueueEstimate
 
 log = logging.getLogger("mark.agent")
 
 NEWS_SHARE = 0.1
-"""An end of the batch in service that is off by more than this share of a batch is worth a frame."""
+"""Share of a full batch by which the estimated end of a batch may be off before a state is published."""
 MAX_BODY_BYTES = MAX_FRAME_BYTES - 4096
 
 
@@ -41,7 +41,7 @@ def _text(value: bytes) -> str:
 
 
 class GatewayConnection(asyncio.Protocol):
-    """One gateway. `_mirror` is what it reckons; where the truth differs it is told."""
+    """One gateway's connection. `_mirror` is the gateway's estimate; the state is published where it is off."""
 
     def __init__(self, core: AgentCore, *, standby: bool, connections: set[GatewayConnection]) -> None:
         self._core, self._standby = core, standby
@@ -49,9 +49,9 @@ class GatewayConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._parser = FrameParser()
-        self._mirror = Reckoning()
+        self._mirror = QueueEstimate()
         self._mirror.max_batch = core.max_batch
-        self._told: tuple[object, ...] = ()
+        self._published: tuple[object, ...] = ()
         self._out: list[bytes] = []
         self._seen = 0
         self._greeted = False
@@ -63,7 +63,7 @@ class GatewayConnection(asyncio.Protocol):
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Called by the loop: what this gateway sent is still answered, to nobody."""
+        """Called by the loop: requests of this gateway still run, their responses are dropped."""
         self._transport = None
         self._core.clients.discard(self)
         self._connections.discard(self)
@@ -75,44 +75,44 @@ class GatewayConnection(asyncio.Protocol):
             for frame in self._parser.feed(data):
                 try:
                     if type(frame) is Request:
-                        self._asked(frame, now)
+                        self._on_request(frame, now)
                     else:
-                        self._heard(frame)
+                        self._on_control_frame(frame)
                 except FrameError:
                     raise
                 except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
-                    self._stumbled(frame, error, now)
+                    self._on_frame_error(frame, error, now)
         except FrameError as error:
-            log.warning("a gateway speaks no frames", extra={"reason": str(error)})
+            log.warning("malformed frame from gateway", extra={"reason": str(error)})
             self.abort()
         self._core.start()
-        self._core.settle()
+        self._core.publish_if_changed()
 
     def answered(self, job: Job, reply: InferReply) -> None:
-        """The model has answered."""
+        """Send the model's response."""
         if len(reply.body) > MAX_BODY_BYTES:
-            reply = error_reply(500, f"the answer has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
+            reply = error_reply(500, f"the response has {len(reply.body)} bytes, more than {MAX_BODY_BYTES}")
         kind = reply.content_type.encode("latin-1")
         frame = encode_response(job.id, reply.status, kind, reply.header_length, reply.body)
-        self._mirror.answered(time.monotonic(), self._core.measured.full_s)
+        self._mirror.answered(time.monotonic(), self._core.measured.full_batch_s)
         self._write(frame)
 
     def bounced(self, job: Job) -> None:
-        """It is not run here: the gateway takes it elsewhere."""
-        self.tell()
+        """Tell the gateway that the job was not run here: it dispatches it again."""
+        self.publish()
         self._write(encode(Bounced(job.id, 0)))
 
-    def settle(self) -> None:
-        """Say how the agent is, if the gateway cannot know."""
+    def publish_if_changed(self) -> None:
+        """Publish the state if the gateway's estimate is off."""
         core, mirror = self._core, self._mirror
         off_s = abs(mirror.free_at - core.free_at) if core.in_service else 0.0
         counts_agree = mirror.waiting == len(core.waiting) and mirror.in_service == core.in_service
-        known = counts_agree and off_s <= NEWS_SHARE * core.measured.full_s
-        if not known or self._told != (core.accepting, core.gone_at):
-            self.tell()
+        known = counts_agree and off_s <= NEWS_SHARE * core.measured.full_batch_s
+        if not known or self._published != (core.accepting, core.terminates_at):
+            self.publish()
 
-    def tell(self) -> None:
-        """Say how the agent is."""
+    def publish(self) -> None:
+        """Publish the agent's state."""
         if not self._greeted:
             return
         core, mirror, now = self._core, self._mirror, time.monotonic()
@@ -125,16 +125,16 @@ class GatewayConnection(asyncio.Protocol):
             waiting,
             core.in_service,
             max(0.0, core.free_at - now) if core.in_service else 0.0,
-            core.gone_at - now,
-            core.max_batch / measured.full_s,
+            core.terminates_at - now,
+            core.max_batch / measured.full_batch_s,
             measured.batch_s,
         )
         self._write(encode(state))
         mirror.waiting, mirror.in_service, mirror.free_at = waiting, core.in_service, core.free_at
-        self._told = (core.accepting, core.gone_at)
+        self._published = (core.accepting, core.terminates_at)
 
     def leave(self) -> None:
-        """Say goodbye and close, once everything is written."""
+        """Send Goodbye and close, once everything is written."""
         self._write(encode(Goodbye()))
         self._flush()
         if self._transport is not None:
@@ -145,10 +145,10 @@ class GatewayConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _asked(self, frame: Request, now: float) -> None:
+    def _on_request(self, frame: Request, now: float) -> None:
         core = self._core
         self._seen += 1
-        self._mirror.sent(now, core.measured.alone_s)
+        self._mirror.sent(now, core.measured.single_s)
         request = InferRequest(
             path=_text(frame.path),
             content_type=_text(frame.content_type),
@@ -159,28 +159,28 @@ class GatewayConnection(asyncio.Protocol):
         arrived_at, deadline_at = now - frame.elapsed_us * 1e-6, now + frame.left_us * 1e-6
         finish_at = core.take(Job(self, frame.id, arrived_at, deadline_at, request, frame.forced), now)
         if finish_at is not None:
-            self.tell()  # first: where the request goes now is decided with it
+            self.publish()  # first: where the request goes now is decided with it
             self._write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))
 
-    def _stumbled(self, frame: Frame, error: Exception, now: float) -> None:
+    def _on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
         if isinstance(frame, Request):
             request = InferRequest(path="", content_type="", body=b"")
-            self._core.defect(Job(self, frame.id, now, now, request), error, _text(frame.request_id))
+            self._core.fail_unexpected(Job(self, frame.id, now, now, request), error, _text(frame.request_id))
         else:
-            self._core.defects.note(error, frame=type(frame).__name__)
+            self._core.unexpected.note(error, frame=type(frame).__name__)
 
-    def _heard(self, frame: Frame) -> None:
+    def _on_control_frame(self, frame: Frame) -> None:
         match frame:
             case Hello(version=version):
                 if version != VERSION:
-                    raise FrameError(f"a gateway speaks version {version}, this agent {VERSION}")
+                    raise FrameError(f"the gateway uses frame version {version}, this agent {VERSION}")
                 self._greeted = True
                 self._core.clients.add(self)
-                self.tell()
+                self.publish()
             case Cancel(id=id_):
                 self._core.withdraw(self, id_)
             case _:
-                raise FrameError(f"a gateway sends no {type(frame).__name__}")
+                raise FrameError(f"unexpected frame from gateway: {type(frame).__name__}")
 
     def _write(self, frame: bytes) -> None:
         if not self._out:
@@ -195,5 +195,5 @@ class GatewayConnection(asyncio.Protocol):
         try:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         except Exception as error:  # noqa: BLE001 - answers are missing: the gateway is to send those elsewhere
-            self._core.defects.note(error)
+            self._core.unexpected.note(error)
             self.abort()

@@ -1,4 +1,4 @@
-"""An agent's own HTTP port: health for whoever watches instances, metrics, and the model itself."""
+"""An agent's HTTP port: health checks, metrics, and inference without a gateway."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of
-from mark.serving.gateway.routes import Asks, Route, Routes, versions_of
+from mark.serving.gateway.routes import Endpoint, Route, Routes, versions_of
 from mark.serving.http.exchange import HttpExchange
 from mark.telemetry.metrics import CONTENT_TYPE, counter, exposition, gauge
 
 _JSON = oip.JSON_TYPE.encode()
-_OF_GATEWAYS = frozenset({Asks.CONFIG, Asks.STATISTICS, Asks.INDEX})
+_OF_GATEWAYS = frozenset({Endpoint.CONFIG, Endpoint.STATISTICS, Endpoint.INDEX})
 _LENGTH = oip.HEADER_LENGTH.encode()
 
 
@@ -35,38 +35,40 @@ class AgentHttp:
         self._count = 0
 
     def handle(self, exchange: HttpExchange) -> None:
-        """One request."""
+        """Handle one request."""
         route = self._routes.find(exchange.target)
-        if route is None or route.asks in _OF_GATEWAYS:
-            exchange.refuse(404, f"nothing is served at {exchange.target[:200].decode('latin-1')}")
-        elif route.asks is Asks.INFER:
+        if route is None or route.endpoint in _OF_GATEWAYS:
+            exchange.refuse(404, f"no route for {exchange.target[:200].decode('latin-1')}")
+        elif route.endpoint is Endpoint.INFER:
             self._infer(exchange, route)
         elif exchange.method not in (b"GET", b"HEAD"):
-            exchange.refuse(405, "this is asked for with GET", b"allow: GET, HEAD\r\n")
+            exchange.refuse(405, "use GET", b"allow: GET, HEAD\r\n")
         else:
-            self._tell(exchange, route)
+            self._handle_get(exchange, route)
 
     def answered(self, job: Job, reply: InferReply) -> None:
-        """The model has answered."""
+        """Answer with the model's response."""
         extra = b"%b: %d\r\n" % (_LENGTH, reply.header_length) if reply.header_length else b""
         self._jobs[job.id].reply(reply.status, reply.content_type.encode("latin-1"), reply.body, extra)
         del self._jobs[job.id]
 
     def bounced(self, job: Job) -> None:
-        """It is not run here."""
-        self._jobs.pop(job.id).refuse(503, "this instance cannot answer it", b"retry-after: 1\r\n")
+        """Answer 503: the job was not run here."""
+        self._jobs.pop(job.id).refuse(
+            503, "the instance did not run the request; retry after 1 s", b"retry-after: 1\r\n"
+        )
 
-    def settle(self) -> None:
-        """Those who ask here reckon nothing."""
+    def publish_if_changed(self) -> None:
+        """Nothing to publish: HTTP clients keep no estimate of the queue."""
 
     def _infer(self, exchange: HttpExchange, route: Route) -> None:
         headers, now = exchange.headers, time.monotonic()
         length = headers.get("inference-header-content-length", b"0")
         if exchange.method != b"POST":
-            exchange.refuse(405, "inference is asked for with POST", b"allow: POST\r\n")
+            exchange.refuse(405, "use POST", b"allow: POST\r\n")
             return
         if headers.get("content-encoding", b"identity").lower() != b"identity":
-            exchange.refuse(415, "compressed bodies are not taken; send the body as it is")
+            exchange.refuse(415, "compressed bodies are not supported here; send the body uncompressed")
             return
         if not length.isdigit() or len(length) > 10 or int(length) > len(exchange.body):
             exchange.refuse(400, "inference-header-content-length does not fit the body")
@@ -81,24 +83,24 @@ class AgentHttp:
         self._count += 1
         job = Job(self, self._count, now, now + self._served.slo.latency_s, request)
         if self._core.take(job, now) is not None:
-            exchange.refuse(503, "this instance cannot answer in time", b"retry-after: 1\r\n")
+            exchange.refuse(503, "no capacity to meet the deadline; retry after 1 s", b"retry-after: 1\r\n")
             return
         self._jobs[job.id] = exchange
         self._core.start()
-        self._core.settle()
+        self._core.publish_if_changed()
 
-    def _tell(self, exchange: HttpExchange, route: Route) -> None:
+    def _handle_get(self, exchange: HttpExchange, route: Route) -> None:
         served = self._served
         document: dict[str, Any] = {"live": True}
-        match route.asks:
-            case Asks.READY | Asks.MODEL_READY if not self._is_ready():
+        match route.endpoint:
+            case Endpoint.READY | Endpoint.MODEL_READY if not self._is_ready():
                 exchange.refuse(503, "not ready")
                 return
-            case Asks.SERVER:
+            case Endpoint.SERVER:
                 document = oip.server_metadata("mark agent", mark.__version__)
-            case Asks.MODEL:
+            case Endpoint.MODEL:
                 document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
-            case Asks.METRICS:
+            case Endpoint.METRICS:
                 exchange.reply(200, CONTENT_TYPE.encode(), self._metrics())
                 return
             case _:
@@ -109,18 +111,18 @@ class AgentHttp:
         core = self._core
         names, labels = ("model", "instance"), (self._served.name, self._instance)
         counters = (
-            ("answered", "Requests answered", core.answered),
+            ("responses", "Requests answered", core.answered),
             ("bounced", "Requests that the Bouncer did not admit", core.bounced),
             ("failed", "Requests that the backend failed to answer", core.failed),
-            ("defects", "Exceptions that nobody foresaw; the log has their causes", core.defects.count),
-            ("batches", "Batches", core.batches),
+            ("internal_errors", "Unexpected exceptions; the log has their tracebacks", core.unexpected.count),
+            ("batches", "Batches that ended", core.batches),
             ("busy_seconds", "Seconds in which a batch ran", core.busy_s),
         )
         gauges = (
-            ("waiting", "Requests that wait", len(core.waiting)),
+            ("waiting", "Requests in the queue", len(core.waiting)),
             ("in_service", "Requests in the batch that runs", core.in_service),
-            ("alone_seconds", "What a batch of one takes", core.measured.alone_s),
-            ("full_seconds", "What a full batch takes", core.measured.full_s),
+            ("single_seconds", "Service time of a batch of one", core.measured.single_s),
+            ("full_batch_seconds", "Service time of a full batch", core.measured.full_batch_s),
         )
         return exposition(
             (

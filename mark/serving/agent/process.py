@@ -1,8 +1,9 @@
 """The agent: the process on each instance that takes requests, batches them, and hands them to the backend.
 
-Its life: start the backend, say so to the store, serve; told to drain it takes nothing new, answers what it has,
-leaves, and ends with exit code 0, on which the machine powers off. A spot notice sets the time after which it is
-gone; until then it serves what ends before. Any other end is a crash, after which it is started again.
+Lifecycle: it starts the backend, announces itself in the store (the heartbeat by which its liveness is judged),
+and serves. When a drain is requested it admits nothing new, answers its queue, deregisters, and exits with 0, on
+which the machine powers off. A spot notice sets `terminates_at`; until then it admits what finishes before. Any
+other exit is a crash, after which it is restarted.
 """
 
 from __future__ import annotations
@@ -34,30 +35,30 @@ log = logging.getLogger("mark.agent")
 EXIT_DRAINED = 0
 EXIT_BROKEN = 1
 EXIT_STOPPED = 143
-"""128 + SIGTERM, as shells say it."""
+"""128 + SIGTERM, the shells' convention."""
 HEARTBEAT_S = 0.25
 ANNOUNCE_S = 1.0
 FASTEST_S, FASTEST_LOOK_S = 0.25, 0.5
-"""What follows a fast clock is still not said more often, and a spot notice not looked for more often: with dozens
-of agents on one machine, asking would be most of its work."""
+"""Shortest periods of announcements and of polls for a spot notice under a fast clock: with dozens of agents on
+one machine, polling would be most of its work."""
 NOTICEABLE_S = 0.1
 CLOCK_S = 1.0
-SAY_WITHIN_S = 2.0
-"""An agent that is broken ends soon, whether the store hears of it or not."""
+ANNOUNCE_WITHIN_S = 2.0
+"""Longest wait of a broken agent for the store before it exits."""
 CANCEL_AGAIN_S = 0.25
 GRACE_S = 0.1
-"""Requests that were on their way when gateways were told of a drain bounce within it."""
+"""Time for requests that were on their way when the drain began; they bounce."""
 
-STORE, METADATA = "the store", "the metadata service"
-"""Whom an agent asks, as its log names them."""
+STORE, METADATA = "store", "metadata service"
+"""Names of an agent's dependencies in its log."""
 
 Interruption = Callable[[], Awaitable[float | None]]
-"""When a spot notice says that this instance goes away (service time); None without a notice."""
+"""Poll for a spot notice: the instance's end in service time; None without a notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """Who this agent is and where it listens; port 0 takes a free one. `epoch` counts its starts."""
+    """Identity and ports of an agent; port 0 takes a free one. `epoch` counts its starts."""
 
     instance: str
     role: Role
@@ -68,7 +69,7 @@ class AgentConfig:
 
 
 class Agent:
-    """One agent's state beside its queue: what it announces."""
+    """An agent's announced state; its queue is in `core`."""
 
     def __init__(
         self, config: AgentConfig, *, served: ServedModel, offering: Offering, link: AgentLink, backend: Backend
@@ -83,30 +84,30 @@ class Agent:
             hung_after_s=served.dispatch.hung_after_s,
         )
         self.state = MemberState.STARTING
-        self.gone_at: float | None = None
+        self.terminates_at: float | None = None
         self.anchor = ClockAnchor()
         self.draining = asyncio.Event()
         self.frame_port = config.frame_port
         self.credits: Callable[[], float | None] = lambda: None
-        self._away: set[str] = set()
+        self._unreachable: set[str] = set()
 
     @property
-    def period_s(self) -> float:
-        """A second of service time, in real ones."""
+    def announce_period_s(self) -> float:
+        """Real seconds between two announcements: a second of service time, within bounds."""
         speed = self.anchor.speed_at(steady_time())
         return max(FASTEST_S, min(ANNOUNCE_S, ANNOUNCE_S / speed if speed > 0 else ANNOUNCE_S))
 
     def is_ready(self) -> bool:
-        """Whether it takes requests."""
+        """True while the agent takes requests."""
         return self.state is MemberState.READY
 
     @property
-    def look_period_s(self) -> float:
-        """Between two looks for a spot notice, real seconds."""
-        return max(FASTEST_LOOK_S, self.period_s)
+    def notice_poll_s(self) -> float:
+        """Real seconds between two polls for a spot notice."""
+        return max(FASTEST_LOOK_S, self.announce_period_s)
 
     def member(self) -> Member:
-        """What it says of itself."""
+        """The agent's entry in the store."""
         core, config = self.core, self.config
         return Member(
             instance=config.instance,
@@ -118,70 +119,73 @@ class Agent:
             state=self.state,
             max_batch=core.max_batch,
             batch_s=core.measured.batch_s,
-            capacity_rps=core.max_batch / core.measured.full_s,
-            gone_at=self.gone_at,
+            capacity_rps=core.max_batch / core.measured.full_batch_s,
+            terminates_at=self.terminates_at,
             credits=self.credits(),
             epoch=config.epoch,
         )
 
     async def announce(self) -> None:
-        """Tell the store, and learn whether to drain."""
+        """Write the agent's entry in the store, and begin to drain where the store asks for it."""
         if await self.link.announce(self.member()) and not self.draining.is_set():
-            log.info("told to drain", extra={"instance": self.config.instance})
+            log.info("drain requested", extra={"instance": self.config.instance})
             self.state = MemberState.DRAINING
             self.core.accepting = False
-            self.core.settle()
+            self.core.publish_if_changed()
             self.draining.set()
             await self.link.announce(self.member())
 
     async def follow_clock(self) -> None:
-        """Learn the service's clock; a notice's time is the loop's by it."""
+        """Read the service's clock, and convert a notice's time with it."""
         self.anchor = await self.link.clock()
-        self.set_gone_at(self.gone_at)
+        self.set_terminates_at(self.terminates_at)
 
     async def watch(self, interruption: Interruption) -> None:
-        """Look for a spot notice."""
-        gone_at = await interruption()
-        if gone_at != self.gone_at:
-            log.warning("a spot notice", extra={"instance": self.config.instance, "gone_at": gone_at})
-            self.set_gone_at(gone_at)
-            self.core.settle()
-            await self.asked(self.announce)
+        """Poll for a spot notice."""
+        terminates_at = await interruption()
+        if terminates_at != self.terminates_at:
+            log.warning(
+                "spot interruption notice",
+                extra={"instance": self.config.instance, "terminates_at": terminates_at},
+            )
+            self.set_terminates_at(terminates_at)
+            self.core.publish_if_changed()
+            await self.call_dependency(self.announce)
 
-    def set_gone_at(self, gone_at: float | None) -> None:
-        """gone_at: service time."""
-        self.gone_at = gone_at
-        wall_at = math.inf if gone_at is None else self.anchor.wall_time(gone_at)
+    def set_terminates_at(self, terminates_at: float | None) -> None:
+        """terminates_at: service time."""
+        self.terminates_at = terminates_at
+        wall_at = math.inf if terminates_at is None else self.anchor.wall_time(terminates_at)
         now = time.monotonic() - steady_time()
         moved = wall_at + now
-        if abs(moved - self.core.gone_at) > NOTICEABLE_S or math.isinf(moved):
-            self.core.gone_at = moved
+        if abs(moved - self.core.terminates_at) > NOTICEABLE_S or math.isinf(moved):
+            self.core.terminates_at = moved
 
-    async def asked(self, ask: Callable[[], Awaitable[object]], *, of: str = STORE) -> None:
-        """Ask something of the store or the metadata service; that one is away, or back, is said once of each."""
+    async def call_dependency(self, ask: Callable[[], Awaitable[object]], *, of: str = STORE) -> None:
+        """Call the store or the metadata service; the log has one line when it is lost, one when it is back."""
         try:
             await ask()
         except RetryLater as error:
-            if of not in self._away:
-                log.warning("%s does not answer; serving on", of, extra={"reason": str(error)})
-            self._away.add(of)
+            if of not in self._unreachable:
+                log.warning("%s unreachable, serving with the last known state", of, extra={"reason": str(error)})
+            self._unreachable.add(of)
             return
         except MarkError:
             raise
-        except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it serves on
-            self.core.defects.note(error, instance=self.config.instance)
+        except Exception as error:  # noqa: BLE001 - the driver of a periodic call: the agent serves on
+            self.core.unexpected.note(error, instance=self.config.instance)
             return
-        if of in self._away:
-            log.info("%s answers again", of)
-            self._away.remove(of)
+        if of in self._unreachable:
+            log.info("%s reachable again", of)
+            self._unreachable.remove(of)
 
-    async def repeat(
-        self, ask: Callable[[], Awaitable[None]], period_s: Callable[[], float], *, of: str = STORE
+    async def call_repeatedly(
+        self, ask: Callable[[], Awaitable[None]], announce_period_s: Callable[[], float], *, of: str = STORE
     ) -> None:
-        """Ask again and again."""
+        """Call a dependency periodically."""
         while True:
-            await self.asked(ask, of=of)
-            await asyncio.sleep(period_s())
+            await self.call_dependency(ask, of=of)
+            await asyncio.sleep(announce_period_s())
 
 
 async def serve_agent(  # noqa: PLR0913 it is given every port
@@ -196,13 +200,13 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
     credits_left: Callable[[], float | None] = lambda: None,
     on_bound: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Serve until drained, broken or stopped; the exit code. on_bound: told the ports for frames and HTTP."""
+    """Serve until drained, broken or stopped: the exit code. on_bound: gets the ports for frames and HTTP."""
     agent = Agent(config, served=served, offering=offering, link=link, backend=backend)
     agent.credits = credits_left
     connections: set[GatewayConnection] = set()
     loop = asyncio.get_running_loop()
     answering = AgentHttp(agent.core, served, instance=config.instance, is_ready=agent.is_ready)
-    http = HttpServer(answering.handle, defects=agent.core.defects)
+    http = HttpServer(answering.handle, unexpected=agent.core.unexpected)
     standby = config.role is Role.STANDBY
     frames = await loop.create_server(
         lambda: GatewayConnection(agent.core, standby=standby, connections=connections),
@@ -215,10 +219,10 @@ async def serve_agent(  # noqa: PLR0913 it is given every port
         on_bound(agent.frame_port, web.sockets[0].getsockname()[1])
     http.start()
     tasks = [
-        loop.create_task(agent.repeat(agent.follow_clock, lambda: CLOCK_S)),
-        loop.create_task(agent.repeat(agent.announce, lambda: agent.period_s)),
+        loop.create_task(agent.call_repeatedly(agent.follow_clock, lambda: CLOCK_S)),
+        loop.create_task(agent.call_repeatedly(agent.announce, lambda: agent.announce_period_s)),
         loop.create_task(
-            agent.repeat(partial(agent.watch, interruption), lambda: agent.look_period_s, of=METADATA)
+            agent.call_repeatedly(partial(agent.watch, interruption), lambda: agent.notice_poll_s, of=METADATA)
         ),
         loop.create_task(_heartbeat(agent.core, connections)),
     ]
@@ -250,7 +254,7 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 async def _live(
     agent: Agent, connections: set[GatewayConnection], tasks: list[asyncio.Task[None]], stop: asyncio.Event
 ) -> int:
-    """From the backend's start to the exit code."""
+    """Run from the backend's start to the exit code."""
     loop = asyncio.get_running_loop()
     starting = loop.create_task(agent.backend.start())
     events = (stop, agent.core.broken, agent.draining)
@@ -262,14 +266,14 @@ async def _live(
             starting.result()
             if not agent.draining.is_set():
                 agent.state, agent.core.accepting = MemberState.READY, True
-                agent.core.settle()
-                await agent.asked(agent.announce)
+                agent.core.publish_if_changed()
+                await agent.call_dependency(agent.announce)
                 await asyncio.wait([*ends, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
-            if task.done():  # they never end by themselves: a defect, and its error is to be seen
+            if task.done():  # they never end by themselves: an unexpected error, which is raised here
                 task.result()
         if broken.done():
-            await _say_broken(agent, connections)
+            await _announce_broken(agent, connections)
             return EXIT_BROKEN
         if stopped.done():
             return EXIT_STOPPED
@@ -280,18 +284,18 @@ async def _live(
         await asyncio.gather(starting, *ends, return_exceptions=True)
 
 
-async def _say_broken(agent: Agent, connections: set[GatewayConnection]) -> None:
-    """Have nobody send anything more: gateways are told, and the store, which status is made from."""
+async def _announce_broken(agent: Agent, connections: set[GatewayConnection]) -> None:
+    """Announce the broken state to gateways and to the store, so that no more requests come."""
     agent.state, agent.core.accepting = MemberState.BROKEN, False
     for connection in tuple(connections):
         connection.leave()
     with suppress(TimeoutError):
-        async with asyncio.timeout(SAY_WITHIN_S):
-            await agent.asked(agent.announce)
+        async with asyncio.timeout(ANNOUNCE_WITHIN_S):
+            await agent.call_dependency(agent.announce)
 
 
 async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asyncio.Event) -> int:
-    """Answer what is here, let what is on its way bounce, and leave."""
+    """Answer the queue, bounce what is on its way, and deregister."""
     empty_since = time.monotonic()
     while time.monotonic() - empty_since < GRACE_S:
         await asyncio.sleep(GRACE_S / 10)
@@ -304,16 +308,16 @@ async def _drain(agent: Agent, connections: set[GatewayConnection], stop: asynci
     try:
         await agent.link.leave(agent.config.instance)
     except MarkError as error:
-        log.warning("could not leave; the store will forget us", extra={"reason": str(error)})
+        log.warning("could not deregister; the entry in the store expires", extra={"reason": str(error)})
     return EXIT_DRAINED
 
 
 async def _heartbeat(core: AgentCore, connections: set[GatewayConnection]) -> None:
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        core.grow_older(HEARTBEAT_S)
+        core.check_timeouts(HEARTBEAT_S)
         for connection in tuple(connections):
             try:
-                connection.tell()
+                connection.publish()
             except Exception as error:  # noqa: BLE001 - the others are told all the same
-                core.defects.note(error)
+                core.unexpected.note(error)

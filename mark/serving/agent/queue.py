@@ -1,8 +1,9 @@
-"""The Bouncer's queue: which requests an instance takes, and in which batches it answers them.
+"""Admission control, queue and batches of one instance.
 
-One batch runs at a time; whatever has come meanwhile is the next. A request is taken if it is predicted to be
-answered in time by `dispatch/bouncer.py`, from service times as they are measured here; none is taken that would
-end after the instance is gone.
+The Bouncer (`dispatch/bouncer.py`) admits a request that is predicted to finish in time, from the service times
+measured here; gateways see its refusals as backpressure. None is admitted that would finish after the instance
+terminates. One batch runs at a time; the requests that have come meanwhile are the next one. A health check of the
+backend runs beside it: a batch that hangs, or FAILURES_IN_A_ROW failed ones, set `broken`.
 """
 
 from __future__ import annotations
@@ -22,35 +23,35 @@ from mark.dispatch.hung import hung_after_s
 from mark.dispatch.measured import MeasuredTimes
 from mark.domain.traffic import CLIENT_ERROR
 from mark.ports import Backend, InferReply, InferRequest
-from mark.protocols.exchange import sound_reply
+from mark.protocols.exchange import valid_reply
 from mark.protocols.oip import error_reply
 from mark.serving.queue_estimate import OVERDUE_S
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.agent")
 
 FAILURES_IN_A_ROW = 5
-"""So many batches that a backend could not answer: the agent ends, and is started again."""
+"""Consecutive failed batches after which the agent exits, to be restarted (a liveness threshold)."""
 
 
 class Client(Protocol):
-    """Who sent a request: a gateway's connection, or a client of the instance itself."""
+    """Sender of a request: a gateway's connection, or the agent's own HTTP port."""
 
     def answered(self, job: Job, reply: InferReply) -> None:
         """The model has answered."""
         ...
 
     def bounced(self, job: Job) -> None:
-        """It is not run here: somebody else may take it."""
+        """The job was not run here; another server may take it."""
         ...
 
-    def settle(self) -> None:
-        """The queue has changed."""
+    def publish_if_changed(self) -> None:
+        """The queue has changed: publish the state if the client's estimate is off."""
         ...
 
 
 class Job(NamedTuple):
-    """One request in the queue; times are the loop's clock. `forced`: late anyhow, it is taken all the same."""
+    """One request in the queue; instants are the loop's clock. `forced`: late anyhow, admitted all the same."""
 
     client: Client
     id: int
@@ -61,9 +62,9 @@ class Job(NamedTuple):
 
 
 class AgentCore:
-    """Queue, batches and admission of one instance. admission_factor: None takes everything.
+    """Queue, batches and admission of one instance.
 
-    hung_after_s: no batch is taken for hung before.
+    admission_factor: None admits everything. hung_after_s: no batch counts as hung before.
     """
 
     def __init__(
@@ -79,13 +80,13 @@ class AgentCore:
         self.waiting: deque[Job] = deque()
         self.in_service = 0
         self.free_at = 0.0
-        self.gone_at = math.inf
+        self.terminates_at = math.inf
         self.accepting = False
         self.clients: set[Client] = set()
         self.answered = self.bounced = self.batches = self.failed = 0
         self.busy_s = 0.0
         self.broken = asyncio.Event()
-        self.defects = Defects(log)
+        self.unexpected = UnexpectedErrors(log)
         self._backend = backend
         self._factor = admission_factor
         self._failures = 0
@@ -97,41 +98,41 @@ class AgentCore:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that was taken is answered."""
+        """True where every admitted request is answered."""
         return not self.waiting and not self.in_service
 
     def take(self, job: Job, now: float) -> float | None:
-        """Queue it; when it would have been answered where the Bouncer does not admit it.
+        """Queue the job; returns its predicted finish where the Bouncer does not admit it.
 
-        A job that was queued is answered after `start` has been called.
+        A queued job runs after `start` has been called.
         """
         measured = self.measured
         free_at = now + OVERDUE_S if self.in_service and self.free_at <= now else self.free_at
         finish_at = predicted_finish_at(
-            now, free_at, len(self.waiting), self.max_batch, measured.alone_s, measured.full_s
+            now, free_at, len(self.waiting), self.max_batch, measured.single_s, measured.full_batch_s
         )
         admitted = (
             job.forced or self._factor is None or admits(finish_at, job.arrived_at, job.deadline_at, self._factor)
         )
-        if not admitted or not self.accepting or finish_at > self.gone_at:
+        if not admitted or not self.accepting or finish_at > self.terminates_at:
             self.bounced += 1
             return finish_at
         self.waiting.append(job)
         return None
 
     def withdraw(self, client: Client, id_: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Remove a cancelled request from the queue."""
         kept = [job for job in self.waiting if job.client is not client or job.id != id_]
         if len(kept) != len(self.waiting):
             self.waiting = deque(kept)
 
     def start(self) -> None:
-        """Begin a batch if none runs and something waits."""
+        """Begin a batch if none runs and the queue is not empty."""
         while self.waiting and not self.in_service and not self._abandoned:
             try:
                 self._begin()
             except Exception as error:  # noqa: BLE001 - the driver of batches: what waits behind is tried too
-                self.defect(self.waiting.popleft(), error)
+                self.fail_unexpected(self.waiting.popleft(), error)
 
     def _begin(self) -> None:
         size = batch_size(len(self.waiting), self.max_batch)
@@ -146,35 +147,35 @@ class AgentCore:
         self._task, self.in_service, self.free_at = task, len(batch), free_at
         self._batch, self._age_s = batch, 0.0
 
-    def settle(self) -> None:
-        """Have all clients look at the queue."""
+    def publish_if_changed(self) -> None:
+        """Have every client publish the state if its estimate is off."""
         for client in tuple(self.clients):
             try:
-                client.settle()
+                client.publish_if_changed()
             except Exception as error:  # noqa: BLE001 - the others are told all the same
-                self.defects.note(error)
+                self.unexpected.note(error)
 
-    def defect(self, job: Job, error: Exception, request_id: str = "") -> None:
-        """What raised on this request's way costs it a 500, and nobody else anything."""
-        self.defects.note(error, request_id=request_id)
+    def fail_unexpected(self, job: Job, error: Exception, request_id: str = "") -> None:
+        """Log an unexpected exception and answer its request with 500."""
+        self.unexpected.note(error, request_id=request_id)
         self._refuse(job)
 
     def _refuse(self, job: Job) -> None:
         self.failed += 1
-        self._give(job, error_reply(500, DEFECT))
+        self._give(job, error_reply(500, INTERNAL_ERROR))
 
     def _give(self, job: Job, reply: InferReply) -> bool:
         try:
-            job.client.answered(job, sound_reply(reply))
+            job.client.answered(job, valid_reply(reply))
         except Exception as error:  # noqa: BLE001 - the driver of one answer: the batch's others go out
-            self.defects.note(error)
+            self.unexpected.note(error)
             return False
         return True
 
-    def grow_older(self, passed_s: float) -> None:
-        """Count the time of the batch that runs, and give up one that hangs.
+    def check_timeouts(self, passed_s: float) -> None:
+        """Age the batch that runs, and abandon one that hangs.
 
-        Looks are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
+        Periods are counted, not the clock: a process that was stopped for a while has not waited meanwhile.
         """
         if not self.in_service:
             return
@@ -185,9 +186,9 @@ class AgentCore:
             self._abandon(expected_s)
 
     def _abandon(self, expected_s: float) -> None:
-        """Answer everybody, and have the agent end: nothing interrupts a model that hangs."""
+        """Answer or bounce every request and set `broken`: nothing interrupts a model that hangs."""
         fields = {"requests": len(self._batch), "waiting": len(self.waiting), "expected_s": expected_s}
-        log.error("a batch hangs since %.1f s; the agent ends, to be started again", self._age_s, extra=fields)
+        log.error("batch hung for %.1f s; the agent exits to be restarted", self._age_s, extra=fields)
         self._abandoned, self.accepting, self.in_service = True, False, 0
         self.failed += len(self._batch)
         reply = error_reply(504, f"the model did not answer within {self._age_s:.0f} s")
@@ -196,11 +197,11 @@ class AgentCore:
         while self.waiting:
             job = self.waiting.popleft()
             job.client.bounced(job)
-        self.settle()
+        self.publish_if_changed()
         self.broken.set()
 
     async def close(self) -> None:
-        """End the batch that runs, unanswered."""
+        """Cancel the batch that runs; its requests are not answered."""
         self._closing = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
@@ -226,21 +227,21 @@ class AgentCore:
                 self._refuse(job)
         self.answered += len(batch)
         self.start()
-        self.settle()
+        self.publish_if_changed()
 
     def _measure(self, replies: Sequence[InferReply], took_s: float) -> None:
-        """Learn from a batch that the model answered; reading what is wrong is not the model's work."""
+        """Measure a batch that the model answered; the time to read an invalid request is not the model's."""
         try:
             if all(reply.status < CLIENT_ERROR for reply in replies):
                 self.measured.note(len(replies), took_s)
         except Exception as error:  # noqa: BLE001 - the batch has its answers all the same
-            self.defects.note(error)
+            self.unexpected.note(error)
 
     def _failed(self, error: BaseException, size: int) -> list[InferReply]:
-        """A backend that raises answers nobody; each request gets its 500."""
+        """The replies of a batch whose backend raised: 500 for each request."""
         self.failed += size
         self._failures += 1
-        log.error("the backend failed", exc_info=error, extra={"requests": size})
+        log.error("backend failed", exc_info=error, extra={"requests": size})
         if self._failures >= FAILURES_IN_A_ROW:
             self.broken.set()
         return [error_reply(500, "the model failed")] * size
@@ -249,5 +250,5 @@ class AgentCore:
 async def _infer(backend: Backend, batch: list[Job]) -> Sequence[InferReply]:
     replies = await backend.infer([job.request for job in batch])
     if len(replies) != len(batch):
-        raise RuntimeError(f"the backend gave {len(replies)} answers to {len(batch)} requests")
+        raise RuntimeError(f"the backend returned {len(replies)} responses for {len(batch)} requests")
     return replies

@@ -1,1 +1,1 @@
-"""What answers batches behind an agent: adapters of `mark.ports.Backend`."""
+"""Model servers behind an agent: adapters of `mark.ports.Backend`."""

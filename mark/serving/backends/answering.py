@@ -70,7 +70,7 @@ def answering(
             else:
                 replies |= dict.fromkeys(group, error_reply(error.status, str(error)))
         except ValueError as error:
-            replies |= dict.fromkeys(group, error_reply(500, f"the model answers wrongly: {error}"))
+            replies |= dict.fromkeys(group, error_reply(500, f"the model's output is invalid: {error}"))
     return [replies[place] for place in range(len(requests))]
 
 
@@ -121,7 +121,7 @@ async def answer_async(
 
 
 def _turn(step: Callable[[Any], Tensors], sent: object) -> _Turn:
-    """What the next call needs, or None and the replies: no thread's future can carry StopIteration."""
+    """The tensors of the next call, or None and the replies: no thread's future can carry StopIteration."""
     try:
         return step(sent), []
     except StopIteration as done:

@@ -21,7 +21,7 @@ class CpuCredits:
         self.surplus = 0.0
 
     def balance(self, now: float) -> float:
-        """What may be spent at `now`; nothing is earned before the end of what runs at baseline."""
+        """Credits at `now`; nothing is earned before the end of what runs at baseline."""
         return earned(self._balance, max(0.0, now - self._at), self._earn_per_s, self._max_balance)
 
     def spend(self, now: float, work_s: float, speed: float = 1.0) -> float:
@@ -41,6 +41,6 @@ class CpuCredits:
             self._at = now + takes_s * speed  # baseline is the speed that uses up what is earned
         return takes_s
 
-    def pace(self, now: float, full_s: float, speed: float = 1.0) -> float:
-        """How much longer than at full speed a batch takes: baseline once `full_s` of work are not covered."""
+    def throttle(self, now: float, full_s: float, speed: float = 1.0) -> float:
+        """Service time of a batch over that at full speed: baseline once `full_s` of work are not covered."""
         return 1.0 if self.balance(now) >= full_s * speed * self._burn_per_s else self._slow

@@ -26,7 +26,7 @@ SAME_TURN_S = 0.002
 
 
 class EmulatedBackend:
-    """A model that is not there. `now`: service time, which moves `speed()` times as fast as real time.
+    """A stand-in for a model. `now`: service time, which moves `speed()` times as fast as real time.
 
     credits_left: CPU credits at the start; what a launch of the type brings when it is left out.
     """
@@ -64,14 +64,14 @@ class EmulatedBackend:
         return 0.0 if self._account is None else self._account.surplus
 
     @property
-    def pace(self) -> float:
-        """How much longer than its profile a batch takes now: above 1 once the credits have ended."""
+    def service_time_ratio(self) -> float:
+        """Service time now over the profile's: above 1 once the CPU credits have ended."""
         if self._account is None:
             return 1.0
-        return self._account.pace(self._now(), self._full_s, self._speed())
+        return self._account.throttle(self._now(), self._full_s, self._speed())
 
     async def start(self) -> None:
-        """Nothing is loaded; a burstable type gets its credits."""
+        """Give a burstable type its credits; there is no model to load."""
         if self._burst is not None:
             balance = self._burst.launch_credits if self._credits_left is None else self._credits_left
             self._account = CpuCredits(self._burst, balance=balance, now=self._now())
@@ -90,13 +90,15 @@ class EmulatedBackend:
         return replies
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """No resource to release."""
 
     async def _zeros(self, tensors: Tensors) -> Tensors:
         rows = row_count(tensors)
         answer_bytes = rows * sum(8 * math.prod(abs(size) for size in spec.shape[1:]) for spec in self.outputs)
         if answer_bytes > MOST_ANSWER_BYTES:
-            raise ModelFailed(f"{rows} rows are answered with {answer_bytes} bytes; send fewer", status=413)
+            raise ModelFailed(
+                f"the response to {rows} rows would take {answer_bytes} bytes; send fewer rows", status=413
+            )
         return zeros(self.outputs, rows)
 
     def _work(self, requests: int) -> float:

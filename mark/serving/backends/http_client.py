@@ -163,7 +163,7 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(RetryLater(f"{self._url} does not speak HTTP: {error}"))
+            self._fail(RetryLater(f"{self._url} sent malformed HTTP: {error}"))
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -171,7 +171,7 @@ class _Connection(asyncio.Protocol):
         arriving = self._arriving
         framed = {"content-length", "transfer-encoding"} & arriving.headers.keys()
         if arriving.headers_done and not framed and exc is None:
-            self._settle()  # HTTP/1.0: the end of the connection is the end of the answer
+            self._complete()  # HTTP/1.0: the end of the connection is the end of the answer
         elif arriving.begun:
             self._fail(RetryLater(f"{self._url} closed the connection in mid-answer"))
         else:
@@ -189,7 +189,7 @@ class _Connection(asyncio.Protocol):
         """Called by the parser."""
         self._arriving.body += body
         if len(self._arriving.body) > MAX_ANSWER_BYTES:
-            self._fail(RetryLater(f"{self._url} answers with more than {MAX_ANSWER_BYTES >> 20} MiB"))
+            self._fail(RetryLater(f"{self._url} sent more than {MAX_ANSWER_BYTES >> 20} MiB"))
             self.abort()
 
     def on_message_complete(self) -> None:
@@ -201,9 +201,9 @@ class _Connection(asyncio.Protocol):
             self.is_open = False
             if self._transport is not None:
                 self._transport.close()
-        self._settle()
+        self._complete()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             status = self._parser.get_status_code()
             arriving = self._arriving

@@ -78,10 +78,10 @@ class OipBackend:
         try:
             return parse_infer_reply(answer.body, header_length(answer))
         except BadRequest as error:
-            raise ModelFailed(f"the model's server answers nonsense: {error}", status=502) from error
+            raise ModelFailed(f"the model's server sent an invalid response: {error}", status=502) from error
 
     async def _document(self, path: str) -> dict[str, Any]:
-        """What the server says there; nothing where it does not say it."""
+        """A metadata document of the server; empty where it has none."""
         try:
             answer = await self._client.request("GET", path, timeout_s=METADATA_WITHIN_S)
             found = json.loads(answer.body) if answer.status == 200 else {}

@@ -52,7 +52,7 @@ class PythonBackend:
         except MarkError:
             raise
         except BaseException as error:  # a user's code may raise anything, or call exit; the cause is chained
-            raise Misconfigured(f"model {self._name!r} does not start: {_said(error)}") from error
+            raise Misconfigured(f"model {self._name!r} does not start: {_summary(error)}") from error
         if mistakes:
             raise Misconfigured(f"model {self._name!r}: {'; '.join(mistakes)}")
         self.inputs, self.outputs = tuple(model.inputs), tuple(model.outputs)
@@ -62,9 +62,9 @@ class PythonBackend:
         try:
             check_outputs(self._predict(zeros(self.inputs, 1)), self.outputs)
         except ModelFailed as error:
-            log.warning("%s does not take zeros, so it was not warmed up: %s", self._name, error)
+            log.warning("%s failed on zeros and was not warmed up: %s", self._name, error)
         except ValueError as error:
-            log.error("%s answers wrongly: %s", self._name, error)  # noqa: TRY400 - the model's error, not ours
+            log.error("%s returned invalid outputs: %s", self._name, error)  # noqa: TRY400 - the model's error, not ours
 
     def _answer(self, batch: Sequence[InferRequest]) -> list[InferReply]:
         return answer(answering(batch, self._name, self.inputs, self.outputs), self._predict)
@@ -77,9 +77,9 @@ class PythonBackend:
                 raise TypeError(f"predict returned a {type(outputs).__name__}, not a mapping of names to arrays")  # noqa: TRY301 - as a model's own failure
             return {name: np.asarray(value) for name, value in outputs.items()}
         except BaseException as error:  # as above: the request is answered with it, and nobody else ends
-            log.warning("%s failed: %s", self._name, _said(error), exc_info=error)
-            raise ModelFailed(f"the model failed: {_said(error)}") from error
+            log.warning("%s failed: %s", self._name, _summary(error), exc_info=error)
+            raise ModelFailed(f"the model failed: {_summary(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     return failure_words(error)[:300]

@@ -24,19 +24,19 @@ READY_POLL_S = 0.1
 async def wait_until_ready(
     client: HttpClient, path: str, *, is_ready: Callable[[HttpAnswer], bool], within_s: float = READY_WITHIN_S
 ) -> None:
-    """Ask a health path until it says yes. Errors: Misconfigured after `within_s`, with what it said last."""
+    """Poll a health path until it is ready. Errors: Misconfigured after `within_s`, with the last answer."""
     loop = asyncio.get_running_loop()
     deadline_at = loop.time() + within_s
     while True:
         try:
             answer = await client.request("GET", path, timeout_s=within_s)
-            said = f"status {answer.status}"
+            last = f"status {answer.status}"
             if is_ready(answer):
                 return
         except RetryLater as error:
-            said = str(error)
+            last = str(error)
         if loop.time() + READY_POLL_S > deadline_at:
-            raise Misconfigured(f"{client.url}{path} is not ready after {within_s:g} s: {said}")
+            raise Misconfigured(f"{client.url}{path} is not ready after {within_s:g} s: {last}")
         await asyncio.sleep(READY_POLL_S)
 
 
@@ -64,7 +64,7 @@ async def forward(client: HttpClient, path: str, request: InferRequest) -> Infer
 
 
 async def post(client: HttpClient, path: str, request: InferRequest) -> HttpAnswer:
-    """One call of the model on its server. Errors: ModelFailed, with what the server said."""
+    """Call the model on its server. Errors: ModelFailed, with the server's text."""
     try:
         answer = await client.request(
             "POST", path, timeout_s=ANSWER_WITHIN_S, body=request.body, headers=_headers(request)
@@ -72,8 +72,10 @@ async def post(client: HttpClient, path: str, request: InferRequest) -> HttpAnsw
     except RetryLater as error:
         raise ModelFailed(str(error), status=503, whole=True) from error
     if answer.status != 200:
-        said = answer.body[:500].decode("utf-8", "replace")
-        raise ModelFailed(f"the model's server answers {answer.status}: {said}", status=answer.status)
+        text = answer.body[:500].decode("utf-8", "replace")
+        raise ModelFailed(
+            f"the model's server responded with status {answer.status}: {text}", status=answer.status
+        )
     return answer
 
 
@@ -94,13 +96,13 @@ class InvocationsBackend:
         self._ready_within_s = ready_within_s
 
     async def start(self) -> None:
-        """Wait until `/ping` says 200."""
+        """Wait until `/ping` answers 200."""
         await wait_until_ready(
             self._client, "/ping", is_ready=lambda answer: answer.status == 200, within_s=self._ready_within_s
         )
 
     async def infer(self, batch: Sequence[InferRequest]) -> Sequence[InferReply]:
-        """Each request for itself, all at once; OIP v2 is not what such a container speaks."""
+        """Send each request on its own, all at once; such a container does not support OIP v2."""
         return await asyncio.gather(*(self._answer(request) for request in batch))
 
     async def close(self) -> None:
@@ -109,5 +111,7 @@ class InvocationsBackend:
 
     async def _answer(self, request: InferRequest) -> InferReply:
         if request.path.startswith("/v2/"):
-            return error_reply(400, "this model's server speaks /invocations only, not /v2")
+            return error_reply(
+                400, "the model's server supports /invocations only; send the request to /invocations"
+            )
         return await forward(self._client, "/invocations", request)

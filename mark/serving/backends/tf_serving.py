@@ -19,7 +19,7 @@ from mark.serving.backends.http_client import HttpAnswer, HttpClient
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
 
 NATURAL: dict[str, np.dtype[Any]] = {"f": np.dtype("<f4"), "i": np.dtype("<i8"), "b": np.dtype("?")}
-"""What JSON's numbers are taken for where the service does not state an output's type."""
+"""Types of JSON's numbers where the service does not state an output's type."""
 
 
 class TfServingBackend:
@@ -62,7 +62,7 @@ class TfServingBackend:
         try:
             return self._outputs(json.loads(answer.body)["outputs"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ModelFailed(f"the model's server answers nonsense: {error}", status=502) from error
+            raise ModelFailed(f"the model's server sent an invalid response: {error}", status=502) from error
 
     def _outputs(self, found: object) -> Tensors:
         """A model with one output is answered without its name."""

@@ -1,7 +1,8 @@
-"""A gateway's connections to agents: one each, kept open, with all requests multiplexed on it.
+"""Connections to agents: one each, kept open, with all requests multiplexed on it.
 
-Frames for one agent that arise in one turn of the event loop leave in one write. An agent of which nothing is
-heard for some seconds is taken for lost, as is one whose connection breaks: what it held is dispatched again.
+Liveness: an agent that sends nothing for SILENCE_S counts as lost, as does one whose connection breaks; its
+requests are dispatched again (failover). Frames for one agent that arise in one turn of the event loop leave in
+one write.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ from mark.protocols.frames import (
     encode_request,
 )
 from mark.serving.gateway.members_view import AgentView
-from mark.serving.gateway.request import Ticket
+from mark.serving.gateway.request import InferenceRequest
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import Lane
+    from mark.serving.gateway.model_router import ModelRouter
 
 log = logging.getLogger("mark.gateway")
 SILENCE_S = 5.0
-"""An agent says how it is four times a second."""
+"""Limit without a frame; agents publish their state four times a second."""
 CONNECT_S = 2.0
 BACKOFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 class AgentConnection(asyncio.Protocol):
-    """One connection to one agent. `changed` is told when it begins or ends to accept requests."""
+    """One connection to one agent. changed: called when the agent begins or ends to accept requests."""
 
-    def __init__(self, member: Member, lane: Lane, changed: Callable[[], None]) -> None:
+    def __init__(self, member: Member, router: ModelRouter, changed: Callable[[], None]) -> None:
         self.view = AgentView(member.instance)
-        self.lane = lane
-        self.in_flight: dict[int, Ticket] = {}
+        self.router = router
+        self.in_flight: dict[int, InferenceRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
         self._loop = asyncio.get_running_loop()
@@ -55,12 +56,12 @@ class AgentConnection(asyncio.Protocol):
         self._parser = FrameParser()
         self._out: list[bytes] = []
         self._sent = 0
-        self._quiet_s = 0.0
-        self._heard = False
+        self._idle_s = 0.0
+        self._received = False
 
     @property
     def is_accepting(self) -> bool:
-        """Whether requests may be sent there."""
+        """True while the agent is connected and accepts requests."""
         return self._transport is not None and self.view.accepting
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -70,7 +71,7 @@ class AgentConnection(asyncio.Protocol):
         transport.write(encode(Hello(VERSION)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: what was in flight here goes elsewhere."""
+        """Called by the loop: requests in flight here are dispatched again."""
         self._transport = None
         self.view.accepting = False
         self.closed.set()
@@ -79,108 +80,111 @@ class AgentConnection(asyncio.Protocol):
         try:
             self._changed()
         except Exception as error:  # noqa: BLE001 - what was in flight is to be looked after all the same
-            self.lane.defects.note(error, instance=self.view.instance)
+            self.router.unexpected.note(error, instance=self.view.instance)
         if lost:
             fields = {"instance": self.view.instance, "in_flight": len(lost), "reason": str(exc or "closed")}
-            log.warning("an agent was lost with requests in flight", extra=fields)
-        self.lane.agent_lost(self.view, lost)
+            log.warning("agent lost with requests in flight", extra=fields)
+        self.router.agent_lost(self.view, lost)
 
-    def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
-        """Send a request there; its answer, or its loss, comes back to the lane."""
+    def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
+        """Send a request; the router gets its response, its bounce or its loss."""
         id_ = self._sent + 1
         frame = encode_request(
             id_,
-            int((now - ticket.arrived_at) * 1e6),
-            int((ticket.deadline_at - now) * 1e6),
-            ticket.path,
-            ticket.content_type,
-            ticket.header_length,
-            ticket.request_id,
-            ticket.traceparent,
-            ticket.body,
+            int((now - request.arrived_at) * 1e6),
+            int((request.deadline_at - now) * 1e6),
+            request.path,
+            request.content_type,
+            request.header_length,
+            request.request_id,
+            request.traceparent,
+            request.body,
             forced,
-            ticket.accept,
+            request.accept,
         )
         self._sent = id_
-        self.in_flight[id_] = ticket
+        self.in_flight[id_] = request
         view = self.view
-        view.sent(now, view.alone_s)
+        view.sent(now, view.single_s)
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(frame)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        self._heard = True
+        self._received = True
         now = time.monotonic()
         try:
             for frame in self._parser.feed(data):
                 try:
                     if type(frame) is Response:
-                        self._answered(frame, now)
+                        self._on_response(frame, now)
                     else:
-                        self._told(frame)
+                        self._on_control_frame(frame)
                 except FrameError:
                     raise
                 except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
-                    self._stumbled(frame, error)
+                    self._on_frame_error(frame, error)
         except FrameError as error:
             fields = {"instance": self.view.instance, "reason": str(error)}
-            log.warning("an agent speaks no frames", extra=fields)
+            log.warning("malformed frame from agent", extra=fields)
             self.abort()
 
-    def grow_older(self, passed_s: float, now: float) -> None:
-        """Give up requests that nobody answered in time, and an agent that is silent."""
-        self._quiet_s = 0.0 if self._heard else self._quiet_s + passed_s
-        self._heard = False
-        if self._quiet_s > SILENCE_S and self._transport is not None:
-            log.warning("an agent is silent", extra={"instance": self.view.instance, "quiet_s": self._quiet_s})
+    def check_timeouts(self, passed_s: float, now: float) -> None:
+        """Expire requests past the time-out, and close the connection of a silent agent."""
+        self._idle_s = 0.0 if self._received else self._idle_s + passed_s
+        self._received = False
+        if self._idle_s > SILENCE_S and self._transport is not None:
+            log.warning(
+                "agent silent; closing its connection",
+                extra={"instance": self.view.instance, "idle_s": self._idle_s},
+            )
             self.abort()
-        give_up_at = now - self.lane.give_up_s
-        overdue = [id_ for id_, ticket in self.in_flight.items() if ticket.arrived_at < give_up_at]
+        give_up_at = now - self.router.give_up_s
+        overdue = [id_ for id_, request in self.in_flight.items() if request.arrived_at < give_up_at]
         for id_ in overdue:
             self._write(encode(Cancel(id_)))
-            self.lane.expire(self.in_flight.pop(id_))
+            self.router.expire(self.in_flight.pop(id_))
 
     def abort(self) -> bool:
-        """Close at once; whether there was anything to close."""
+        """Close at once; False where it was closed already."""
         if self._transport is None:
             return False
         self._transport.abort()
         return True
 
-    def _stumbled(self, frame: Frame, error: Exception) -> None:
+    def _on_frame_error(self, frame: Frame, error: Exception) -> None:
         id_ = frame.id if isinstance(frame, Response | Bounced) else 0
-        ticket = self.in_flight.pop(id_, None)
-        if ticket is not None:
-            self.lane.defect(ticket, error)
+        request = self.in_flight.pop(id_, None)
+        if request is not None:
+            self.router.fail_unexpected(request, error)
         else:
-            self.lane.defects.note(error, instance=self.view.instance, frame=type(frame).__name__)
+            self.router.unexpected.note(error, instance=self.view.instance, frame=type(frame).__name__)
 
-    def _answered(self, frame: Response, now: float) -> None:
+    def _on_response(self, frame: Response, now: float) -> None:
         view = self.view
-        view.answered(now, view.full_s)
-        ticket = self.in_flight.pop(frame.id, None)
-        if ticket is not None:
-            self.lane.answer(ticket, frame, "standby" if view.standby else "instance", now)
+        view.answered(now, view.full_batch_s)
+        request = self.in_flight.pop(frame.id, None)
+        if request is not None:
+            self.router.answer(request, frame, "standby" if view.standby else "instance", now)
 
-    def _told(self, frame: Frame) -> None:
+    def _on_control_frame(self, frame: Frame) -> None:
         now = time.monotonic()
         match frame:
             case State():
                 accepted = self.view.accepting
-                self.view.told(frame, max(0, self._sent - frame.seen), now)
+                self.view.on_state(frame, max(0, self._sent - frame.seen), now)
                 if self.view.accepting != accepted:
                     self._changed()
             case Bounced(id=id_):
-                ticket = self.in_flight.pop(id_, None)
-                if ticket is not None:
-                    self.lane.bounced(ticket, now)
+                request = self.in_flight.pop(id_, None)
+                if request is not None:
+                    self.router.bounced(request, now)
             case Goodbye():
                 self.view.accepting = False
                 self._changed()
             case _:
-                raise FrameError(f"an agent sends no {type(frame).__name__}")
+                raise FrameError(f"unexpected frame from agent: {type(frame).__name__}")
 
     def _write(self, frame: bytes) -> None:
         if not self._out:
@@ -190,43 +194,43 @@ class AgentConnection(asyncio.Protocol):
     def _flush(self) -> None:
         out = self._out
         self._out = []
-        if self._transport is None:  # connection_lost has given the tickets back
+        if self._transport is None:  # connection_lost has given the requests back
             return
         try:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         except Exception as error:  # noqa: BLE001 - they did not all go out: they go elsewhere
-            self.lane.defects.note(error, instance=self.view.instance)
+            self.router.unexpected.note(error, instance=self.view.instance)
             self.abort()
 
 
 class AgentConnections:
-    """All agents of all lanes, connected while they are members or still answer."""
+    """All agents of all models, connected while they are members or still answer."""
 
-    def __init__(self, lanes: dict[str, Lane]) -> None:
-        self._lanes = lanes
+    def __init__(self, routers: dict[str, ModelRouter]) -> None:
+        self._routers = routers
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.open: dict[str, AgentConnection] = {}
 
     def set_members(self, members: dict[str, Member]) -> None:
-        """These are listed now. One that is no longer listed stays while its connection does."""
+        """Connect to new members. An agent that is no longer a member stays while its connection does."""
         self._members = members
         for instance, member in members.items():
-            if instance not in self._tasks and member.model in self._lanes:
+            if instance not in self._tasks and member.model in self._routers:
                 task = asyncio.get_running_loop().create_task(self._keep_connected(instance))
                 self._tasks[instance] = task
                 task.add_done_callback(functools.partial(self._ended, instance))
 
-    def grow_older(self, passed_s: float, now: float) -> None:
-        """Look for what is overdue."""
+    def check_timeouts(self, passed_s: float, now: float) -> None:
+        """Check the time-outs of every connection."""
         for connection in tuple(self.open.values()):
             try:
-                connection.grow_older(passed_s, now)
+                connection.check_timeouts(passed_s, now)
             except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
-                connection.lane.defects.note(error, instance=connection.view.instance)
+                connection.router.unexpected.note(error, instance=connection.view.instance)
 
     async def close(self) -> None:
-        """Break all connections."""
+        """Close all connections."""
         tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -242,7 +246,7 @@ class AgentConnections:
                 if await self._connected(member):
                     failures = 0
             except Exception as error:  # noqa: BLE001 - the driver of one connection: it tries again
-                self._lanes[member.model].defects.note(error, instance=instance)
+                self._routers[member.model].unexpected.note(error, instance=instance)
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
             failures += 1
 
@@ -250,9 +254,9 @@ class AgentConnections:
         del self._tasks[instance]
 
     async def _connected(self, member: Member) -> bool:
-        """Connect and stay until the connection ends; False where there was none."""
-        lane = self._lanes[member.model]
-        connection = AgentConnection(member, lane, lambda: self._list_accepting(lane))
+        """Connect and wait until the connection ends; False where it could not be made."""
+        router = self._routers[member.model]
+        connection = AgentConnection(member, router, lambda: self._list_accepting(router))
         loop = asyncio.get_running_loop()
         self.open[member.instance] = connection
         try:
@@ -265,5 +269,5 @@ class AgentConnections:
             del self.open[member.instance]
         return True
 
-    def _list_accepting(self, lane: Lane) -> None:
-        lane.set_agents([found for found in self.open.values() if found.lane is lane and found.is_accepting])
+    def _list_accepting(self, router: ModelRouter) -> None:
+        router.set_agents([found for found in self.open.values() if found.router is router and found.is_accepting])

@@ -1,7 +1,7 @@
-"""A client that repeats a request with the same id gets the one answer, not a second execution.
+"""Deduplication by idempotency key: a retry with the same request id gets the first execution's response.
 
-Only ids that clients chose are remembered: for one to two minutes, a bounded number of them, answers up to a
-bounded size. Under many requests a second the bounds come first.
+Only ids that clients chose are kept, for one to two minutes, up to MAX_IDS of them and MAX_BYTES of responses.
+Under a high request rate these bounds shorten the time.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mark.serving.gateway.request import Ticket
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 KEPT_S = 60.0
 MAX_IDS = 8192
@@ -21,8 +21,8 @@ Key = tuple[str, bytes, bytes]
 """Model, path and id: SageMaker's path is the same for all models."""
 
 
-class Answer(NamedTuple):
-    """What was answered."""
+class StoredResponse(NamedTuple):
+    """A response as `InferenceRequest.answer` takes it."""
 
     status: int
     content_type: bytes
@@ -31,79 +31,82 @@ class Answer(NamedTuple):
     by: bytes
 
 
-class Repeat:
-    """One id: a request in flight with those that repeat it, or its answer."""
+class IdempotencyRecord:
+    """One id: in flight with its duplicates, or completed with its response."""
 
-    __slots__ = ("answer", "digest", "followers", "key")
+    __slots__ = ("digest", "duplicates", "key", "response")
 
     def __init__(self, key: Key, digest: int) -> None:
         self.key, self.digest = key, digest
-        self.followers: list[Ticket] | None = None
-        self.answer: Answer | None = None
+        self.duplicates: list[InferenceRequest] | None = None
+        self.response: StoredResponse | None = None
 
 
-class Repeats:
-    """The ids that were seen lately, in two generations: the elder is forgotten whole when the younger is full."""
+class IdempotencyCache:
+    """Recent request ids in two generations: the older one is dropped whole when the younger one is full."""
 
-    def __init__(self, defects: Defects) -> None:
-        self._defects = defects
-        self._young: dict[Key, Repeat] = {}
-        self._old: dict[Key, Repeat] = {}
-        self._turns_at = math.inf
+    def __init__(self, unexpected: UnexpectedErrors) -> None:
+        self._unexpected = unexpected
+        self._young: dict[Key, IdempotencyRecord] = {}
+        self._old: dict[Key, IdempotencyRecord] = {}
+        self._rotates_at = math.inf
         self._bytes = 0
 
-    def knows(self, model: str, ticket: Ticket) -> bool:
-        """Whether a request with its id came here before."""
-        key = (model, ticket.path, ticket.request_id)
+    def knows(self, model: str, request: InferenceRequest) -> bool:
+        """True where a request with this id was executed, or is in flight, in this gateway."""
+        key = (model, request.path, request.request_id)
         return key in self._young or key in self._old
 
-    def is_first(self, model: str, ticket: Ticket, now: float) -> bool:
-        """Whether it is to be executed; else it was answered here, or will be with the first of its id."""
+    def begin(self, model: str, request: InferenceRequest, now: float) -> bool:
+        """Register the request; True where it is to be executed.
+
+        A duplicate gets the stored response at once, or that of the execution in flight when it completes.
+        """
         young = self._young
-        if now >= self._turns_at or len(young) >= MAX_IDS or self._bytes > MAX_BYTES:
-            self._turn(now)
+        if now >= self._rotates_at or len(young) >= MAX_IDS or self._bytes > MAX_BYTES:
+            self._rotate(now)
             young = self._young
         if not young:
-            self._turns_at = now + KEPT_S
-        key = (model, ticket.path, ticket.request_id)
-        digest = hash(ticket.body)
+            self._rotates_at = now + KEPT_S
+        key = (model, request.path, request.request_id)
+        digest = hash(request.body)
         known = young.get(key) or self._old.get(key)
         if known is None:
-            ticket.repeat = young[key] = Repeat(key, digest)
+            request.idempotency = young[key] = IdempotencyRecord(key, digest)
             return True
         if known.digest != digest:
-            ticket.fail(409, "this request id was used for another request")
-        elif known.answer is not None:
-            ticket.answer(*known.answer)
+            request.fail(409, "this request id was used with another body; use a new id")
+        elif known.response is not None:
+            request.answer(*known.response)
         else:
-            known.followers = [*(known.followers or ()), ticket]
+            known.duplicates = [*(known.duplicates or ()), request]
         return False
 
-    def answered(self, repeat: Repeat, answer: Answer) -> None:
-        """Keep the answer, and give it to those that wait for it."""
-        repeat.answer = answer
-        self._bytes += len(answer.body)
-        if repeat.followers:
-            followers, repeat.followers = repeat.followers, None
-            for follower in followers:
+    def complete(self, record: IdempotencyRecord, response: StoredResponse) -> None:
+        """Store the response and answer the duplicates with it."""
+        record.response = response
+        self._bytes += len(response.body)
+        if record.duplicates:
+            duplicates, record.duplicates = record.duplicates, None
+            for duplicate in duplicates:
                 try:
-                    follower.answer(*answer)
+                    duplicate.answer(*response)
                 except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
-                    self._defects.note(error, request_id=follower.request_id.decode("latin-1"))
-                    follower.fail(500, DEFECT)
+                    self._unexpected.note(error, request_id=duplicate.request_id.decode("latin-1"))
+                    duplicate.fail(500, INTERNAL_ERROR)
 
-    def failed(self, repeat: Repeat, status: int, text: str) -> None:
-        """There is no answer to keep: the next repetition is executed."""
+    def discard(self, record: IdempotencyRecord, status: int, text: str) -> None:
+        """Fail the duplicates and remove the record: the next request with this id is executed."""
         for generation in (self._young, self._old):
-            if generation.get(repeat.key) is repeat:
-                del generation[repeat.key]
-        followers, repeat.followers = repeat.followers or (), None
-        for follower in followers:
-            follower.fail(status, text)
+            if generation.get(record.key) is record:
+                del generation[record.key]
+        duplicates, record.duplicates = record.duplicates or (), None
+        for duplicate in duplicates:
+            duplicate.fail(status, text)
 
-    def _turn(self, now: float) -> None:
-        """What is in flight stays known, or its repetition would be executed beside it."""
-        elder = self._old if now < self._turns_at + KEPT_S else self._old | self._young
-        waiting = {key: repeat for key, repeat in elder.items() if repeat.answer is None}
-        self._old = waiting if elder is not self._old else self._young | waiting
+    def _rotate(self, now: float) -> None:
+        """Drop the older generation except what is in flight: a duplicate of that would be executed beside it."""
+        elder = self._old if now < self._rotates_at + KEPT_S else self._old | self._young
+        in_flight = {key: record for key, record in elder.items() if record.response is None}
+        self._old = in_flight if elder is not self._old else self._young | in_flight
         self._young, self._bytes = {}, 0

@@ -1,7 +1,6 @@
-"""A model's calls to Lambda from a gateway: the cap on how many, and how many environments should be warm.
+"""Overflow of one model to Lambda: calls up to a cap, and the number of environments believed warm.
 
-A call is the one place on a request's way that has a task of its own: it takes milliseconds of somebody else's
-time, and there are at most as many as the cap allows.
+Only here has a request a task of its own: a call takes milliseconds elsewhere, and the cap bounds their number.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from mark.dispatch.overflow import BUCKETS, believed_warm, lambda_finish_at, not
 from mark.domain.errors import MarkError, OutcomeUnknown, RetryLater
 from mark.domain.offering import LambdaOffering
 from mark.ports import Overflow, OverflowReply
-from mark.protocols.exchange import sound_reply
+from mark.protocols.exchange import valid_reply
 from mark.protocols.frames import Response
-from mark.serving.gateway.request import Loss, Ticket
+from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Tally
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import Lane
+    from mark.serving.gateway.model_router import ModelRouter
 
 log = logging.getLogger("mark.gateway")
 BASE64 = 4 / 3
@@ -37,11 +36,11 @@ class ServiceTime(Protocol):
     """The service's clock, which environments' idle lives and the bill follow."""
 
     def service_now(self) -> float:
-        """What it shows."""
+        """Service time now."""
         ...
 
     def speed(self) -> float:
-        """How fast it goes."""
+        """Service seconds per real second."""
         ...
 
 
@@ -64,81 +63,81 @@ class LambdaCalls:
         return int(believed_warm(self._belief, self._clock.service_now()))
 
     def note_warmed(self, at: float, share: int) -> None:
-        """Somebody else left so many environments warm for this gateway; at: service time."""
+        """Count environments that the controller's warm-up left for this gateway; at: service time."""
         note_in_flight(self._belief, at, share)
 
     def forget_warm(self) -> None:
-        """The function was made anew: no environment is there."""
+        """Reset the belief: the function was made anew and has no environment."""
         self._belief[:] = 0
 
     def takes(self, body_bytes: int) -> bool:
-        """Whether one more call is allowed, with a body of that size."""
+        """True where one more call is allowed, with a body of that size."""
         room = self.in_flight < self._offering.concurrency and not self.closed
         return room and body_bytes <= self._most_bytes
 
     def finish_at(self, now: float) -> float:
-        """When a call made now is predicted to answer."""
+        """The predicted finish of a call made now."""
         return lambda_finish_at(
             now, self.in_flight, self.warm, self._offering.latency_s, self._offering.cold_start_s
         )
 
-    def call(self, lane: Lane, ticket: Ticket) -> None:
-        """Have Lambda answer the ticket; where it refuses, the lane decides again without it."""
+    def call(self, router: ModelRouter, request: InferenceRequest) -> None:
+        """Send the request to Lambda; where it refuses, the router decides again without it."""
         note_in_flight(self._belief, self._clock.service_now(), self.in_flight + 1)
         self.in_flight += 1
-        task = asyncio.get_running_loop().create_task(self._call(lane, ticket))
+        task = asyncio.get_running_loop().create_task(self._call(router, request))
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._done(done, lane, ticket))
+        task.add_done_callback(lambda done: self._done(done, router, request))
 
-    def warm_one_more(self, lane: Lane, now: float, deadline_at: float) -> None:
-        """A request shed because Lambda would be cold starts an environment, or none would ever be warm.
+    def warm_one_more(self, router: ModelRouter, now: float, deadline_at: float) -> None:
+        """Start an environment for a request that is shed because Lambda is cold; else none would ever be warm.
 
         Only where a warm one would have answered in time.
         """
         if self.closed or now + self._offering.latency_s > deadline_at:
             return
         self.in_flight += 1
-        task = asyncio.get_running_loop().create_task(self._ping(lane.tally))
+        task = asyncio.get_running_loop().create_task(self._ping(router.tally))
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._pinged(done, lane))
+        task.add_done_callback(lambda done: self._pinged(done, router))
 
     async def close(self) -> None:
-        """End what is under way; those tickets' clients are gone with the gateway."""
+        """Cancel the calls in flight; their clients are gone with the gateway."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _call(self, lane: Lane, ticket: Ticket) -> None:
-        left_s = max(0.001, ticket.arrived_at + lane.give_up_s - time.monotonic())
+    async def _call(self, router: ModelRouter, request: InferenceRequest) -> None:
+        left_s = max(0.001, request.arrived_at + router.give_up_s - time.monotonic())
         try:
-            answered = await self._overflow.invoke(self._function, ticket.request(), left_s)
+            answered = await self._overflow.invoke(self._function, request.infer_request(), left_s)
         except MarkError as error:
-            self._refused(lane, ticket, error)
+            self._refused(router, request, error)
             return
         finally:
             self.in_flight -= 1
-        self._count(lane.tally, answered)
+        self._count(router.tally, answered)
         if answered.lost:
-            log.warning("a Lambda environment was lost", extra={"function": self._function, "model": lane.name})
-            lane.lost(ticket, Loss("lambda", 1), lambda_refused=True)
+            log.warning("Lambda environment lost", extra={"function": self._function, "model": router.name})
+            router.lost(request, Loss("lambda", 1), lambda_refused=True)
             return
-        reply = sound_reply(answered.reply)
+        reply = valid_reply(answered.reply)
         response = Response(0, reply.status, reply.content_type.encode(), reply.header_length, reply.body)
-        lane.answer(ticket, response, "lambda", time.monotonic())
+        router.answer(request, response, "lambda", time.monotonic())
 
     async def _ping(self, tally: Tally) -> None:
         try:
             answered = await self._overflow.warm(self._function, PING_WITHIN_S)
             note_in_flight(self._belief, self._clock.service_now(), self.in_flight)
         except MarkError as error:
-            log.info("an environment was not warmed", extra={"function": self._function, "reason": str(error)})
+            log.info("Lambda environment not warmed", extra={"function": self._function, "reason": str(error)})
         else:
             self._count(tally, answered)
         finally:
             self.in_flight -= 1
 
     def _count(self, tally: Tally, answered: OverflowReply) -> None:
-        """What the call is billed for; a cold start is one however fast the clock goes."""
+        """Count the call's bill; a cold start counts once, however fast the clock goes."""
         tally.invocations += 1
         tally.cold += answered.cold
         stands_for = self._clock.speed()
@@ -146,29 +145,36 @@ class LambdaCalls:
         tally.billed += stands_for
         tally.gib_s += stands_for * (answered.gib_s - cold_gib_s) + cold_gib_s
 
-    def _refused(self, lane: Lane, ticket: Ticket, error: MarkError) -> None:
-        """Another place, while there is time; the lane does not ask Lambda again.
+    def _refused(self, router: ModelRouter, request: InferenceRequest, error: MarkError) -> None:
+        """Dispatch the request again without Lambda, while there is time.
 
-        What may have run all the same is run a second time only where the model allows it.
+        A call whose outcome is unknown is executed a second time only where the model allows it.
         """
         if not isinstance(error, RetryLater):
-            log.warning("Lambda refused for good", extra={"function": self._function, "reason": str(error)})
+            log.warning(
+                "Lambda refused the call; it is not repeated",
+                extra={"function": self._function, "reason": str(error)},
+            )
         now = time.monotonic()
-        if now - ticket.arrived_at >= lane.give_up_s:
-            lane.expire(ticket)
-        elif isinstance(error, OutcomeUnknown) and not lane.served.model.redispatch:
-            lane.tally.failed += 1
-            lane.fail(ticket, 502, "Lambda did not answer, and the model forbids to run a request again")
+        if now - request.arrived_at >= router.give_up_s:
+            router.expire(request)
+        elif isinstance(error, OutcomeUnknown) and not router.served.model.redispatch:
+            router.tally.failed += 1
+            router.fail(
+                request,
+                502,
+                "no response from Lambda; the model does not allow an automatic retry",
+            )
         else:
-            lane.bounced(ticket, now, lambda_refused=True)
+            router.bounced(request, now, lambda_refused=True)
 
-    def _done(self, task: asyncio.Task[None], lane: Lane, ticket: Ticket) -> None:
-        """A defect in the adapter must not leave a request without its answer."""
+    def _done(self, task: asyncio.Task[None], router: ModelRouter, request: InferenceRequest) -> None:
+        """Answer the request also where the call raised an unexpected exception."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            lane.defect(ticket, error, 502, "Lambda could not be called")
+            router.fail_unexpected(request, error, 502, "Lambda could not be called")
 
-    def _pinged(self, task: asyncio.Task[None], lane: Lane) -> None:
+    def _pinged(self, task: asyncio.Task[None], router: ModelRouter) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            lane.defects.note(error, function=self._function)
+            router.unexpected.note(error, function=self._function)

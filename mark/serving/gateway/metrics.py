@@ -1,4 +1,4 @@
-"""A gateway's page for Prometheus. Labels are models and the servers' three kinds: their number is bounded."""
+"""Prometheus metrics of a gateway. Label values are bounded: models, and three kinds of servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import HistogramMetricFamily, Metric
 
 from mark.domain.traffic import LATENCY_BIN_S
-from mark.serving.gateway.model_router import Lane
+from mark.serving.gateway.model_router import ModelRouter
 from mark.telemetry.metrics import counter, exposition, gauge
 
 if TYPE_CHECKING:
@@ -16,64 +16,66 @@ if TYPE_CHECKING:
 
 EDGES_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 4.0)
 HALF_S = LATENCY_BIN_S / 2
-"""What rounding may take off an edge is less."""
+"""More than rounding may take off an edge."""
 _COUNTERS = (
-    ("late", "Answers that missed the objective"),
-    ("shed", "Requests refused because nobody could answer in time"),
-    ("failed", "Requests answered with an error of the model or of ours"),
-    ("rejected", "Requests that the model refused as wrong in themselves"),
+    ("late", "Responses that missed the latency objective"),
+    ("shed", "Requests shed: no capacity to meet their deadline"),
+    ("failed", "Requests that failed: an error of the model or of the service"),
+    ("rejected", "Invalid requests, answered with a client error (4xx)"),
     ("redispatched", "Requests sent again after their agent was lost"),
-    ("repeated", "Repetitions answered without a second execution"),
-    ("forwarded", "Requests with an id that belongs to another gateway, which were asked of it"),
-    ("invocations", "Calls of Lambda"),
-    ("cold", "Cold starts among the calls of Lambda"),
+    ("deduplicated", "Requests with a known id, answered without a second execution"),
+    ("forwarded", "Requests forwarded to the gateway that owns their id"),
+    ("invocations", "Lambda invocations"),
+    ("cold", "Lambda invocations with a cold start"),
     ("gib_s", "GiB seconds that Lambda billed"),
 )
 
 
 def render_gateway(gateway: Gateway) -> bytes:
-    """The page."""
+    """The gateway's metrics in Prometheus' text format."""
     return exposition(_families(gateway))
 
 
 def _families(gateway: Gateway) -> Iterator[Metric]:
-    lanes = gateway.lanes.values()
-    by = [((lane.name, server), count) for lane in lanes for server, count in lane.tally.by.items()]
-    yield counter("gateway_answers", "Requests answered, by who answered them", ("model", "by"), by)
+    routers = gateway.routers.values()
+    by = [((router.name, server), count) for router in routers for server, count in router.tally.by.items()]
+    yield counter("gateway_responses", "Responses of models, by the server that gave them", ("model", "by"), by)
     for name, text in _COUNTERS:
-        rows = [((lane.name,), getattr(lane.tally, name)) for lane in lanes]
+        rows = [((router.name,), getattr(router.tally, name)) for router in routers]
         yield counter(f"gateway_{name}", text, ("model",), rows)
-    yield _latencies(lanes)
-    agents = [((lane.name,), lane.agent_count) for lane in lanes]
+    yield _latencies(routers)
+    agents = [((router.name,), router.agent_count) for router in routers]
     yield gauge("gateway_agents", "Agents that accept requests", ("model",), agents)
-    in_flight = dict.fromkeys(gateway.lanes, 0)
+    in_flight = dict.fromkeys(gateway.routers, 0)
     for agent in gateway.agents.open.values():
-        in_flight[agent.lane.name] += len(agent.in_flight)
+        in_flight[agent.router.name] += len(agent.in_flight)
     held = [((name,), count) for name, count in in_flight.items()]
-    yield gauge("gateway_in_flight", "Requests that agents hold", ("model",), held)
-    calls = [((lane.name,), lane.overflow.in_flight) for lane in lanes if lane.overflow is not None]
-    yield gauge("gateway_lambda_in_flight", "Calls of Lambda under way", ("model",), calls)
+    yield gauge("gateway_in_flight", "Requests in flight at agents", ("model",), held)
+    calls = [((router.name,), router.overflow.in_flight) for router in routers if router.overflow is not None]
+    yield gauge("gateway_lambda_in_flight", "Lambda invocations in flight", ("model",), calls)
     http = gateway.http
     yield gauge("gateway_connections", "Clients connected", (), [((), len(http.connections))])
     peers = [((), gateway.peers.count)]
-    yield gauge("gateway_peers", "Other gateways that share the ids with this one", (), peers)
-    yield gauge("gateway_body_bytes", "Bytes of requests' bodies held", (), [((), http.budget.held)])
-    yield counter("gateway_refused", "Requests refused as malformed, oversize or slow", (), [((), http.refused)])
-    defects = [((), gateway.defects.count)]
-    yield counter("gateway_defects", "Exceptions that nobody foresaw; the log has their causes", (), defects)
+    yield gauge("gateway_peers", "Other gateways that are up", (), peers)
+    yield gauge("gateway_body_bytes", "Bytes of request bodies in memory", (), [((), http.budget.held)])
+    yield counter(
+        "gateway_refused", "Requests refused as malformed, too large or too slow", (), [((), http.refused)]
+    )
+    unexpected = [((), gateway.unexpected.count)]
+    yield counter("gateway_internal_errors", "Unexpected exceptions; the log has their tracebacks", (), unexpected)
 
 
-def _latencies(lanes: Iterable[Lane]) -> Metric:
+def _latencies(routers: Iterable[ModelRouter]) -> Metric:
     """A histogram of coarser bins than those that are counted."""
     family = HistogramMetricFamily(
         "mark_gateway_latency_seconds", "From a request's arrival to its answer", labels=("model",)
     )
-    for lane in lanes:
-        bins = lane.tally.latencies
+    for router in routers:
+        bins = router.tally.latencies
         below = [
             (f"{edge:g}", sum(n for place, n in bins.items() if (place + 1) * LATENCY_BIN_S <= edge + HALF_S))
             for edge in EDGES_S
         ]
         buckets = [*below, ("+Inf", sum(bins.values()))]
-        family.add_metric((lane.name,), buckets, sum_value=lane.tally.latency_sum_s)
+        family.add_metric((router.name,), buckets, sum_value=router.tally.latency_sum_s)
     return family

@@ -1,7 +1,8 @@
-"""One model in a gateway: which agent gets a request, and what becomes of it when that one bounces or is lost.
+"""Routing of one model's requests: to an agent, to Lambda (overflow), or load shedding with 503.
 
-Every ticket that is offered is answered exactly once: by an agent, by Lambda, or with an error. The decisions are
-those of `mark.dispatch`, the same that the simulator takes.
+A request that an agent bounces, or that is lost with its server, is routed again (failover). Every request is
+answered exactly once: by an agent, by Lambda, or with an error. The decisions are those of `mark.dispatch`, the
+same that the simulator takes.
 """
 
 from __future__ import annotations
@@ -21,53 +22,60 @@ from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
-from mark.serving.gateway.idempotency import Answer, Repeats
+from mark.serving.gateway.idempotency import IdempotencyCache, StoredResponse
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView
-from mark.serving.gateway.request import Loss, Ticket
+from mark.serving.gateway.request import InferenceRequest, Loss
 from mark.serving.gateway.stats import Server, Tally
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")
 BY: dict[Server, bytes] = {"instance": b"instance", "standby": b"standby", "lambda": b"lambda"}
 
 
 class Agent(Protocol):
-    """A connection to an agent, as a lane uses it."""
+    """A connection to one agent."""
 
     view: AgentView
 
-    def send(self, ticket: Ticket, now: float, *, forced: bool) -> None:
+    def send(self, request: InferenceRequest, now: float, *, forced: bool) -> None:
         """Send a request there."""
         ...
 
 
 Rest = ParamSpec("Rest")
-WithTicket = Callable[Concatenate["Lane", Ticket, Rest], None]
+WithRequest = Callable[Concatenate["ModelRouter", InferenceRequest, Rest], None]
 
 
-def _answers_all_the_same(decide: WithTicket[Rest]) -> WithTicket[Rest]:
-    """Where a decision raises, its ticket gets a 500: whoever asked for it has others to look after."""
+def _fails_its_request(decide: WithRequest[Rest]) -> WithRequest[Rest]:
+    """Decorate a decision so that an unexpected exception costs its own request a 500 and no other anything."""
 
     @functools.wraps(decide)
-    def decided(lane: Lane, ticket: Ticket, /, *args: Rest.args, **kwargs: Rest.kwargs) -> None:
+    def decided(
+        router: ModelRouter, request: InferenceRequest, /, *args: Rest.args, **kwargs: Rest.kwargs
+    ) -> None:
         try:
-            decide(lane, ticket, *args, **kwargs)
+            decide(router, request, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
-            lane.defect(ticket, error)
+            router.fail_unexpected(request, error)
 
     return decided
 
 
 TIMED_OUT = 504
-"""The answer of a batch that hung: whoever repeats its id is executed, and may be in time."""
+"""Status of a batch that hung; it is not stored, so that a retry with the same id is executed."""
 
 
-class Lane:
+class ModelRouter:
     """A model's agents, its calls to Lambda, and its counts."""
 
     def __init__(
-        self, served: ServedModel, *, overflow: LambdaCalls | None, repeats: Repeats, defects: Defects
+        self,
+        served: ServedModel,
+        *,
+        overflow: LambdaCalls | None,
+        idempotency: IdempotencyCache,
+        unexpected: UnexpectedErrors,
     ) -> None:
         self.served = served
         self.name = served.name
@@ -77,162 +85,168 @@ class Lane:
         self.overflow = overflow
         self._agents: list[Agent] = []
         self._policy = served.dispatch
-        self._repeats = repeats
-        self.defects = defects
+        self._idempotency = idempotency
+        self.unexpected = unexpected
         self._only: Agent | None = None
 
     def set_agents(self, agents: list[Agent]) -> None:
-        """These agents accept requests from now on."""
+        """Replace the agents that accept requests."""
         self._agents = sorted(agents, key=lambda agent: agent.view.instance)
         self.view.set_agents(agent.view for agent in agents)
         self._only = self._agents[0] if len(self._agents) == 1 else None
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request would be served by anyone."""
+        """True where an agent or Lambda takes requests."""
         return bool(self._agents) or self._lambda_open(0)
 
     @property
     def agent_count(self) -> int:
-        """Agents that accept."""
+        """The number of agents that accept requests."""
         return len(self._agents)
 
-    def offer(self, ticket: Ticket, now: float) -> None:
-        """Route a request that has come."""
+    def offer(self, request: InferenceRequest, now: float) -> None:
+        """Route a new request."""
         only = self._only
         try:
-            if only is not None and only.view.gone_at == math.inf:  # all rules agree on one that stays
-                only.send(ticket, now, forced=False)
+            if only is not None and only.view.terminates_at == math.inf:  # all rules agree on one that stays
+                only.send(request, now, forced=False)
                 return
             agent = self._route(now)
             if agent is None:
-                self.bounced(ticket, now)
+                self.bounced(request, now)
             else:
-                agent.send(ticket, now, forced=False)
-        except Exception as error:  # noqa: BLE001 - on the hot path, what `_answers_all_the_same` does elsewhere
-            self.defect(ticket, error)
+                agent.send(request, now, forced=False)
+        except Exception as error:  # noqa: BLE001 - on the hot path, what `_fails_its_request` does elsewhere
+            self.fail_unexpected(request, error)
 
-    @_answers_all_the_same
-    def bounced(self, ticket: Ticket, now: float, *, lambda_refused: bool = False) -> None:
-        """No agent admitted it: Lambda, the instance that finishes first, or nobody."""
+    @_fails_its_request
+    def bounced(self, request: InferenceRequest, now: float, *, lambda_refused: bool = False) -> None:
+        """Route a request that was not admitted: to Lambda, to the instance that finishes first, or shed it."""
         agent, instance_at = self._first_to_finish(now)
         calls, policy = self.overflow, self._policy
-        lambda_open = not lambda_refused and self._lambda_open(len(ticket.body))
+        lambda_open = not lambda_refused and self._lambda_open(len(request.body))
         lambda_at = calls.finish_at(now) if calls is not None and lambda_open else math.inf
-        if calls is not None and lambda_open and policy.late is Late.SHED and lambda_at > ticket.deadline_at:
-            calls.warm_one_more(self, now, ticket.deadline_at)
+        if calls is not None and lambda_open and policy.late is Late.SHED and lambda_at > request.deadline_at:
+            calls.warm_one_more(self, now, request.deadline_at)
         choice = after_bounce(
             lambda_open,
             policy.bounced is Bounced.LAMBDA,
             policy.late is Late.SHED,
             lambda_at,
             instance_at,
-            ticket.arrived_at,
-            ticket.deadline_at,
+            request.arrived_at,
+            request.deadline_at,
             policy.give_up_s,
         )
         if choice == TO_LAMBDA and calls is not None:
-            calls.call(self, ticket)
+            calls.call(self, request)
         elif choice == TO_INSTANCE and agent is not None:
-            agent.send(ticket, now, forced=True)
+            agent.send(request, now, forced=True)
         else:
             self.tally.shed += 1
-            self.fail(ticket, 503, "nobody can answer this in time; come again")
+            self.fail(request, 503, "no capacity to meet the deadline; retry after 1 s")
 
-    def agent_lost(self, view: AgentView, held: list[Ticket]) -> None:
-        """An agent is gone, which held these requests, oldest first: others get them."""
+    def agent_lost(self, view: AgentView, held: list[InferenceRequest]) -> None:
+        """Dispatch the requests of a lost agent again. held: oldest first."""
         suspects = held[: at_work(view.max_batch)]
-        before = [tuple(loss.server for loss in ticket.losses) for ticket in suspects]
+        before = [tuple(loss.server for loss in request.losses) for request in suspects]
         alike = Counter(before)
-        for ticket, servers in zip(suspects, before, strict=True):
-            self.lost(ticket, Loss(view.instance, alike[servers]))
-        for ticket in held[len(suspects) :]:
-            self.lost(ticket)
+        for request, servers in zip(suspects, before, strict=True):
+            self.lost(request, Loss(view.instance, alike[servers]))
+        for request in held[len(suspects) :]:
+            self.lost(request)
 
-    @_answers_all_the_same
-    def lost(self, ticket: Ticket, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
-        """Its server is gone: another one, while the model, the tries and the time allow it.
+    @_fails_its_request
+    def lost(self, request: InferenceRequest, loss: Loss | None = None, *, lambda_refused: bool = False) -> None:
+        """Dispatch again a request whose server was lost, while the model, the tries and the time allow it.
 
         loss: given where the server may have been working on it. lambda_refused: Lambda is not asked again.
         """
         now = time.monotonic()
         if loss is not None:
-            ticket.losses += (loss,)
+            request.losses += (loss,)
         again = after_loss(
             allowed=self.served.model.redispatch,
-            losses=len(ticket.losses),
-            waited_s=now - ticket.arrived_at,
+            losses=len(request.losses),
+            waited_s=now - request.arrived_at,
             give_up_s=self._policy.give_up_s,
         )
         if again is AfterLoss.FORBIDDEN:
             self.tally.failed += 1
-            self.fail(ticket, 502, "the server was lost, and the model forbids to run a request again")
+            self.fail(request, 502, "the server was lost; the model does not allow an automatic retry")
         elif again is AfterLoss.GIVEN_UP:
-            self._give_up(ticket)
+            self._give_up(request)
         elif again is AfterLoss.EXPIRED:
-            self.expire(ticket)
+            self.expire(request)
         else:
             self.tally.redispatched += 1
-            if now > ticket.deadline_at or lambda_refused:
-                self.bounced(ticket, now, lambda_refused=lambda_refused)
+            if now > request.deadline_at or lambda_refused:
+                self.bounced(request, now, lambda_refused=lambda_refused)
             else:
-                self.offer(ticket, now)
+                self.offer(request, now)
 
-    def _give_up(self, ticket: Ticket) -> None:
-        """Every server that tried it was lost: it may be what ends them, so no other one tries it."""
-        losses = ticket.losses
+    def _give_up(self, request: InferenceRequest) -> None:
+        """Answer 502: every server that ran it was lost, so it may be what ends them (query of death)."""
+        losses = request.losses
         others = losses[-1].suspects - 1
-        said = f"as were {others} others" if others else "and is the only request of which that is so"
+        shared = f"as were {others} others" if others else "and is the only request of which that is so"
         fields = {
             "model": self.name,
-            "request_id": ticket.request_id.decode("latin-1"),
+            "request_id": request.request_id.decode("latin-1"),
             "lost": [loss.server for loss in losses],
             "others": others,
         }
-        log.warning("a request is given up: it was on each of the servers that were lost, %s", said, extra=fields)
+        log.warning("request given up: it was on each of the servers that were lost, %s", shared, extra=fields)
         self.tally.failed += 1
-        text = f"{len(losses)} servers were lost while they worked on this request; it is not tried again"
-        self.fail(ticket, 502, text)
+        text = f"{len(losses)} servers were lost while they worked on this request; no further retry"
+        self.fail(request, 502, text)
 
-    @_answers_all_the_same
-    def expire(self, ticket: Ticket) -> None:
-        """Nobody answered until the service's own time-out."""
+    @_fails_its_request
+    def expire(self, request: InferenceRequest) -> None:
+        """Answer 504: the service's own time-out has passed."""
         self.tally.failed += 1
-        self.fail(ticket, 504, f"not answered within {self._policy.give_up_s:g} s")
+        self.fail(request, 504, f"not answered within {self._policy.give_up_s:g} s")
 
     @property
     def give_up_s(self) -> float:
         """The service's own time-out."""
         return self._policy.give_up_s
 
-    def answer(self, ticket: Ticket, response: Response, by: Server, now: float) -> None:
-        """A model has answered."""
+    def answer(self, request: InferenceRequest, response: Response, by: Server, now: float) -> None:
+        """Answer with a model's response, and count it."""
         try:
-            ticket.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
+            request.answer(response.status, response.content_type, response.header_length, response.body, BY[by])
         except Exception as error:  # noqa: BLE001 - as in `offer`
-            self.defect(ticket, error)
+            self.fail_unexpected(request, error)
             return
         if response.status < CLIENT_ERROR:
-            self.tally.answered(by, now - ticket.arrived_at, self.objective_s)
+            self.tally.answered(by, now - request.arrived_at, self.objective_s)
         else:
-            self.tally.refused(response.status, ticket.arrived_at)
-        if ticket.repeat is not None and response.status == TIMED_OUT:
-            self._repeats.failed(ticket.repeat, TIMED_OUT, "not answered in time; send it again")
-        elif ticket.repeat is not None:
-            answer = Answer(response.status, response.content_type, response.header_length, response.body, BY[by])
-            self._repeats.answered(ticket.repeat, answer)
+            self.tally.refused(response.status, request.arrived_at)
+        if request.idempotency is not None and response.status == TIMED_OUT:
+            self._idempotency.discard(
+                request.idempotency, TIMED_OUT, "not answered in time; retry with the same id"
+            )
+        elif request.idempotency is not None:
+            stored = StoredResponse(
+                response.status, response.content_type, response.header_length, response.body, BY[by]
+            )
+            self._idempotency.complete(request.idempotency, stored)
 
-    def fail(self, ticket: Ticket, status: int, text: str) -> None:
-        """Answer without a model's answer."""
-        ticket.fail(status, text)
-        if ticket.repeat is not None:
-            self._repeats.failed(ticket.repeat, status, text)
+    def fail(self, request: InferenceRequest, status: int, text: str) -> None:
+        """Answer with an error of the service."""
+        request.fail(status, text)
+        if request.idempotency is not None:
+            self._idempotency.discard(request.idempotency, status, text)
 
-    def defect(self, ticket: Ticket, error: BaseException, status: int = 500, text: str = DEFECT) -> None:
-        """What raised on this request's way costs it its answer, and nobody else anything."""
-        self.defects.note(error, model=self.name, request_id=ticket.request_id.decode("latin-1"))
+    def fail_unexpected(
+        self, request: InferenceRequest, error: BaseException, status: int = 500, text: str = INTERNAL_ERROR
+    ) -> None:
+        """Log an unexpected exception and answer its request with an error."""
+        self.unexpected.note(error, model=self.name, request_id=request.request_id.decode("latin-1"))
         self.tally.failed += 1
-        self.fail(ticket, status, text)
+        self.fail(request, status, text)
 
     def _route(self, now: float) -> Agent | None:
         view = self.view
@@ -247,7 +261,7 @@ class Lane:
         if row == NONE:
             return None
         agent = self._agents[row]
-        return agent if agent.view.finish_at(now) <= agent.view.gone_at else None
+        return agent if agent.view.finish_at(now) <= agent.view.terminates_at else None
 
     def _first_to_finish(self, now: float) -> tuple[Agent | None, float]:
         if not self._agents:

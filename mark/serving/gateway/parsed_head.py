@@ -1,4 +1,4 @@
-"""What a gateway makes of an inference request's head: the model, the server's path, the time allowed."""
+"""The parsed head of an inference request: model, path at the model's server, deadline."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mark.protocols.oip import BadRequest
-from mark.serving.gateway.model_router import Lane
-from mark.serving.gateway.request import ONLY_VARIANT, Ticket
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.request import ONLY_VARIANT, InferenceRequest
 from mark.serving.gateway.routes import Route
 
 MAX_ID_BYTES = 128
@@ -16,30 +16,30 @@ MAX_TYPE_BYTES = 255
 Headers = Mapping[str, bytes]
 
 
-class Plan(NamedTuple):
-    """All that requests with the same head share, but for the values that vary (`http_heads`).
+class ParsedHead(NamedTuple):
+    """Everything that requests with the same head share; the values that vary are `http/head_cache.VARYING`."""
 
-    `has_id`, `has_trace`: whether the client gives a request id, and a traceparent, of its own.
-    """
-
-    lane: Lane
+    router: ModelRouter
     shape: str
     path: bytes
     content_type: bytes
     header_length: int
+    #: the client sends a traceparent
     has_trace: bool
     variant: bytes
+    #: seconds from arrival to the deadline
     allowed_s: float
+    #: the client chooses the request's id
     has_id: bool
     accept: bytes
 
 
-def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
-    """Understand the head of an inference request, whose body is as it was before it was compressed.
+def parse_head(request: InferenceRequest, route: Route, router: ModelRouter) -> ParsedHead:
+    """Parse the head of an inference request whose body has no content coding.
 
     Errors: BadRequest.
     """
-    headers = ticket.headers
+    headers = request.headers
     content_type = headers.get("content-type", b"")
     if len(content_type) > MAX_TYPE_BYTES:
         raise BadRequest(f"content-type is longer than {MAX_TYPE_BYTES} bytes")
@@ -50,26 +50,26 @@ def read_plan(ticket: Ticket, route: Route, lane: Lane) -> Plan:
     if request_id is not None and not 0 < len(request_id) <= MAX_ID_BYTES:
         raise BadRequest(f"x-mark-request-id must have 1 to {MAX_ID_BYTES} characters")
     traceparent = headers.get("traceparent", b"")
-    variant = _variant(headers, route, lane)
+    variant = _variant(headers, route, router)
     path = route.forward
     if variant != route.variant and route.shape == "oip":
-        path = b"/v2/models/%b/versions/%b/infer" % (lane.name.encode(), variant)
-    return Plan(
-        lane,
+        path = b"/v2/models/%b/versions/%b/infer" % (router.name.encode(), variant)
+    return ParsedHead(
+        router,
         route.shape,
         path,
         content_type,
-        _header_length(headers, len(ticket.body)),
+        _header_length(headers, len(request.body)),
         0 < len(traceparent) <= MAX_TRACE_BYTES,  # W3C: one that cannot be read is none
         variant,
-        _allowed_s(headers, lane.objective_s),
+        _allowed_s(headers, router.objective_s),
         request_id is not None,
         accept,
     )
 
 
 def accept_of(headers: Headers, route: Route) -> bytes:
-    """What the client says of the answer's media type, where that decides anything."""
+    """The Accept header, where it decides the response's media type."""
     return headers.get("accept", b"") if route.shape == "sagemaker" else b""
 
 
@@ -90,16 +90,16 @@ def _allowed_s(headers: Headers, objective_s: float) -> float:
     return min(objective_s, deadline_ms / 1000)
 
 
-def _variant(headers: Headers, route: Route, lane: Lane) -> bytes:
+def _variant(headers: Headers, route: Route, router: ModelRouter) -> bytes:
     asked = headers.get("x-mark-variant") or headers.get("x-amzn-sagemaker-target-variant")
     if not asked or asked == route.variant:
         return route.variant
-    if asked == ONLY_VARIANT and route.shape == "sagemaker" and not lane.served.variants:
+    if asked == ONLY_VARIANT and route.shape == "sagemaker" and not router.served.variants:
         return route.variant
     if route.variant:
-        raise BadRequest("path and header ask for different variants")
+        raise BadRequest("path and header name different variants")
     name = asked.decode("latin-1")
-    if name not in lane.served.variants:
-        known = ", ".join(lane.served.variants) or "none"
+    if name not in router.served.variants:
+        known = ", ".join(router.served.variants) or "none"
         raise BadRequest(f"no variant {name[:80]!r}; known: {known}", 404)
     return asked

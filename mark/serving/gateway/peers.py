@@ -1,13 +1,13 @@
-"""The gateways of a service among themselves: which of them runs a request whose client chose its id.
+"""Ownership of idempotency keys among the gateways of a service.
 
-Each id has one owner, the same in all gateways' eyes: a repetition that arrives elsewhere is asked of the owner,
-over its HTTP port, and so finds the request in flight or its answer. Requests without an id of the client's know
-nothing of this. A gateway learns the others from the store four times a second and asks each whether it is there;
-those that are share the ids by rendezvous hashing, so that one which comes or goes moves its own only.
+Each id that a client chose has one owner. Another gateway forwards a request with that id to the owner's HTTP
+port, where it finds the execution in flight or its response. Requests without such an id are not affected. A
+gateway reads its peers from the store four times a second and health-checks each once a second; those that are up
+share the ids by rendezvous hashing, so that a gateway which comes or goes moves only its own.
 
-While the gateways do not agree who is there, an id may run once on each side: for a fraction of a second when one
-comes, as long as they cannot reach each other, and where the owner crashes with what it ran. Where the store is
-away they go on with those they knew.
+An id may be executed more than once while gateways disagree about who is up: for a fraction of a second when one
+joins, as long as they cannot reach each other (partition), and where an owner crashes with the request. While the
+store is unreachable they keep the last known peers.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink
 from mark.serving.backends.http_client import HttpAnswer, HttpClient
-from mark.serving.gateway.request import Ticket
-from mark.serving.unexpected_errors import Defects
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")
 PEERS_S = 0.25
-"""How often a gateway says that it is there, and asks who else is."""
+"""Period of a gateway's announcement, and of reading its peers."""
 PROBE_S = 1.0
-"""How often each other gateway is asked whether it is there, and how long it may take to say so."""
+"""Period and time-out of the health check of each peer."""
 ALIVE = "/v2/health/live"
 SLOTS = 256
 MOST_CONNECTIONS = 256
-"""To each other gateway; what comes beyond them waits for one."""
+"""To each peer; requests beyond them wait."""
 FORWARDED = "x-mark-forwarded"
-"""Names the gateway that asks: whoever is asked runs the request, so that none goes round."""
+"""Header with the sender's name: a forwarded request is never forwarded again."""
 _OWN = frozenset({"connection", "content-length", "expect", "host", "transfer-encoding"})
 _NOT_PASSED_ON = frozenset({"connection", "content-length", "content-type", "date", "transfer-encoding"})
 
 
-class OtherGateway:
-    """One of the others. `is_up`: it answered when it was last asked."""
+class PeerGateway:
+    """A peer gateway. `is_up`: the result of the last health check."""
 
     def __init__(self, peer: Peer) -> None:
         host = f"[{peer.host}]" if ":" in peer.host else peer.host
@@ -50,57 +50,57 @@ class OtherGateway:
         self.is_up = False
         self.unlisted = 0
 
-    async def answers(self) -> bool:
-        """Whether it is there."""
+    async def is_alive(self) -> bool:
+        """Health check."""
         try:
             return (await self.client.request("GET", ALIVE, timeout_s=PROBE_S)).status == 200
         except RetryLater:
             return False
 
-    async def ask(self, ticket: Ticket, by: str, within_s: float) -> HttpAnswer:
-        """What it answers to a client's request. Errors: RetryLater."""
-        headers = {name: value.decode("latin-1") for name, value in ticket.headers.items() if name not in _OWN} | {
-            FORWARDED: by
-        }
-        method, target = ticket.method.decode(), ticket.target.decode("latin-1")
-        return await self.client.request(method, target, timeout_s=within_s, body=ticket.body, headers=headers)
+    async def forward(self, request: InferenceRequest, by: str, within_s: float) -> HttpAnswer:
+        """Send a client's request to this peer. Errors: RetryLater."""
+        headers = {
+            name: value.decode("latin-1") for name, value in request.headers.items() if name not in _OWN
+        } | {FORWARDED: by}
+        method, target = request.method.decode(), request.target.decode("latin-1")
+        return await self.client.request(method, target, timeout_s=within_s, body=request.body, headers=headers)
 
 
-def passed_on(headers: Mapping[str, str]) -> bytes:
-    """The header lines of an owner's answer that its client gets."""
+def forwarded_headers(headers: Mapping[str, str]) -> bytes:
+    """Header lines of the owner's response that the client gets."""
     return b"".join(
         f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items() if name not in _NOT_PASSED_ON
     )
 
 
 class Peers:
-    """The other gateways, as one sees them. Made and used in one event loop."""
+    """Membership and health of the peer gateways. Made and used in one event loop."""
 
-    def __init__(self, defects: Defects) -> None:
-        self._defects = defects
+    def __init__(self, unexpected: UnexpectedErrors) -> None:
+        self._unexpected = unexpected
         self._me: Peer | None = None
         self._left = False
-        self._others: dict[str, OtherGateway] = {}
-        self._slots: list[OtherGateway | None] = []
+        self._others: dict[str, PeerGateway] = {}
+        self._slots: list[PeerGateway | None] = []
         self._probes: set[asyncio.Task[None]] = set()
 
     @property
     def name(self) -> str:
-        """This gateway's, as the others know it."""
+        """This gateway's name among its peers."""
         return self._me.name if self._me is not None else ""
 
     @property
     def count(self) -> int:
-        """Others that share the ids with this one."""
+        """Peers that are up."""
         return sum(other.is_up for other in self._others.values())
 
-    def owner(self, request_id: bytes) -> OtherGateway | None:
-        """Who runs requests with this id; None for this gateway itself."""
+    def owner(self, request_id: bytes) -> PeerGateway | None:
+        """The owner of an id; None for this gateway itself."""
         slots = self._slots
         return slots[zlib.crc32(request_id) % SLOTS] if slots else None
 
     async def join(self, me: Peer, link: GatewayLink) -> None:
-        """Announce this gateway; where there are others, wait until they have had time to see it."""
+        """Announce this gateway; with peers, wait until they have had time to see it."""
         self._me = me
         await self.follow(link)
         if self._others:
@@ -108,67 +108,67 @@ class Peers:
             await asyncio.sleep(2 * PEERS_S)
 
     async def follow(self, link: GatewayLink) -> None:
-        """Announce this gateway again, and see who else is there. Errors: RetryLater."""
+        """Announce this gateway again, and read the peers. Errors: RetryLater."""
         if self._me is None or self._left:
             return
         listed = {peer.name: peer for peer in await link.announce_gateway(self._me) if peer != self._me}
         for name, peer in listed.items():
             if name not in self._others:
-                self._others[name] = OtherGateway(peer)
+                self._others[name] = PeerGateway(peer)
                 self._probe(self._others[name])
         for name, other in tuple(self._others.items()):
             other.unlisted = 0 if name in listed else other.unlisted + 1
-            if other.unlisted > 1:  # the first time the store may have lost all, and hear it again at once
+            if other.unlisted > 1:  # once may be a store that lost all and gets it back at once
                 del self._others[name]
-                self._share_out()
+                self._assign_slots()
                 await other.client.close()
 
     async def probe(self) -> None:
-        """Ask the others whether they are there."""
+        """Start a health check of each peer."""
         for other in self._others.values():
             self._probe(other)
 
     async def leave(self, link: GatewayLink) -> None:
-        """Say that this gateway is there no more; it still answers. Errors: RetryLater."""
+        """Withdraw the announcement; this gateway still answers. Errors: RetryLater."""
         self._left = True
         if self._me is not None:
             await link.leave_gateways(self._me.name)
 
     async def close(self) -> None:
-        """Break the connections to the others."""
+        """Close the connections to the peers."""
         for probe in self._probes:
             probe.cancel()
         await asyncio.gather(*self._probes, return_exceptions=True)
         for other in self._others.values():
             await other.client.close()
 
-    def lost(self, other: OtherGateway) -> None:
-        """It did not answer a request: others own its ids until it answers again."""
+    def lost(self, other: PeerGateway) -> None:
+        """Failover after an unanswered request: other gateways own its ids until a health check succeeds."""
         self._note(other, is_up=False)
 
-    def _probe(self, other: OtherGateway) -> None:
-        task = asyncio.get_running_loop().create_task(self._look(other))
+    def _probe(self, other: PeerGateway) -> None:
+        task = asyncio.get_running_loop().create_task(self._check(other))
         self._probes.add(task)
         task.add_done_callback(self._probes.discard)
 
-    async def _look(self, other: OtherGateway) -> None:
+    async def _check(self, other: PeerGateway) -> None:
         try:
-            self._note(other, is_up=await other.answers())
-        except Exception as error:  # noqa: BLE001 - the driver of one look: the next is in a second
-            self._defects.note(error, gateway=other.peer.name)
+            self._note(other, is_up=await other.is_alive())
+        except Exception as error:  # noqa: BLE001 - the driver of one health check: the next is in a second
+            self._unexpected.note(error, gateway=other.peer.name)
 
-    def _note(self, other: OtherGateway, *, is_up: bool) -> None:
+    def _note(self, other: PeerGateway, *, is_up: bool) -> None:
         if other.is_up != is_up:
             other.is_up = is_up
             log.info(
-                "another gateway is there" if is_up else "another gateway is away",
+                "peer gateway up" if is_up else "peer gateway down",
                 extra={"gateway": other.peer.name},
             )
-            self._share_out()
+            self._assign_slots()
 
-    def _share_out(self) -> None:
-        """Who owns which slot of ids: of those that are there, the one with the highest draw."""
-        up: list[OtherGateway | None] = [other for other in self._others.values() if other.is_up]
+    def _assign_slots(self) -> None:
+        """Assign each slot of ids to the gateway that is up and has the highest hash (rendezvous hashing)."""
+        up: list[PeerGateway | None] = [other for other in self._others.values() if other.is_up]
         me = self._me
         self._slots = [] if not up or me is None else [
             max([None, *up], key=lambda other: _draw(me.name if other is None else other.peer.name, slot))

@@ -9,15 +9,17 @@ from mark.ports import InferRequest
 from mark.protocols import sagemaker
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_body
 from mark.serving.http.content_codings import INLINE_BYTES, WORTH_BYTES, coding_for, encode
-from mark.serving.http.exchange import HttpExchange
+from mark.serving.http.exchange import Answering, HttpExchange
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.idempotency import Repeat
+    from mark.serving.gateway.idempotency import IdempotencyRecord
+    from mark.serving.gateway.parsed_head import ParsedHead
+    from mark.serving.http.head_cache import Head
 
 _JSON = JSON_TYPE.encode()
 _HEADER_LENGTH = HEADER_LENGTH.encode()
 ONLY_VARIANT = b"AllTraffic"
-"""How SageMaker calls the variant of an endpoint that has one."""
+"""SageMaker's name of the only variant of an endpoint."""
 
 
 class Loss(NamedTuple):
@@ -30,33 +32,54 @@ class Loss(NamedTuple):
     suspects: int
 
 
-class Ticket(HttpExchange):
-    """A client's request. `path` is what the model's server is asked; times are the loop's clock.
-
-    `shape` says whose errors the client reads, `variant` the model's variant that it asked for. `losses`: the
-    servers that were lost with it.
-    """
+class InferenceRequest(HttpExchange):
+    """A client's request on its way through the gateway; instants are the event loop's clock."""
 
     __slots__ = (
-        "accept", "arrived_at", "content_type", "deadline_at", "header_length", "losses", "path", "repeat",
+        "accept", "arrived_at", "content_type", "deadline_at", "header_length", "idempotency", "losses", "path",
         "request_id", "shape", "traceparent", "variant",
     )  # fmt: skip
 
+    head: Head[ParsedHead] | None
     arrived_at: float
     deadline_at: float
+    #: path at the model's server
     path: bytes
     content_type: bytes
     accept: bytes
+    #: bytes of JSON before binary tensors, 0 without them
     header_length: int
     request_id: bytes
     traceparent: bytes
+    #: protocol of the client's errors: oip or sagemaker
     shape: str
+    #: the model's variant that was asked for
     variant: bytes
-    repeat: Repeat | None
+    #: record of its id, None where the gateway made the id
+    idempotency: IdempotencyRecord | None
+    #: servers that were lost with it
     losses: tuple[Loss, ...]
 
-    def request(self) -> InferRequest:
-        """The request as Lambda is given it."""
+    def __init__(
+        self,
+        connection: Answering | None,
+        method: bytes,
+        target: bytes,
+        headers: dict[str, bytes],
+        body: bytes,
+        keep_alive: bool,
+        head: Head[ParsedHead] | None = None,
+    ) -> None:
+        HttpExchange.__init__(self, connection, method, target, headers, body, keep_alive, head)
+        self.shape = "oip"
+        self.request_id = self.path = self.content_type = self.accept = self.traceparent = self.variant = b""
+        self.header_length = 0
+        self.arrived_at = self.deadline_at = 0.0
+        self.idempotency = None
+        self.losses = ()
+
+    def infer_request(self) -> InferRequest:
+        """The request as Lambda's adapter takes it."""
         return InferRequest(
             path=self.path.decode(),
             content_type=self.content_type.decode("latin-1"),
@@ -66,7 +89,7 @@ class Ticket(HttpExchange):
         )
 
     def answer(self, status: int, content_type: bytes, header_length: int, body: bytes, by: bytes) -> None:
-        """Send a model's answer on. by: instance, standby or lambda."""
+        """Answer with a model's response. by: instance, standby or lambda."""
         extra = b"x-mark-served-by: %b\r\nx-mark-request-id: %b\r\n" % (by, self.request_id)
         if header_length:
             extra += b"%b: %d\r\n" % (_HEADER_LENGTH, header_length)
@@ -81,7 +104,7 @@ class Ticket(HttpExchange):
             self.reply(status, content_type, body, extra)
 
     def _reply_compressed(self, status: int, content_type: bytes, body: bytes, extra: bytes) -> None:
-        """Answer in the coding that the client prefers; large bodies are compressed in a thread."""
+        """Answer in the content coding that the client prefers; large bodies are compressed in a thread."""
         coding = coding_for(self.headers["accept-encoding"])
 
         def reply(compressed: bytes | None) -> None:
@@ -99,7 +122,7 @@ class Ticket(HttpExchange):
             done.add_done_callback(lambda encoded: reply(encoded.result()))
 
     def fail(self, status: int, text: str, extra: bytes = b"") -> None:
-        """Answer that there is no model's answer; 503 says when to come again. extra: header lines."""
+        """Answer with an error in the client's protocol; 503 carries Retry-After. extra: header lines."""
         extra += b"x-mark-request-id: %b\r\n" % self.request_id
         if status == 503:
             extra += b"retry-after: 1\r\n"

@@ -1,4 +1,4 @@
-"""Which path asks for what: Open Inference Protocol v2, SageMaker's runtime, and Prometheus.
+"""Routing table of HTTP paths: Open Inference Protocol v2, SageMaker's runtime, and Prometheus.
 
 Every path that needs no decoding is looked up in one dictionary; a query string is ignored, percent signs are
 decoded once.
@@ -15,8 +15,8 @@ from urllib.parse import unquote_to_bytes
 from mark.controller.service import ServedModel, ServiceSpec
 
 
-class Asks(Enum):
-    """What a path asks for."""
+class Endpoint(Enum):
+    """The endpoint that a path names."""
 
     INFER = "infer"
     LIVE = "live"
@@ -31,37 +31,39 @@ class Asks(Enum):
 
 
 class Route(NamedTuple):
-    """A path's meaning. `forward` is the path that the model's server is asked; `shape` is oip or sagemaker."""
+    """A path's endpoint and the model that it names."""
 
-    asks: Asks
+    endpoint: Endpoint
     model: str = ""
+    #: path at the model's server
     forward: bytes = b""
+    #: protocol of bodies and errors: oip or sagemaker
     shape: str = "oip"
     variant: bytes = b""
 
 
 class Routes:
-    """The paths of a service."""
+    """Lookup of a service's paths."""
 
     def __init__(self, spec: ServiceSpec) -> None:
         self._known: dict[bytes, Route] = {
-            b"/v2/health/live": Route(Asks.LIVE),
-            b"/v2/health/ready": Route(Asks.READY),
-            b"/ping": Route(Asks.READY),
-            b"/v2": Route(Asks.SERVER),
-            b"/v2/": Route(Asks.SERVER),
-            b"/metrics": Route(Asks.METRICS),
-            b"/v2/models/stats": Route(Asks.STATISTICS),
-            b"/v2/repository/index": Route(Asks.INDEX),
+            b"/v2/health/live": Route(Endpoint.LIVE),
+            b"/v2/health/ready": Route(Endpoint.READY),
+            b"/ping": Route(Endpoint.READY),
+            b"/v2": Route(Endpoint.SERVER),
+            b"/v2/": Route(Endpoint.SERVER),
+            b"/metrics": Route(Endpoint.METRICS),
+            b"/v2/models/stats": Route(Endpoint.STATISTICS),
+            b"/v2/repository/index": Route(Endpoint.INDEX),
         }
         for served in spec.models:
             self._add_model(served)
         if len(spec.models) == 1:
             only = spec.models[0].name
-            self._known[b"/invocations"] = Route(Asks.INFER, only, b"/invocations", "sagemaker")
+            self._known[b"/invocations"] = Route(Endpoint.INFER, only, b"/invocations", "sagemaker")
 
     def find(self, target: bytes) -> Route | None:
-        """What a request's target asks for; None where nothing is there."""
+        """The route of a request's target; None where there is none."""
         known = self._known.get(target)
         return known if known is not None else self._known.get(_path_of(target))
 
@@ -75,14 +77,14 @@ class Routes:
             forward = b"/v2/models/%b/versions/%b/infer" % (name, segment) if variant else infer
             self._add_paths(b"/v2/models/%b/versions/%b" % (name, segment), served.name, forward, variant)
         endpoint = b"/endpoints/%b/invocations" % name
-        self._known[endpoint] = Route(Asks.INFER, served.name, b"/invocations", "sagemaker")
+        self._known[endpoint] = Route(Endpoint.INFER, served.name, b"/invocations", "sagemaker")
 
     def _add_paths(self, base: bytes, model: str, forward: bytes, variant: bytes) -> None:
-        self._known[base] = Route(Asks.MODEL, model, variant=variant)
-        self._known[base + b"/config"] = Route(Asks.CONFIG, model, variant=variant)
-        self._known[base + b"/stats"] = Route(Asks.STATISTICS, model, variant=variant)
-        self._known[base + b"/ready"] = Route(Asks.MODEL_READY, model, variant=variant)
-        self._known[base + b"/infer"] = Route(Asks.INFER, model, forward, variant=variant)
+        self._known[base] = Route(Endpoint.MODEL, model, variant=variant)
+        self._known[base + b"/config"] = Route(Endpoint.CONFIG, model, variant=variant)
+        self._known[base + b"/stats"] = Route(Endpoint.STATISTICS, model, variant=variant)
+        self._known[base + b"/ready"] = Route(Endpoint.MODEL_READY, model, variant=variant)
+        self._known[base + b"/infer"] = Route(Endpoint.INFER, model, forward, variant=variant)
 
 
 def _path_of(target: bytes) -> bytes:
@@ -108,13 +110,13 @@ _NOT_SUPPORTED = (
 
 
 def not_supported(target: bytes) -> str | None:
-    """The part of a protocol that a path belongs to which is not offered here; None where it is of no protocol."""
+    """The protocol feature behind a path that is not supported; None for a path of no known protocol."""
     path = _path_of(target)
     return next((text for pattern, text in _NOT_SUPPORTED if pattern.fullmatch(path)), None)
 
 
 def shape_of(target: bytes) -> str:
-    """Whose errors a client reads that asks for what is not there."""
+    """The protocol of the error for a path without a route."""
     return "sagemaker" if target.startswith(b"/endpoints/") else "oip"
 
 

@@ -1,7 +1,7 @@
-"""The gateway's process: HTTP in, frames to agents, calls to Lambda; what it saw goes to the store.
+"""The gateway's process: HTTP in, frames to agents, calls to Lambda, traffic reports to the store.
 
-A gateway is stateless but for what is in flight, and many run on one port. `serve_gateway` is the way in; a
-request's way is `Gateway.handle` here, `Lane.offer`, `AgentConnection.send`, and back by `Lane.answer`.
+A gateway has no state but the requests in flight, and many share one port. `serve_gateway` runs it. A request
+passes `Gateway.handle`, `ModelRouter.offer` and `AgentConnection.send`; its response `ModelRouter.answer`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.serving.gateway import triton_documents as triton
 from mark.serving.gateway.agent_pool import AgentConnections
-from mark.serving.gateway.idempotency import Repeats
+from mark.serving.gateway.idempotency import IdempotencyCache
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.metrics import render_gateway
-from mark.serving.gateway.model_router import Lane
-from mark.serving.gateway.parsed_head import MAX_ID_BYTES, Plan, read_plan
-from mark.serving.gateway.peers import FORWARDED, OtherGateway, Peers, passed_on
-from mark.serving.gateway.request import Ticket
-from mark.serving.gateway.routes import Asks, Route, Routes, not_supported, shape_of, versions_of
+from mark.serving.gateway.model_router import ModelRouter
+from mark.serving.gateway.parsed_head import MAX_ID_BYTES, ParsedHead, parse_head
+from mark.serving.gateway.peers import FORWARDED, PeerGateway, Peers, forwarded_headers
+from mark.serving.gateway.request import InferenceRequest
+from mark.serving.gateway.routes import Endpoint, Route, Routes, not_supported, shape_of, versions_of
 from mark.serving.gateway.store_sync import StoreSync
 from mark.serving.http.body_budget import HELD, UNCOUNTED_BYTES
 from mark.serving.http.content_codings import ACCEPTED, decode, decode_small, is_plain
 from mark.serving.http.server import HttpLimits, HttpServer
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 from mark.telemetry.metrics import CONTENT_TYPE
 
 log = logging.getLogger("mark.gateway")
@@ -49,16 +49,16 @@ SWEEP_S = 0.5
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "statistics")
 """Triton's, as `GET /v2` lists them."""
 OWNER_GRACE_S = 5.0
-"""How much longer than the model's own time-out another gateway may take to say that it came."""
+"""Grace beyond the model's time-out for the response of a forwarded request."""
 _JSON = oip.JSON_TYPE.encode()
 LOOPBACK = "127.0.0.1"
-OPEN_TO_ALL = frozenset({Asks.LIVE, Asks.READY})
-"""What load balancers ask without a token."""
+OPEN_TO_ALL = frozenset({Endpoint.LIVE, Endpoint.READY})
+"""Endpoints that load balancers call without a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """Where a gateway listens and whom it serves. `name` tells gateways apart in the store and in metrics.
+    """Address, access and limits of a gateway. `name` tells gateways apart in the store and in metrics.
 
     port: 0 takes a free one. own_address: where clients and other gateways reach this one and no other, on `port`
     (an instance's private address); None where several share the port: each then has one more, on loopback. token:
@@ -77,84 +77,84 @@ class GatewayConfig:
 
 
 class Gateway:
-    """The requests of one process. Made and used in one event loop."""
+    """Handles the requests of one process. Made and used in one event loop."""
 
     def __init__(self, config: GatewayConfig, spec: ServiceSpec, *, overflow: Overflow | None) -> None:
         self.config, self.spec = config, spec
         self._routes = Routes(spec)
-        self.defects = Defects(log)
-        self._repeats = Repeats(self.defects)
-        self.peers = Peers(self.defects)
+        self.unexpected = UnexpectedErrors(log)
+        self._idempotency = IdempotencyCache(self.unexpected)
+        self.peers = Peers(self.unexpected)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.sync = StoreSync(config.name, self.defects)
-        self.lanes: dict[str, Lane] = {}
+        self.sync = StoreSync(config.name, self.unexpected)
+        self.routers: dict[str, ModelRouter] = {}
         for served in spec.models:
             calls = None
             if overflow is not None and served.overflow is not None and served.function:
                 calls = LambdaCalls(overflow, served.overflow, served.function, clock=self.sync)
-            self.lanes[served.name] = Lane(served, overflow=calls, repeats=self._repeats, defects=self.defects)
-        self.sync.lanes = self.lanes
-        self.agents = AgentConnections(self.lanes)
+            self.routers[served.name] = ModelRouter(
+                served, overflow=calls, idempotency=self._idempotency, unexpected=self.unexpected
+            )
+        self.sync.routers = self.routers
+        self.agents = AgentConnections(self.routers)
         self.http = HttpServer(
             self.handle,
-            make=Ticket,
+            make=InferenceRequest,
             limits=config.limits,
-            on_defect=self._defect,
+            on_error=self._fail_unexpected,
             admits=self._admits,
-            defects=self.defects,
+            unexpected=self.unexpected,
         )
         self._token = config.token.encode() if config.token is not None else None
         self._ids = f"{config.name}-{secrets.token_hex(4)}-".encode()
         self._count = 0
 
-    def handle(self, ticket: Ticket) -> None:
-        """One request of a client; one whose head came before goes the same way at once."""
-        head = ticket.head
-        if head is not None and head.plan is not None and head.plan.header_length <= len(ticket.body):
-            self._offer(ticket, head.plan)
+    def handle(self, request: InferenceRequest) -> None:
+        """Handle a client's request; a known head skips routing and parsing."""
+        head = request.head
+        if head is not None and head.parsed is not None and head.parsed.header_length <= len(request.body):
+            self._offer(request, head.parsed)
             return
-        route = self._routes.find(ticket.target)
-        ticket.shape = shape_of(ticket.target) if route is None else route.shape
-        ticket.request_id = ticket.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
-        if self.config.local_only and not is_local_name(ticket.headers.get("host", b"").decode("latin-1")):
-            ticket.fail(421, REFUSAL)
-        elif not self._is_allowed(ticket.headers, route):
-            ticket.fail(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
+        route = self._routes.find(request.target)
+        request.shape = shape_of(request.target) if route is None else route.shape
+        request.request_id = request.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
+        if self.config.local_only and not is_local_name(request.headers.get("host", b"").decode("latin-1")):
+            request.fail(421, REFUSAL)
+        elif not self._is_allowed(request.headers, route):
+            request.fail(401, "a bearer token is required", b"www-authenticate: Bearer\r\n")
         elif route is None:
-            self._miss(ticket)
-        elif route.asks is Asks.INFER:
-            self._infer(ticket, route)
-        elif route.asks is Asks.INDEX:
-            self._tell_index(ticket)
+            self._miss(request)
+        elif route.endpoint is Endpoint.INFER:
+            self._infer(request, route)
+        elif route.endpoint is Endpoint.INDEX:
+            self._handle_index(request)
         else:
-            self._tell(ticket, route)
+            self._handle_get(request, route)
 
-    def _miss(self, ticket: Ticket) -> None:
-        """Nothing is there: what it would be, or what there is."""
-        if (part := not_supported(ticket.target)) is not None:
-            ticket.fail(501, f"not supported: {part}")
+    def _miss(self, request: InferenceRequest) -> None:
+        """Answer 501 for a feature that is not supported, else 404 with the models that are served."""
+        if (part := not_supported(request.target)) is not None:
+            request.fail(501, f"not supported: {part}")
         else:
-            known = ", ".join(self.lanes)
-            ticket.fail(404, f"nothing is served at {ticket.target[:200].decode('latin-1')}; models: {known}")
+            known = ", ".join(self.routers)
+            request.fail(404, f"no route for {request.target[:200].decode('latin-1')}; models: {known}")
 
-    def _defect(self, ticket: Ticket, error: Exception) -> None:
-        """Something raised before a lane had the request, which may not have been understood yet."""
-        ticket.request_id = ticket.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
-        ticket.shape = getattr(ticket, "shape", "oip")
-        self.defects.note(error, request_id=ticket.request_id.decode("latin-1"))
-        ticket.fail(500, DEFECT)
-        repeat = getattr(ticket, "repeat", None)
-        if repeat is not None:
-            self._repeats.failed(repeat, 500, DEFECT)
+    def _fail_unexpected(self, request: InferenceRequest, error: Exception) -> None:
+        """Answer 500 where something raised before a router had the request; its head may not be parsed yet."""
+        request.request_id = request.headers.get("x-mark-request-id", b"")[:MAX_ID_BYTES] or self._next_id()
+        self.unexpected.note(error, request_id=request.request_id.decode("latin-1"))
+        request.fail(500, INTERNAL_ERROR)
+        if request.idempotency is not None:
+            self._idempotency.discard(request.idempotency, 500, INTERNAL_ERROR)
 
     def _next_id(self) -> bytes:
         self._count += 1
         return b"%b%x" % (self._ids, self._count)
 
     def _admits(self, _target: bytes, headers: dict[str, bytes]) -> bool:
-        """Whether a request's body is worth reading: asked when its head is complete.
+        """True where the body is to be read, decided when the head is complete: only with a valid token.
 
-        What anyone may ask for, such as health, has no body worth reading.
+        Endpoints without a token, such as health, take no body.
         """
         return self._is_allowed(headers, None)
 
@@ -164,177 +164,181 @@ class Gateway:
         scheme, _, token = headers.get("authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(token.lstrip(b" "), self._token):
             return True
-        return route is not None and route.asks in OPEN_TO_ALL
+        return route is not None and route.endpoint in OPEN_TO_ALL
 
-    def _infer(self, ticket: Ticket, route: Route) -> None:
-        if ticket.method != b"POST":
-            ticket.fail(405, "inference is asked for with POST", b"allow: POST\r\n")
+    def _infer(self, request: InferenceRequest, route: Route) -> None:
+        if request.method != b"POST":
+            request.fail(405, "use POST", b"allow: POST\r\n")
             return
-        coding = ticket.headers.get("content-encoding")
+        coding = request.headers.get("content-encoding")
         if not is_plain(coding):
-            self._decode(ticket, route, coding or b"")
+            self._decode(request, route, coding or b"")
             return
         try:
-            plan = read_plan(ticket, route, self.lanes[route.model])
+            parsed = parse_head(request, route, self.routers[route.model])
         except oip.BadRequest as error:
-            ticket.fail(error.status, str(error))
+            request.fail(error.status, str(error))
             return
-        if ticket.head is not None:
-            ticket.head.plan = plan
-        self._offer(ticket, plan)
+        if request.head is not None:
+            request.head.parsed = parsed
+        self._offer(request, parsed)
 
-    def _decode(self, ticket: Ticket, route: Route, coding: bytes) -> None:
+    def _decode(self, request: InferenceRequest, route: Route, coding: bytes) -> None:
         """Decompress the body, a large one in a thread, and go on as if it had come so."""
         try:
-            body = decode_small(coding, ticket.body)
+            body = decode_small(coding, request.body)
         except oip.BadRequest as error:
-            ticket.fail(error.status, str(error), ACCEPTED if error.status == 415 else b"")
+            request.fail(error.status, str(error), ACCEPTED if error.status == 415 else b"")
             return
         if body is None:
-            self._in_background(ticket, self._decode_large(ticket, route, coding))
+            self._in_background(request, self._decode_large(request, route, coding))
             return
         if len(body) > UNCOUNTED_BYTES:
             lease = self.http.budget.take(len(body), is_here=True)
             if lease is None:
-                ticket.fail(503, HELD)
+                request.fail(503, HELD)
                 return
-            ticket.lease = lease
-        self._decoded(ticket, route, body)
+            request.lease = lease
+        self._decoded(request, route, body)
 
-    async def _decode_large(self, ticket: Ticket, route: Route, coding: bytes) -> None:
+    async def _decode_large(self, request: InferenceRequest, route: Route, coding: bytes) -> None:
         limit = self.config.limits.body_bytes
         lease = self.http.budget.take(limit, is_here=True)
         if lease is None:
-            ticket.fail(503, HELD)
+            request.fail(503, HELD)
             return
         try:
-            body = await asyncio.get_running_loop().run_in_executor(None, decode, coding, ticket.body, limit)
+            body = await asyncio.get_running_loop().run_in_executor(None, decode, coding, request.body, limit)
         except oip.BadRequest as error:
-            ticket.fail(error.status, str(error))
+            request.fail(error.status, str(error))
             return
         lease.shrink(len(body))
-        ticket.lease = lease
-        self._decoded(ticket, route, body)
+        request.lease = lease
+        self._decoded(request, route, body)
 
-    def _decoded(self, ticket: Ticket, route: Route, body: bytes) -> None:
-        ticket.body, ticket.head = body, None  # no other request with this head has its length
-        ticket.headers = {name: value for name, value in ticket.headers.items() if name != "content-encoding"}
-        self._infer(ticket, route)
+    def _decoded(self, request: InferenceRequest, route: Route, body: bytes) -> None:
+        request.body, request.head = body, None  # no other request with this head has its length
+        request.headers = {name: value for name, value in request.headers.items() if name != "content-encoding"}
+        self._infer(request, route)
 
-    def _in_background(self, ticket: Ticket, work: Coroutine[Any, Any, None]) -> None:
-        """Do what takes longer than a turn of the event loop; what raises there costs this request alone."""
+    def _in_background(self, request: InferenceRequest, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine for a request; an exception there fails this request alone."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(functools.partial(self._ended, ticket))
+        task.add_done_callback(functools.partial(self._ended, request))
 
-    def _ended(self, ticket: Ticket, task: asyncio.Task[None]) -> None:
+    def _ended(self, request: InferenceRequest, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.defects.note(error, request_id=ticket.request_id.decode("latin-1"))
-            ticket.fail(500, DEFECT)
+            self.unexpected.note(error, request_id=request.request_id.decode("latin-1"))
+            request.fail(500, INTERNAL_ERROR)
 
-    def _offer(self, ticket: Ticket, plan: Plan) -> None:
+    def _offer(self, request: InferenceRequest, parsed: ParsedHead) -> None:
         (
-            lane, ticket.shape, ticket.path, ticket.content_type, ticket.header_length, has_trace,
-            ticket.variant, allowed_s, has_id, ticket.accept,
-        ) = plan  # fmt: skip
-        ticket.traceparent = ticket.headers["traceparent"] if has_trace else b""
-        ticket.repeat = None
-        ticket.losses = ()
-        ticket.arrived_at = now = time.monotonic()
-        ticket.deadline_at = now + allowed_s
+            router, request.shape, request.path, request.content_type, request.header_length, has_trace,
+            request.variant, allowed_s, has_id, request.accept,
+        ) = parsed  # fmt: skip
+        request.traceparent = request.headers["traceparent"] if has_trace else b""
+        request.arrived_at = now = time.monotonic()
+        request.deadline_at = now + allowed_s
         sync = self.sync
         if now >= sync.window_ends_at:
             sync.roll_window()
         if not has_id:
             self._count += 1
-            ticket.request_id = b"%b%x" % (self._ids, self._count)
+            request.request_id = b"%b%x" % (self._ids, self._count)
         else:
-            ticket.request_id = ticket.headers["x-mark-request-id"]
-            owner = self.peers.owner(ticket.request_id)
-            if owner is None or FORWARDED in ticket.headers or self._repeats.knows(lane.name, ticket):
-                self._offer_once(ticket, lane, now)
+            request.request_id = request.headers["x-mark-request-id"]
+            owner = self.peers.owner(request.request_id)
+            if owner is None or FORWARDED in request.headers or self._idempotency.knows(router.name, request):
+                self._offer_once(request, router, now)
             else:
-                self._forward(ticket, lane, owner)
+                self._forward(request, router, owner)
             return
-        lane.tally.window_count += 1
-        lane.offer(ticket, now)
+        router.tally.window_count += 1
+        router.offer(request, now)
 
-    def _offer_once(self, ticket: Ticket, lane: Lane, now: float) -> None:
-        """A request with an id that the client chose: the first with it is executed."""
-        if self._repeats.is_first(lane.name, ticket, now):
-            lane.tally.window_count += 1
-            lane.offer(ticket, now)
+    def _offer_once(self, request: InferenceRequest, router: ModelRouter, now: float) -> None:
+        """Offer a request with a client's id unless it is a duplicate."""
+        if self._idempotency.begin(router.name, request, now):
+            router.tally.window_count += 1
+            router.offer(request, now)
         else:
-            lane.tally.repeated += 1
+            router.tally.deduplicated += 1
 
-    def _forward(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
-        lane.tally.forwarded += 1
-        self._in_background(ticket, self._ask_owner(ticket, lane, owner))
+    def _forward(self, request: InferenceRequest, router: ModelRouter, owner: PeerGateway) -> None:
+        router.tally.forwarded += 1
+        self._in_background(request, self._forward_to_owner(request, router, owner))
 
-    async def _ask_owner(self, ticket: Ticket, lane: Lane, owner: OtherGateway) -> None:
+    async def _forward_to_owner(self, request: InferenceRequest, router: ModelRouter, owner: PeerGateway) -> None:
         """Have the owner of the id answer; where it is lost, this gateway does, if the model allows it."""
         try:
-            answer = await owner.ask(ticket, self.peers.name, lane.give_up_s + OWNER_GRACE_S)
+            answer = await owner.forward(request, self.peers.name, router.give_up_s + OWNER_GRACE_S)
         except RetryLater as error:
             if isinstance(error.__cause__, TimeoutError):
-                lane.expire(ticket)
+                router.expire(request)
                 return
             self.peers.lost(owner)
             never_sent = isinstance(error.__cause__, ConnectionRefusedError)
-            if never_sent or lane.served.model.redispatch:
-                self._offer_once(ticket, lane, time.monotonic())
+            if never_sent or router.served.model.redispatch:
+                self._offer_once(request, router, time.monotonic())
             else:
-                lane.fail(ticket, 502, "the gateway that had it was lost, and the model forbids to run it again")
+                router.fail(
+                    request,
+                    502,
+                    "the owner of the id was lost; the model does not allow an automatic retry",
+                )
             return
         kind = answer.headers.get("content-type", oip.JSON_TYPE).encode("latin-1")
-        ticket.reply(answer.status, kind, answer.body, passed_on(answer.headers))
+        request.reply(answer.status, kind, answer.body, forwarded_headers(answer.headers))
 
-    def _tell_index(self, ticket: Ticket) -> None:
+    def _handle_index(self, request: InferenceRequest) -> None:
         """The models, and whether they are ready."""
-        if ticket.method != b"POST":
-            ticket.fail(405, "use POST", b"allow: POST\r\n")
+        if request.method != b"POST":
+            request.fail(405, "use POST", b"allow: POST\r\n")
             return
         try:
             found = triton.repository_index(
-                [(lane.served, lane.is_ready) for lane in self.lanes.values()], ticket.body
+                [(router.served, router.is_ready) for router in self.routers.values()], request.body
             )
         except oip.BadRequest as error:
-            ticket.fail(error.status, str(error))
+            request.fail(error.status, str(error))
         else:
-            ticket.reply(200, _JSON, json.dumps(found).encode())
+            request.reply(200, _JSON, json.dumps(found).encode())
 
-    def _tell(self, ticket: Ticket, route: Route) -> None:
+    def _handle_get(self, request: InferenceRequest, route: Route) -> None:
         """Health, metadata, statistics, metrics."""
-        if ticket.method not in (b"GET", b"HEAD"):
-            ticket.fail(405, "this is asked for with GET", b"allow: GET, HEAD\r\n")
+        if request.method not in (b"GET", b"HEAD"):
+            request.fail(405, "use GET", b"allow: GET, HEAD\r\n")
             return
         document: dict[str, Any] = {}
         ready = True
-        match route.asks:
-            case Asks.READY:
-                ready = all(lane.is_ready for lane in self.lanes.values())
-            case Asks.MODEL_READY:
-                ready = self.lanes[route.model].is_ready
-            case Asks.SERVER:
+        match route.endpoint:
+            case Endpoint.READY:
+                ready = all(router.is_ready for router in self.routers.values())
+            case Endpoint.MODEL_READY:
+                ready = self.routers[route.model].is_ready
+            case Endpoint.SERVER:
                 document = oip.server_metadata("mark", mark.__version__, EXTENSIONS)
-            case Asks.MODEL:
+            case Endpoint.MODEL:
                 served = self.spec.served(route.model)
                 document = oip.model_metadata(served.name, served.inputs, served.outputs, versions_of(served))
-            case Asks.CONFIG:
+            case Endpoint.CONFIG:
                 document = triton.model_config(self.spec.served(route.model))
-            case Asks.STATISTICS:
-                lanes = [self.lanes[route.model]] if route.model else self.lanes.values()
-                document = {"model_stats": [triton.model_statistics(lane.served, lane.tally) for lane in lanes]}
-            case Asks.METRICS:
-                ticket.reply(200, CONTENT_TYPE.encode(), render_gateway(self))
+            case Endpoint.STATISTICS:
+                routers = [self.routers[route.model]] if route.model else self.routers.values()
+                document = {
+                    "model_stats": [triton.model_statistics(router.served, router.tally) for router in routers]
+                }
+            case Endpoint.METRICS:
+                request.reply(200, CONTENT_TYPE.encode(), render_gateway(self))
                 return
             case _:
                 document = {"live": True}
         if not ready:
-            ticket.fail(503, "not ready: no instance accepts requests")
+            request.fail(503, "not ready: no instance accepts requests")
         else:
-            ticket.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
+            request.reply(200, _JSON, json.dumps(document or {"ready": True}).encode())
 
 
 async def serve_gateway(
@@ -374,9 +378,9 @@ async def serve_gateway(
     await gateway.http.close()
     await gateway.peers.close()
     await gateway.agents.close()
-    for lane in gateway.lanes.values():
-        if lane.overflow is not None:
-            await lane.overflow.close()
+    for router in gateway.routers.values():
+        if router.overflow is not None:
+            await router.overflow.close()
     await server.wait_closed()
 
 
@@ -396,7 +400,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyncio.Server | None]:
-    """Where the other gateways reach this one and no other."""
+    """The address at which peers reach this gateway alone."""
     config = gateway.config
     if config.own_address is not None and config.tls is None:
         return Peer(name=config.name, host=config.own_address, port=shared.getsockname()[1]), None
@@ -407,15 +411,17 @@ async def _own_port(gateway: Gateway, shared: socket.socket) -> tuple[Peer, asyn
 async def _sweep(gateway: Gateway) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
-        gateway.agents.grow_older(SWEEP_S, time.monotonic())
+        gateway.agents.check_timeouts(SWEEP_S, time.monotonic())
 
 
 async def _drain(gateway: Gateway, within_s: float = 5.0) -> None:
-    """Answer what is in flight; no new connection is taken meanwhile."""
+    """Wait until requests in flight are answered; no new connection is accepted meanwhile."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         flying = sum(len(agent.in_flight) for agent in gateway.agents.open.values())
-        flying += sum(lane.overflow.in_flight for lane in gateway.lanes.values() if lane.overflow is not None)
+        flying += sum(
+            router.overflow.in_flight for router in gateway.routers.values() if router.overflow is not None
+        )
         flying += sum(connection.is_busy for connection in gateway.http.connections)
         if not flying:
             return

@@ -1,4 +1,4 @@
-"""What a gateway counts of one model: for the store since its last report, for Prometheus since it started."""
+"""Traffic counts of one model: since the last report for the store, since the start for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Tally:
     """
 
     __slots__ = (
-        "_opened", "_since", "arrivals", "billed", "by", "cold", "failed", "forwarded", "gib_s", "invocations",
-        "late", "latencies", "latency_sum_s", "redispatched", "rejected", "repeated", "shed", "window_count",
+        "_opened", "_since", "arrivals", "billed", "by", "cold", "deduplicated", "failed", "forwarded", "gib_s",
+        "invocations", "late", "latencies", "latency_sum_s", "redispatched", "rejected", "shed", "window_count",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.arrivals: Counter[int] = Counter()
         self.by: dict[Server, int] = dict.fromkeys(SERVERS, 0)
-        self.late = self.shed = self.failed = self.rejected = self.redispatched = self.repeated = 0
+        self.late = self.shed = self.failed = self.rejected = self.redispatched = self.deduplicated = 0
         self.invocations = self.cold = self.forwarded = 0
         self.window_count = 0
         self._opened: deque[tuple[float, int]] = deque(maxlen=WINDOWS_KNOWN)
@@ -64,18 +64,18 @@ class Tally:
             self.failed += 1
 
     def open_window(self, window: int, now: float) -> None:
-        """From now on, by the loop's clock, that window runs."""
+        """Begin to count arrivals for that window; now: the loop's clock."""
         if not self._opened or self._opened[-1][1] != window:
             self._opened.append((now, window))
 
     def close_window(self, window: int) -> None:
-        """The arrivals counted so far belong to that window."""
+        """Assign the arrivals counted so far to that window."""
         if self.window_count:
             self.arrivals[window] += self.window_count
             self.window_count = 0
 
     def traffic(self, model: str, *, in_flight: int, warm: int) -> ModelTraffic | None:
-        """What has happened since the last call; None where nothing has."""
+        """Traffic since the last call; None where there was none."""
         now = self._totals(model, in_flight, warm)
         arrivals = tuple(sorted((window, count) for window, count in self.arrivals.items() if count))
         self.arrivals.clear()

@@ -1,7 +1,7 @@
-"""What a gateway asks of the store and tells it, beside the requests' way: members, the clock, reports.
+"""Synchronisation of a gateway with the store, off the requests' path: members, peers, the clock, reports.
 
-Where the store is away the gateway goes on with what it knew; a report that may or may not have arrived is sent
-again under its number, and what happened since goes into the next one.
+While the store is unreachable the gateway serves with the last known members. A report that may have arrived is
+sent again under its sequence number; the traffic since goes into the next one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import GatewayLink
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.peers import PEERS_S, PROBE_S, Peers
-from mark.serving.unexpected_errors import Defects
+from mark.serving.unexpected_errors import UnexpectedErrors
 from mark.telemetry.steady_time import steady_time
 
 if TYPE_CHECKING:
-    from mark.serving.gateway.model_router import Lane
+    from mark.serving.gateway.model_router import ModelRouter
 
 log = logging.getLogger("mark.gateway")
 
@@ -35,45 +35,45 @@ CLOCK_S = 0.1
 WARMED_S = 0.25
 BUDGET_S = 1.0
 REPORT_S = 0.25
-AWAY_S = 0.5
-"""How often a store that is away is asked again."""
+RETRY_S = 0.5
+"""Period of retries while the store is unreachable."""
 
 
 class StoreSync:
     """One gateway's view of the service's clock, and its reports."""
 
-    def __init__(self, gateway: str, defects: Defects) -> None:
-        self.lanes: dict[str, Lane] = {}
+    def __init__(self, gateway: str, unexpected: UnexpectedErrors) -> None:
+        self.routers: dict[str, ModelRouter] = {}
         self.window_ends_at = 0.0
         self._gateway = gateway
-        self._defects = defects
+        self._unexpected = unexpected
         self._anchor = ClockAnchor()
         self._window: int | None = None
         self._sequence = 0
         self._unsent: GatewayReport | None = None
-        self._away = False
+        self._unreachable = False
         self._warmed: dict[str, Warmed] = {}
 
     def service_now(self) -> float:
-        """What the service's clock shows."""
+        """Service time now."""
         return self._anchor.service_time(steady_time())
 
     def speed(self) -> float:
-        """How fast it goes: on the bill, each request stands for as many. Standing still, it is as the wall."""
+        """Service seconds per real second, by which each request is billed; 1 while the clock stands still."""
         return self._anchor.speed_at(steady_time()) or 1.0
 
     def roll_window(self) -> None:
         """Close the window of arrivals and open the one that runs now. `window_ends_at`: the loop's clock."""
         if self._window is not None:
-            for lane in self.lanes.values():
-                lane.tally.close_window(self._window)
+            for router in self.routers.values():
+                router.tally.close_window(self._window)
         wall = steady_time()
         self._window = int(self._anchor.service_time(wall) // WINDOW_S)
         ends_at = self._anchor.wall_time((self._window + 1) * WINDOW_S)
         now = time.monotonic()
         self.window_ends_at = math.inf if math.isinf(ends_at) else now + ends_at - wall
-        for lane in self.lanes.values():
-            lane.tally.open_window(self._window, now)
+        for router in self.routers.values():
+            router.tally.open_window(self._window, now)
 
     async def begin(
         self, link: GatewayLink, agents: AgentConnections, peers: Peers, stop: asyncio.Event, me: Peer
@@ -82,11 +82,11 @@ class StoreSync:
 
         me: where the others reach this gateway.
         """
-        while not stop.is_set() and not await self._asked(lambda: self._follow_clock(link)):
-            await asyncio.sleep(AWAY_S)
+        while not stop.is_set() and not await self._call_store(lambda: self._follow_clock(link)):
+            await asyncio.sleep(RETRY_S)
         follow = _MembersFollower(link, agents)
-        await self._asked(follow.look)
-        await self._asked(lambda: peers.join(me, link))
+        await self._call_store(follow.look)
+        await self._call_store(lambda: peers.join(me, link))
         loop = asyncio.get_running_loop()
         return (
             loop.create_task(self._repeat(follow.look, lambda: MEMBERS_S)),
@@ -99,32 +99,32 @@ class StoreSync:
         )
 
     async def leave(self, link: GatewayLink, peers: Peers) -> None:
-        """Tell the other gateways that this one ends."""
-        await self._asked(lambda: peers.leave(link))
+        """Withdraw this gateway from its peers."""
+        await self._call_store(lambda: peers.leave(link))
 
     async def report_last(self, link: GatewayLink) -> None:
-        """What has not been reported, before the gateway ends."""
-        await self._asked(lambda: self._report(link))
+        """Send the last report, before the gateway ends."""
+        await self._call_store(lambda: self._report(link))
 
     async def _repeat(self, ask: Callable[[], Awaitable[None]], pause_s: Callable[[], float]) -> None:
         while True:
-            await asyncio.sleep(pause_s() if await self._asked(ask) else AWAY_S)
+            await asyncio.sleep(pause_s() if await self._call_store(ask) else RETRY_S)
 
-    async def _asked(self, ask: Callable[[], Awaitable[None]]) -> bool:
-        """Ask; whether the store answered. That it is away, or back, is said once."""
+    async def _call_store(self, ask: Callable[[], Awaitable[None]]) -> bool:
+        """Call the store; False where it failed. Its loss and its return are logged once each."""
         try:
             await ask()
         except RetryLater as error:
-            if not self._away:
-                log.warning("the store is away; going on with the last view", extra={"reason": str(error)})
-            self._away = True
+            if not self._unreachable:
+                log.warning("store unreachable, serving with the last known members", extra={"reason": str(error)})
+            self._unreachable = True
             return False
-        except Exception as error:  # noqa: BLE001 - the driver of what is asked over and over: it goes on
-            self._defects.note(error, gateway=self._gateway)
+        except Exception as error:  # noqa: BLE001 - the driver of a periodic call: the next one is made
+            self._unexpected.note(error, gateway=self._gateway)
             return False
-        if self._away:
-            log.info("the store is back")
-        self._away = False
+        if self._unreachable:
+            log.info("store reachable again")
+        self._unreachable = False
         return True
 
     async def _follow_clock(self, link: GatewayLink) -> None:
@@ -137,21 +137,21 @@ class StoreSync:
 
     async def _follow_warmed(self, link: GatewayLink) -> None:
         for warmed in await link.warmed():
-            lane = self.lanes.get(warmed.model)
-            if lane is None or lane.overflow is None or self._warmed.get(warmed.model) == warmed:
+            router = self.routers.get(warmed.model)
+            if router is None or router.overflow is None or self._warmed.get(warmed.model) == warmed:
                 continue
             known = self._warmed.get(warmed.model)
             self._warmed[warmed.model] = warmed
             if known is not None and warmed.anew_at > known.anew_at:
-                lane.overflow.forget_warm()
+                router.overflow.forget_warm()
             if warmed.at > self.service_now() - WARM_S:
-                lane.overflow.note_warmed(warmed.at, warmed.share)
+                router.overflow.note_warmed(warmed.at, warmed.share)
 
     async def _follow_budget(self, link: GatewayLink) -> None:
         closed = await link.overflow_closed()
-        for lane in self.lanes.values():
-            if lane.overflow is not None:
-                lane.overflow.closed = closed
+        for router in self.routers.values():
+            if router.overflow is not None:
+                router.overflow.closed = closed
 
     async def _report(self, link: GatewayLink) -> None:
         if self._unsent is not None:
@@ -165,10 +165,10 @@ class StoreSync:
     def _next_report(self) -> GatewayReport | None:
         self.roll_window()
         models = []
-        for lane in self.lanes.values():
-            calls = lane.overflow
+        for router in self.routers.values():
+            calls = router.overflow
             in_flight, warm = (calls.in_flight, calls.warm) if calls is not None else (0, 0)
-            traffic = lane.tally.traffic(lane.name, in_flight=in_flight, warm=warm)
+            traffic = router.tally.traffic(router.name, in_flight=in_flight, warm=warm)
             if traffic is not None:
                 models.append(traffic)
         if not models:
@@ -177,12 +177,12 @@ class StoreSync:
         return GatewayReport(gateway=self._gateway, sequence=self._sequence, models=tuple(models))
 
     def _until_report_s(self) -> float:
-        """At the end of each window, and now and then before."""
+        """Seconds to the next report: at the end of each window, and at least every REPORT_S."""
         return max(0.005, min(REPORT_S, self.window_ends_at - time.monotonic() + 0.001))
 
 
 class _MembersFollower:
-    """Asks for the members when their version has changed."""
+    """Reads the members when their version has changed."""
 
     def __init__(self, link: GatewayLink, agents: AgentConnections) -> None:
         self._link, self._agents = link, agents

@@ -21,7 +21,7 @@ _NO_INSTANCE = "no instance accepts requests"
 
 
 def repository_index(models: Sequence[tuple[ServedModel, bool]], body: bytes) -> list[dict[str, str]]:
-    """What `POST /v2/repository/index` answers. models: each with whether it is ready. Errors: BadRequest."""
+    """The response to `POST /v2/repository/index`. models: each with its readiness. Errors: BadRequest."""
     only_ready = False
     if body.strip():
         try:
@@ -43,7 +43,7 @@ def repository_index(models: Sequence[tuple[ServedModel, bool]], body: bytes) ->
 
 
 def model_config(served: ServedModel) -> dict[str, Any]:
-    """What `GET /v2/models/NAME/config` answers; the first dimension of each tensor is the batch."""
+    """The response to `GET /v2/models/NAME/config`; the first dimension of each tensor is the batch."""
     sizes = [offering.batch.max_batch for offering in served.offerings]
     return {
         "name": served.name,
@@ -62,7 +62,7 @@ def model_config(served: ServedModel) -> dict[str, Any]:
 
 
 def model_statistics(served: ServedModel, tally: Tally) -> dict[str, Any]:
-    """One model's entry of what `GET /v2/models/NAME/stats` answers; durations in ns."""
+    """One model's entry in the response to `GET /v2/models/NAME/stats`; durations in ns."""
     answered = sum(tally.by.values())
     success = {"count": answered, "ns": round(tally.latency_sum_s * 1e9)}
     none = {"count": 0, "ns": 0}

@@ -1,4 +1,4 @@
-"""Memory that the bodies of requests may take in one server, over all its connections.
+"""Memory budget of request bodies in one server, over all its connections: backpressure by not reading on.
 
 A body counts from when it is let in until nobody refers to its request any more, which is when its memory is free
 again. One that is still to come is let in up to `limit`; beyond that its connection is not read until others are
@@ -13,7 +13,7 @@ from typing import Protocol
 
 SMALL_BYTES = 64 * 1024
 """Bodies up to it are small: they come with one or two reads, so there is nothing to hold back."""
-HELD = "too many bytes of other requests are held; retry after 1 s"
+HELD = "memory for request bodies is used up; retry after 1 s"
 UNCOUNTED_BYTES = 4 * 1024
 """Bodies up to it are not counted: all connections together hold 64 MiB of them."""
 MOST_WAITING = 256
@@ -66,8 +66,8 @@ class BodyBudget:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def has_room(self, size: int, limit: int) -> bool:
-        """Whether `size` bytes more stay within `limit`; a body is never too large for an empty budget."""
-        self._settle()
+        """True where `size` bytes more stay within `limit`; a body is never too large for an empty budget."""
+        self._collect_returned()
         return self.held + size <= limit or not self.held
 
     def take(self, size: int, *, is_here: bool) -> BodyLease | None:
@@ -95,12 +95,12 @@ class BodyBudget:
         if self._waiting and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._let_in)
 
-    def _settle(self) -> None:
+    def _collect_returned(self) -> None:
         while self._returned:
             self.held -= self._returned.popleft()
 
     def _let_in(self) -> None:
-        """Those who wait, in their order, while there is room for the first of them."""
+        """Admit the waiting bodies in their order, while there is room for the first."""
         while self._waiting:
             client, size = next(iter(self._waiting.items()))
             if not self.has_room(size, self.limit):

@@ -26,8 +26,8 @@ import httptools
 from mark.serving.http.body_budget import HELD, SMALL_BYTES, UNCOUNTED_BYTES, BodyLease
 from mark.serving.http.exchange import HttpExchange
 from mark.serving.http.head_cache import MAX_VALUE_BYTES, VARYING, Head
-from mark.serving.http.headers import LIST_HEADERS, SPELT
-from mark.serving.unexpected_errors import DEFECT
+from mark.serving.http.headers import CANONICAL_NAMES, LIST_HEADERS
+from mark.serving.unexpected_errors import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from mark.serving.http.server import HttpServer
@@ -37,21 +37,21 @@ _CLOSE = b"connection: close\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RETRY = b"retry-after: 1\r\n"
 _HOST = re.compile(rb"[\w.~!$&'()*+,;=%:\[\]-]*", re.ASCII)
-"""What may stand in a Host header (RFC 3986: host and port)."""
+"""A valid Host header (RFC 3986: host and port)."""
 SLICE_BYTES = 4096
 """So much is parsed at a time where a read holds more requests than may wait."""
 WAITING_BYTES = 256 * 1024
 """Bodies of requests that wait on one connection, before it is read no further."""
 CHUNK_HEAD_BYTES = 16
-"""What a chunk may have around its data; head_bytes more are allowed to extensions and trailers of all chunks."""
+"""Framing bytes of a chunk; extensions and trailers of all chunks may take head_bytes more."""
 LINGER_S = 2.0
-"""How long a client that was refused may go on sending before its connection is reset."""
+"""Time that a refused client may go on sending before its connection is reset."""
 
 
 @functools.lru_cache(maxsize=256)
 def _first_lines(status: int, content_type: bytes) -> bytes:
-    said = _STATUS.get(status) or b"%d Unknown" % status
-    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (said, content_type)
+    line = _STATUS.get(status) or b"%d Unknown" % status
+    return b"HTTP/1.1 %b\r\ncontent-type: %b\r\n" % (line, content_type)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -60,8 +60,8 @@ class HttpConnection(asyncio.Protocol):
     __slots__ = (
         "_awaited_s", "_awaits", "_body", "_body_bytes", "_chunked", "_closing", "_current", "_deaf",
         "_dispatching", "_finished", "_frame_bytes", "_halted", "_head", "_head_bytes", "_headers",
-        "_in_body", "_in_message", "_known", "_lease", "_offered", "_parser", "_parts", "_paused",
-        "_pending", "_pending_bytes", "_quiet_s", "_reading", "_refusal", "_replayed", "_rest", "_seen",
+        "_idle_s", "_in_body", "_in_message", "_known", "_lease", "_offered", "_parser", "_parts", "_paused",
+        "_pending", "_pending_bytes", "_reading", "_refusal", "_replayed", "_rest", "_seen",
         "_server", "_taking", "_target", "_transport",
     )  # fmt: skip
 
@@ -75,18 +75,18 @@ class HttpConnection(asyncio.Protocol):
         self._deaf = self._halted = self._taking = self._chunked = self._offered = self._replayed = False
         self._reading = True
         self._refusal: tuple[int, str] | None = None
-        self._head: Head | None = None
+        self._head: Head[Any] | None = None
         self._target = self._rest = b""
         self._known: dict[str, bytes] = {}
         self._body: bytes | bytearray = b""
         self._lease: BodyLease | None = None
         self._awaits = self._headers = self._head_bytes = self._pending_bytes = 0
         self._body_bytes = self._frame_bytes = self._parts = self._finished = self._seen = 0
-        self._quiet_s = self._awaited_s = 0.0
+        self._idle_s = self._awaited_s = 0.0
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is with the handler."""
+        """True while a request is with the handler."""
         return self._current is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -107,7 +107,7 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Called by the loop: the client does not read, so neither do we."""
         self._paused = True
-        self._quiet_s = 0.0
+        self._idle_s = 0.0
         self._steer()
 
     def resume_writing(self) -> None:
@@ -146,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
             try:
                 self._server.handler(exchange)
             except Exception as error:  # noqa: BLE001 - the driver of one request: it gets its answer
-                self._server.on_defect(exchange, error)
+                self._server.on_error(exchange, error)
         else:
             self._append(exchange)
             self._steer()
@@ -180,8 +180,8 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:  # one of ours raised: it is not the client's fault
-            self._server.defects.note(error.__context__ or error)
-            self._refuse(500, DEFECT)
+            self._server.unexpected.note(error.__context__ or error)
+            self._refuse(500, INTERNAL_ERROR)
         except httptools.HttpParserError as error:
             self._refuse(400, f"malformed HTTP: {error}")
         if self._in_message and self._finished == finished:  # else part of it belongs to the request before
@@ -248,7 +248,7 @@ class HttpConnection(asyncio.Protocol):
         """Called by the parser, at the first byte: from now on the request must not be slow."""
         if not self._replayed:
             self._in_message = True
-            self._quiet_s = 0.0
+            self._idle_s = 0.0
 
     def on_url(self, url: bytes) -> None:
         """Called by the parser, with a part of it."""
@@ -261,9 +261,9 @@ class HttpConnection(asyncio.Protocol):
             return
         self._headers += 1
         self._head_bytes += len(name) + len(value)
-        known = SPELT.get(name)
+        known = CANONICAL_NAMES.get(name)
         if known is None:
-            known = SPELT.get(name.lower())
+            known = CANONICAL_NAMES.get(name.lower())
             if known is None:
                 return
         value = value.rstrip(b" \t")
@@ -302,14 +302,14 @@ class HttpConnection(asyncio.Protocol):
         elif int(known.get("content-length", b"0")) > limits.body_bytes:
             self._refuse(413, f"the body exceeds {limits.body_bytes} bytes")
         elif self._chunked and known["transfer-encoding"].lower() != b"chunked":
-            self._refuse(501, "no transfer coding is understood but chunked")
+            self._refuse(501, "unsupported transfer coding; use chunked")
         elif self._parser.get_method() == b"CONNECT":
             self._refuse(400, "CONNECT is not supported: this server is no proxy")
         elif "host" not in known:
             if self._parser.get_http_version() != "1.0":
                 self._refuse(400, "the Host header is missing: HTTP/1.1 requires it")
         elif not _HOST.fullmatch(known["host"]):
-            self._refuse(400, "the Host header names no host")
+            self._refuse(400, "the Host header is invalid")
         return not self._deaf
 
     def _let_body_in(self, length: int) -> None:
@@ -326,7 +326,7 @@ class HttpConnection(asyncio.Protocol):
     def let_in(self, lease: BodyLease) -> None:
         """Called by the budget: the body may come."""
         self._awaits, self._lease = 0, lease
-        self._quiet_s = 0.0
+        self._idle_s = 0.0
         if self._known.get("expect", b"").lower() == b"100-continue":
             self._go_on()
         self._steer()
@@ -407,10 +407,10 @@ class HttpConnection(asyncio.Protocol):
         elif not self._dispatching and (self._pending or self._halted or self._refusal is not None):
             self._next()
 
-    def grow_older(self, passed_s: float) -> None:
+    def check_timeouts(self, passed_s: float) -> None:
         """Close it where it is slow or was idle for too long."""
         if self._finished != self._seen:
-            self._seen, self._quiet_s = self._finished, 0.0
+            self._seen, self._idle_s = self._finished, 0.0
             return
         limits = self._server.limits
         if self._awaits:
@@ -421,15 +421,15 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._halted and not self._paused and not self._closing:
             return  # it is we who do not read
-        self._quiet_s += passed_s
+        self._idle_s += passed_s
         if self._paused or self._closing:
-            if self._quiet_s > (LINGER_S if self._closing else limits.slow_s):
+            if self._idle_s > (LINGER_S if self._closing else limits.slow_s):
                 self.abort()
         elif self._in_message and not self._deaf:
-            if self._quiet_s > limits.slow_s:
-                self._refuse(408, f"the request did not come within {limits.slow_s:g} s")
+            if self._idle_s > limits.slow_s:
+                self._refuse(408, f"the request was not complete within {limits.slow_s:g} s")
                 self._next()
-        elif self._current is None and self._quiet_s > limits.idle_s:
+        elif self._current is None and self._idle_s > limits.idle_s:
             self._close()
 
     def abort(self) -> None:
@@ -451,7 +451,7 @@ class HttpConnection(asyncio.Protocol):
                 try:
                     self._server.handler(exchange)
                 except Exception as error:  # noqa: BLE001 - as in data_received
-                    self._server.on_defect(exchange, error)
+                    self._server.on_error(exchange, error)
         finally:
             self._dispatching = False
         if self._refusal is not None and self._current is None and not self._closing:
@@ -471,7 +471,7 @@ class HttpConnection(asyncio.Protocol):
         """Have the transport read, or not."""
         halted = bool(self._rest or self._awaits) or self._is_full()
         if self._halted and not halted:
-            self._quiet_s = 0.0
+            self._idle_s = 0.0
         self._halted = halted
         reads = not (self._paused or (halted and not self._deaf))
         if reads == self._reading or self._transport is None or (self._closing and not self._deaf):
@@ -501,7 +501,7 @@ class HttpConnection(asyncio.Protocol):
         HttpExchange(self, b"", b"", {}, b"", False).refuse(status, text, extra)
 
     def _go_on(self) -> None:
-        """The client waits for leave to send its body; with answers outstanding it will send without."""
+        """Send 100 Continue; with answers outstanding the client will send its body without."""
         if self._current is None and not self._pending and self._transport is not None:
             self._transport.write(_CONTINUE)
 
@@ -509,7 +509,7 @@ class HttpConnection(asyncio.Protocol):
         """Close; where we have not read all that was sent, only our side, or the client would lose our answer."""
         self._forget()
         self._closing = True
-        self._quiet_s = 0.0
+        self._idle_s = 0.0
         transport = self._transport
         if transport is None:
             return

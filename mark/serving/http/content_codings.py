@@ -13,7 +13,7 @@ from mark.protocols.accept import accept_weights
 from mark.protocols.oip import BadRequest
 
 ACCEPTED = b"accept-encoding: gzip, deflate\r\n"
-"""Told to a client whose coding is not understood."""
+"""Header of the response to an unsupported coding."""
 GZIP, DEFLATE = b"gzip", b"deflate"
 _WINDOWS = {GZIP: 31, b"x-gzip": 31, DEFLATE: 15}
 _RAW = -15
@@ -28,7 +28,7 @@ _LEVEL = 1
 
 
 def is_plain(coding: bytes | None) -> bool:
-    """Whether a body is sent as it is."""
+    """True where the body has no content coding."""
     return coding is None or coding.strip().lower() in (b"", b"identity")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mark.protocols.oip import JSON_TYPE, error_body
 
@@ -38,7 +38,7 @@ class HttpExchange:
         headers: dict[str, bytes],
         body: bytes,
         keep_alive: bool,
-        head: Head | None = None,
+        head: Head[Any] | None = None,
     ) -> None:
         self.connection = connection
         self.head = head

@@ -8,7 +8,7 @@ what is right, it only recognises what the parser has already taken.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Generic, TypeVar
 
 from mark.serving.http.exchange import HttpExchange
 
@@ -17,21 +17,22 @@ VARYING = (b"content-length", b"traceparent", b"x-mark-request-id")
 MAX_VALUE_BYTES = 127
 _LENGTH = "content-length"
 _VISIBLE = bytes(range(33, 127))
+Parsed = TypeVar("Parsed")
 
 
-class Head:
-    """The head of a request as a client sent it. `plan` is for the handler: what it made of this head.
+class Head(Generic[Parsed]):
+    """A request's head as a client sent it, and what the handler parsed from it."""
 
-    What a handler keeps in `plan` must not depend on the values of VARYING: `match` gives those of each request.
-    """
+    __slots__ = ("_first", "_raw", "_rest", "_whole", "headers", "method", "parsed", "target")
 
-    __slots__ = ("_first", "_raw", "_rest", "_whole", "headers", "method", "plan", "target")
+    #: the handler's own; must not depend on the values of VARYING, which `match` gives for each request
+    parsed: Parsed | None
 
     def __init__(self, raw: bytes, exchange: HttpExchange) -> None:
         """raw: the head with the empty line behind it. Errors: ValueError where a varying value is not plain."""
         self._raw, self._whole = raw, len(raw) + len(exchange.body)
         self.method, self.target, self.headers = exchange.method, exchange.target, exchange.headers
-        self.plan: Any = None
+        self.parsed = None
         spans = sorted(_spans(raw, exchange.headers))
         ends = [start for start, _, _ in spans[1:]] + [len(raw)]
         self._first = raw[: spans[0][0]] if spans else raw
@@ -61,7 +62,7 @@ class Head:
 
 
 def _spans(raw: bytes, headers: dict[str, bytes]) -> list[tuple[int, int, str]]:
-    """Where the varying values begin and end in the head."""
+    """Start, end and name of each varying value in the head."""
     lower, spans = raw.lower(), []
     for name in VARYING:
         value = headers.get(name.decode())

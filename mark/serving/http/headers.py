@@ -1,4 +1,4 @@
-"""Which headers the server keeps, however a client spells them."""
+"""The headers that the server keeps, and their usual spellings."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ KNOWN_HEADERS = (
     "x-mark-variant",
     "x-amzn-sagemaker-target-variant",
 )
-"""What anyone here asks for; other headers are counted and forgotten."""
+"""Headers that handlers read; others are counted and dropped."""
 LIST_HEADERS = ("accept", "accept-encoding")
-"""What may come in several lines, which are one list (RFC 9110 5.3)."""
-SPELT = {
+"""Headers that may come in several lines, which are one list (RFC 9110 5.3)."""
+CANONICAL_NAMES = {
     spelling.encode(): name
     for name in KNOWN_HEADERS
     for spelling in (name, name.title(), name.title().replace("Ms", "ms").replace("Id", "ID"))

@@ -1,4 +1,4 @@
-"""HTTP/1.1 in front of gateway and agent: the connections of one port, their limits, and who is too slow."""
+"""HTTP/1.1 in front of gateway and agent: the connections of one port, their limits and time-outs."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from typing import Any
 from mark.serving.http.body_budget import BodyBudget
 from mark.serving.http.connection import HttpConnection
 from mark.serving.http.exchange import HttpExchange
-from mark.serving.unexpected_errors import DEFECT, Defects
+from mark.serving.unexpected_errors import INTERNAL_ERROR, UnexpectedErrors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What a client may ask for. `slow_s`: how long one request may take to come in, or an answer to go out.
-
-    `bodies_bytes`: of all connections together; eight of the largest bodies, an eighth of the smallest gateway's
-    2 GiB. `pipelined`: requests that wait on one connection before it is read no further.
-    """
+    """Limits on what clients may send and keep open."""
 
     body_bytes: int = 32 * 1024 * 1024
+    #: of all connections together: eight of the largest bodies, an eighth of the smallest gateway's 2 GiB
     bodies_bytes: int = 256 * 1024 * 1024
     head_bytes: int = 32 * 1024
     headers: int = 100
+    #: requests that wait on one connection before it is read no further
     pipelined: int = 64
     connections: int = 16_384
+    #: seconds for one request to come in, or a response to go out
     slow_s: float = 20.0
+    #: seconds that a connection without a request is kept
     idle_s: float = 75.0
+    #: seconds between two checks of all connections
     sweep_s: float = 1.0
 
 
 Handler = Callable[[Any], None]
-OnDefect = Callable[[Any, Exception], None]
+OnError = Callable[[Any, Exception], None]
 Admits = Callable[[bytes, dict[str, bytes]], bool]
 
 
@@ -55,14 +56,14 @@ class HttpServer:
         *,
         make: type[HttpExchange] = HttpExchange,
         limits: HttpLimits | None = None,
-        on_defect: OnDefect | None = None,
+        on_error: OnError | None = None,
         admits: Admits | None = None,
-        defects: Defects | None = None,
+        unexpected: UnexpectedErrors | None = None,
     ) -> None:
         self.handler, self.make = handler, make or HttpExchange
         self.admits = admits or _admits_all
-        self.defects = defects or Defects(logging.getLogger("mark.http"))
-        self.on_defect = on_defect or self._refuse
+        self.unexpected = unexpected or UnexpectedErrors(logging.getLogger("mark.http"))
+        self.on_error = on_error or self._refuse
         self.limits = limits or HttpLimits()
         self.budget = BodyBudget(self.limits.bodies_bytes)
         self.connections: set[HttpConnection] = set()
@@ -90,11 +91,11 @@ class HttpServer:
         self.start()
         for connection in tuple(self.connections):
             try:
-                connection.grow_older(self.limits.sweep_s)
+                connection.check_timeouts(self.limits.sweep_s)
             except Exception as error:  # noqa: BLE001 - the others are to be looked at all the same
-                self.defects.note(error)
+                self.unexpected.note(error)
                 connection.abort()
 
     def _refuse(self, exchange: HttpExchange, error: Exception) -> None:
-        self.defects.note(error, target=exchange.target[:200].decode("latin-1"))
-        exchange.refuse(500, DEFECT)
+        self.unexpected.note(error, target=exchange.target[:200].decode("latin-1"))
+        exchange.refuse(500, INTERNAL_ERROR)

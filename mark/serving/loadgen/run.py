@@ -26,7 +26,7 @@ REPORT_EACH_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where requests go: the gateway's host and port, a path, and the body of each."""
+    """The gateway to load: host and port, a path, and the body of each request."""
 
     host: str
     port: int
@@ -38,9 +38,10 @@ class Target:
 
 @dataclass(slots=True)
 class LoadResult:
-    """What was sent and what came back. latencies_s: one value for each answer, seconds since it was due.
+    """Counts and latencies of one load.
 
-    `rejected` came back as wrong in themselves: they are in `errors` too, and the objective does not count them.
+    latencies_s: one value for each answer, seconds since it was due. `rejected`: client errors (4xx); they are in
+    `errors` too, and the objective does not count them.
     """
 
     objective_s: float

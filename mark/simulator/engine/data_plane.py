@@ -90,8 +90,8 @@ class Engine:
         fleet.servers[slot] = 0
         server = fleet.servers[slot]
         server.max_batch, server.standby, server.weight = largest, standby, offering.capacity_rps
-        server.free_at, server.gone_at = self._now, np.inf
-        server.alone_s, server.full_s = fleet.batch_s[slot, 1], fleet.batch_s[slot, largest]
+        server.free_at, server.terminates_at = self._now, np.inf
+        server.single_s, server.full_batch_s = fleet.batch_s[slot, 1], fleet.batch_s[slot, largest]
         burst = offering.instance_type.credits
         if burst:
             server.burn_per_s = burst.vcpus / 60.0
@@ -111,7 +111,7 @@ class Engine:
 
     def will_go(self, slot: int, at: float) -> None:
         """This instance goes at `at`: admit only what it is predicted to finish before."""
-        self._fleet.servers[slot].gone_at = at
+        self._fleet.servers[slot].terminates_at = at
 
     def drained_at(self, slot: int) -> float:
         """When it will have answered what it holds (now or earlier when it holds nothing)."""
@@ -119,7 +119,7 @@ class Engine:
         if self.is_idle(slot):
             return self._now
         batches = -(-int(server.waiting) // int(server.max_batch))
-        return float(server.free_at + batches * server.full_s)
+        return float(server.free_at + batches * server.full_batch_s)
 
     def is_idle(self, slot: int) -> bool:
         """Whether it holds no request."""

@@ -141,7 +141,7 @@ def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Flee
         _advance(row, now, rules, fleet, tally)
     finish_at = _finish_at(now, server)
     in_time = admits(finish_at, arrived_at, arrived_at + rules.objective_s, rules.factor)
-    if finish_at <= server.gone_at and (in_time or not rules.bouncer):
+    if finish_at <= server.terminates_at and (in_time or not rules.bouncer):
         return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
     return BOUNCED
 
@@ -212,7 +212,7 @@ def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, ta
 
 def _finish_at(now: float, server: Record) -> float:
     return predicted_finish_at(
-        now, server.free_at, server.waiting, server.max_batch, server.alone_s, server.full_s
+        now, server.free_at, server.waiting, server.max_batch, server.single_s, server.full_batch_s
     )
 
 
@@ -262,10 +262,10 @@ def _spend_credits(now: float, work_s: float, server: Record, batch_s: Floats) -
 
 def show_pace(balance: float, server: Record, batch_s: Floats) -> None:
     """Let the Bouncer see the speed to come: baseline once a full batch is no longer covered by credits."""
-    full_s = batch_s[server.max_batch]
-    pace = 1.0 if balance >= full_s * server.burn_per_s else server.slow
-    server.alone_s = batch_s[1] * pace
-    server.full_s = full_s * pace
+    full_batch_s = batch_s[server.max_batch]
+    pace = 1.0 if balance >= full_batch_s * server.burn_per_s else server.slow
+    server.single_s = batch_s[1] * pace
+    server.full_batch_s = full_batch_s * pace
 
 
 def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> None:

@@ -64,7 +64,7 @@ def test_agents_say_who_is_ready(there: Scene) -> None:
     first, second, third = there.ids()
     there.agents.say(first, credits=12.0)
     there.agents.say(second, MemberState.STARTING)
-    there.agents.say(third, MemberState.DRAINING, gone_at=1100.0)
+    there.agents.say(third, MemberState.DRAINING, terminates_at=1100.0)
     seen = {instance.id: instance for instance in there.cloud.observe()}
 
     assert seen[first].state is InstanceState.READY

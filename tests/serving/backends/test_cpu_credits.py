@@ -43,13 +43,13 @@ def test_it_spends_as_the_simulator_does(burst, balance, steps):
         now += expected_s
         assert live.balance(now) >= 0.0
         assert live.surplus == pytest.approx(server.surplus)
-        assert live.pace(now, work_s) in {1.0, server.slow}
+        assert live.throttle(now, work_s) in {1.0, server.slow}
 
 
 def test_without_credits_it_runs_at_its_baseline():
     account = CpuCredits(T2, balance=0.0, now=0.0)
     assert account.spend(0.0, 1.0) == pytest.approx(5.0)
-    assert account.pace(5.0, 1.0) == 5.0
+    assert account.throttle(5.0, 1.0) == 5.0
 
 
 def test_credits_end_sooner_on_a_fast_clock():
@@ -63,4 +63,4 @@ def test_unlimited_types_keep_their_speed_and_are_billed():
     account = CpuCredits(T3, balance=1.0, now=0.0)
     assert account.spend(0.0, 60.0) == 60.0
     assert account.surplus == pytest.approx(1.0)
-    assert account.pace(60.0, 60.0) == 1.0
+    assert account.throttle(60.0, 60.0) == 1.0

@@ -54,10 +54,10 @@ def test_batches_in_a_row_take_the_profile_s_time():
         await backend.start()
         for _ in range(10):
             await backend.infer([ask([1, 2])])
-        alone_s = loop.time()
+        single_s = loop.time()
         for _ in range(5):
             await backend.infer([ask([1, 2]), ask([1, 2])])
-        return alone_s, loop.time()
+        return single_s, loop.time()
 
     assert run_virtually(scenario()) == (pytest.approx(0.2), pytest.approx(0.35))
 
@@ -83,11 +83,11 @@ def test_a_burstable_type_slows_when_its_credits_end():
         loop = asyncio.get_running_loop()
         await backend.start()
         await backend.infer([ask([1, 2])])
-        slow_s, slow_pace = loop.time(), backend.pace
+        slow_s, slow_pace = loop.time(), backend.service_time_ratio
         clock[0] += 3600.0
         earned = backend.credits
         await backend.infer([ask([1, 2])])
-        return slow_s, slow_pace, earned, loop.time() - slow_s, backend.pace
+        return slow_s, slow_pace, earned, loop.time() - slow_s, backend.service_time_ratio
 
     slow_s, slow_pace, earned, fast_s, fast_pace = run_virtually(scenario())
     assert slow_s == pytest.approx(0.1)
@@ -102,7 +102,7 @@ def test_a_launch_brings_its_credits_and_other_types_have_none():
     run(burstable)
     run(plain)
     assert burstable.credits == 60.0
-    assert (plain.credits, plain.pace, plain.surplus_credits) == (None, 1.0, 0.0)
+    assert (plain.credits, plain.service_time_ratio, plain.surplus_credits) == (None, 1.0, 0.0)
 
 
 @pytest.mark.parametrize("kind", ["emulated", "python", "oip", "tf-serving", "invocations"])
@@ -131,7 +131,7 @@ def test_the_loop_goes_on_while_a_large_body_is_read():
 
     (reply,), turns = asyncio.run(scenario())
 
-    assert "no table of numbers" in error(reply)  # known after the last row; then nothing is waited for
+    assert "not a table of numbers" in error(reply)  # known after the last row; then nothing is waited for
     assert turns > 10
 
 

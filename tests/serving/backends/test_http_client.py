@@ -118,7 +118,7 @@ def test_a_connection_closed_while_idle_is_replaced_unseen():
     [
         ([None], "without an answer"),
         ([b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhi", None], "mid-answer"),
-        ([b"SSH-2.0-OpenSSH\r\n\r\n"], "does not speak HTTP"),
+        ([b"SSH-2.0-OpenSSH\r\n\r\n"], "malformed HTTP"),
         ([], "did not answer within 0.05 s"),
     ],
 )

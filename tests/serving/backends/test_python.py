@@ -207,7 +207,7 @@ def test_an_answer_that_json_has_no_words_for_harms_nobody_else():
     (replies,) = run(of(Complex()), [invocation([1, 2]), ask([1, 2])])
 
     assert [reply.status for reply in replies] == [500, 500]
-    assert "the model answers wrongly" in error(replies[0])
+    assert "the model's output is invalid" in error(replies[0])
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_one_that_is_refused_harms_no_other():
         )
 
     assert [reply.status for reply in replies] == [200, 400, 200, 400]
-    assert "speaks /invocations only" in json.loads(replies[3].body)["error"]
+    assert "supports /invocations only" in json.loads(replies[3].body)["error"]
 
 
 def test_it_waits_until_the_server_is_ready():

@@ -106,7 +106,7 @@ def test_a_wrong_request_is_no_answer_in_time(status: int, counted: str) -> None
             for _ in range(3):
                 assert (await running.ask()).status == status
 
-            served_by = 'mark_gateway_answers_total{by="instance",model="echo"}'
+            served_by = 'mark_gateway_responses_total{by="instance",model="echo"}'
             names = {
                 "answers": served_by,
                 **{name: f"mark_gateway_{name}_total" for name in ("rejected", "failed")},
@@ -213,7 +213,7 @@ def test_a_repeated_id_gets_the_one_answer() -> None:
             clients = [await running.client() for _ in range(2)]
             for client in clients:
                 client.send(x_mark_request_id="same")
-            await running.until_metric('mark_gateway_repeated_total{model="echo"}', 1)
+            await running.until_metric('mark_gateway_deduplicated_total{model="echo"}', 1)
             backend.free.set()
             replies = [await client.read() for client in clients]
             later = await running.ask(x_mark_request_id="same")

@@ -66,7 +66,7 @@ async def pair(
         await running.add_agent("i-0", wait=False)
 
         async def together() -> bool:
-            return all(gateway.peers.count == 1 and gateway.lanes["echo"].agent_count for gateway in made)
+            return all(gateway.peers.count == 1 and gateway.routers["echo"].agent_count for gateway in made)
 
         await until(together)
         try:
@@ -88,7 +88,7 @@ def test_an_id_runs_once_wherever_it_arrives(monkeypatch: pytest.MonkeyPatch) ->
                 for at in range(2):
                     assert (await two.ask(at, b"{}", x_mark_request_id=f"id-{number}")).status == 409
             assert two.executed == 20
-            assert all(gateway.lanes["echo"].tally.forwarded for gateway in two.gateways)
+            assert all(gateway.routers["echo"].tally.forwarded for gateway in two.gateways)
 
     run(test())
 
@@ -101,7 +101,7 @@ def test_repetitions_at_once_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
             asked = [asyncio.ensure_future(two.ask(at % 2, x_mark_request_id="same")) for at in range(6)]
 
             async def repeated() -> bool:
-                return sum(gateway.lanes["echo"].tally.repeated for gateway in two.gateways) == 5
+                return sum(gateway.routers["echo"].tally.deduplicated for gateway in two.gateways) == 5
 
             await until(repeated)
             backend.free.set()
@@ -116,7 +116,7 @@ def test_requests_without_an_id_stay_where_they_arrive(monkeypatch: pytest.Monke
         async with pair(monkeypatch) as two:
             for at in range(10):
                 assert (await two.ask(at % 2)).status == 200
-            assert [gateway.lanes["echo"].tally.forwarded for gateway in two.gateways] == [0, 0]
+            assert [gateway.routers["echo"].tally.forwarded for gateway in two.gateways] == [0, 0]
 
     run(test())
 
@@ -130,7 +130,7 @@ def test_the_owner_asks_for_the_token_too(monkeypatch: pytest.MonkeyPatch) -> No
             await client.close()
             reply = await two.ask(0, x_mark_request_id=two.id_of(1), authorization="Bearer secret")
             assert reply.status == 200
-            assert two.gateways[0].lanes["echo"].tally.forwarded == 1
+            assert two.gateways[0].routers["echo"].tally.forwarded == 1
 
     run(test())
 
@@ -189,7 +189,7 @@ def test_a_defect_on_the_way_to_the_owner_is_a_500(monkeypatch: pytest.MonkeyPat
         async with pair(monkeypatch) as two:
             theirs = two.id_of(1)
             with monkeypatch.context() as patch:
-                patch.setattr("mark.serving.gateway.server.passed_on", lambda _: 1 / 0)
+                patch.setattr("mark.serving.gateway.server.forwarded_headers", lambda _: 1 / 0)
                 assert (await two.ask(0, x_mark_request_id=theirs)).status == 500
             assert (await two.ask(0, x_mark_request_id=theirs)).status == 200
 

@@ -300,18 +300,18 @@ def test_idle_time_before_a_request_is_not_held_against_it(way: str) -> None:
     connection, sink = HttpServer(seen.append, limits=HttpLimits(slow_s=20, idle_s=75)).connection(), Sink()
     connection.connection_made(sink)
     for _ in range(30):
-        connection.grow_older(1.0)
+        connection.check_timeouts(1.0)
     data = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
     if way.startswith("a body"):
         connection.data_received(data[:-1])
-        connection.grow_older(1.0)
+        connection.check_timeouts(1.0)
         connection.data_received(data[-1:])
     else:
         connection.data_received(data)
         for _ in range(30):  # the model thinks
-            connection.grow_older(1.0)
+            connection.check_timeouts(1.0)
         connection.pause_writing()
-        connection.grow_older(1.0)
+        connection.check_timeouts(1.0)
     assert not sink.closed
     seen[0].reply(200, b"text/plain", b"ok")
 
