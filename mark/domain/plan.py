@@ -66,23 +66,24 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bridge:
-    """What answers a request that no planned instance carries.
+class Backup:
+    """Capacity beside the fleet for requests that no planned instance carries: Lambda, and standbys."""
 
-    `lambda_usd` is Lambda's price of one, infinite where Lambda cannot keep the objective; `relieves` says that it
-    takes late requests even so, and those behind them do not wait. A `standby` that is
-    asleep costs `asleep_usd_per_hour` and serves `wake_s` after it was woken; `standbys` of them are there.
-    """
-
+    #: Lambda's price of a request, USD; infinite where Lambda cannot keep the objective.
     lambda_usd: float = math.inf
+    #: Lambda takes late requests even so, and those behind them do not wait.
     relieves: bool = False
+    #: Type of the standbys; None without any.
     standby: Offering | None = None
+    #: Time from waking a standby until it serves, s.
     wake_s: float = 75.0
+    #: Cost of a stopped standby.
     asleep_usd_per_hour: float = 0.0
+    #: Standbys that exist.
     standbys: int = 0
 
 
-NO_BRIDGE = Bridge()
+NO_BACKUP = Backup()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,6 @@ class PlanRequest:
     ready_history: tuple[int, ...] = ()
     recent_rps: tuple[float, ...] = ()
     refused: tuple[str, ...] = ()
-    bridge: Bridge = NO_BRIDGE
+    backup: Backup = NO_BACKUP
     hazards: tuple[tuple[str, float], ...] = ()
     launch_weight_usd_per_s: float = 0.0
