@@ -1,4 +1,4 @@
-"""Gradient-boosted quantiles: one LightGBM model a level, over all leads at once, the lead being a feature.
+"""Gradient-boosted quantile regression: one LightGBM model a level, over all leads, the lead being a feature.
 
 The trees correct the linear regression of `ridge.py`, which follows the last values better than
 steps can. They are trained once on rows drawn from the history before the run (an origin and a lead each). Their

@@ -185,7 +185,7 @@ def _read_all(shown: str, sources: Sequence[Source], asked: Asked) -> list[Rows]
 
 
 def holds_whole_counts(rates_rps: Floats, bin_s: float) -> bool:
-    """Whether the bins last at most one second and their rates are whole counts. rates_rps: shape (bins,)."""
+    """True where the bins last at most one second and their rates are whole counts. rates_rps: shape (bins,)."""
     if bin_s > 1:
         return False
     counts = rates_rps * bin_s

@@ -24,9 +24,9 @@ MAX_BINS = 200_000_000
 WHOLE_TOLERANCE = 1e-6
 MS = 1000
 MOST_GROUPS = 5
-"""So many target groups a note names."""
+"""Target groups that a note names at most."""
 TELLING_ROWS = 10
-"""So many rows of a file tell how long its bins are, even where most bins are missing."""
+"""Rows of a file that its bin length is read from, even where most bins are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def join(name: str, parts: Sequence[Rows], asked: Asked) -> Instants | Bins:
 
 
 def _group_notes(parts: Sequence[Rows]) -> tuple[str, ...]:
-    """Which target groups a log's requests went to, where there are several."""
+    """A note on the target groups of a log's requests, where there are several."""
     groups: Counter[str] = Counter()
     for part in parts:
         groups.update(part.groups)
@@ -177,7 +177,7 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
 
 
 def _places(rows: _Joined) -> tuple[float, Ints]:
-    """How long a bin is, in seconds, and in which bin each row lies. Misconfigured where bins are not equal."""
+    """Length of a bin, s, and the bin of each row. Misconfigured where bins are not equal."""
     times = rows.times
     said = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
     if len(times) < 2:

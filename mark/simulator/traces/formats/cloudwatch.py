@@ -95,7 +95,7 @@ def read_data(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
 
 
 def is_console(text: Text) -> bool:
-    """Whether lines of names such as `Full label` stand above rows of a time and numbers."""
+    """True where lines of names such as `Full label` stand above rows of a time and numbers."""
     lines = [line for line in text.lines() if line]
     return "," in lines[0] and PREAMBLE.fullmatch(lines[0].partition(",")[0]) is not None
 

@@ -1,4 +1,4 @@
-"""Which format a file is, told by how it begins, and its rows."""
+"""Detection of a file's format by its beginning, and its rows."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 RANGE = "an answer of Prometheus's query_range"
 COUNTER_ENDS = ("_total", "_count")
 MOST_SERIES = 3
-"""So many series a note names."""
+"""Series that a note names at most."""
 MS = 1000
 MOST_STEPS = 10_000_000
 """Prometheus gives 11,000 samples of a series at most; a thousand times as many come from uneven times."""

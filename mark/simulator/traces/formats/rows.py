@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 
 
 class Kind(StrEnum):
-    """What a row is."""
+    """Meaning of a row."""
 
     REQUEST = "requests"
     COUNT = "counts"

@@ -43,15 +43,18 @@ DELIMITERS = ",;\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Which columns of a CSV say what. `value` None: a row is a request. own: the header is MArk's own."""
+    """Columns of a CSV and their meaning."""
 
     names: tuple[str, ...]
     header: bool
     delimiter: str
     columns: int
+    #: Index of the column of times.
     time: int
+    #: Index of the column of values; None where a row is a request.
     value: int | None
     kind: Kind
+    #: The header is MArk's own.
     own: bool
 
     @property
