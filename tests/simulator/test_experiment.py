@@ -137,10 +137,10 @@ def test_standbys_that_only_sleep_by_hand(kernel: Kernel) -> None:
     minute = 60 / 3600 * 0.0116
     disk = 20 * 0.08 * 1200 / 3600 / 730
     assert result.cost.standby == pytest.approx(count * (minute + disk), rel=1e-9)
-    assert given.standby is not None
+    assert given.assembly.standby is not None
     planned = journal.seen[0].plan
     assert planned is not None
-    assert count == math.ceil(0.5 * planned.capacity_rps / given.standby.offering.capacity_rps)
+    assert count == math.ceil(0.5 * planned.capacity_rps / given.assembly.standby.offering.capacity_rps)
 
 
 def test_static_peaks_bill_is_its_count_times_the_hours(kernel: Kernel) -> None:
@@ -224,7 +224,7 @@ def test_minutes_show_what_was_ready_and_what_was_forecast(kernel: Kernel) -> No
     result = run(given, "greedy-oracle")
     minutes = result.minutes
     assert minutes.ready.shape == (20, len(minutes.offerings))
-    by_name = {offering.name: offering.capacity_rps for offering in given.offerings}
+    by_name = {offering.name: offering.capacity_rps for offering in given.assembly.supply.offerings}
     expected = minutes.ready * np.array([by_name[name] for name in minutes.offerings])
     assert np.allclose(minutes.capacity_rps, expected)
     known = ~np.isnan(minutes.forecast_max_rps)
