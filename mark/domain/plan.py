@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mark.domain.demand import Demand, Forecast
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParts:
+    """Parts of what instances of one offering cost and save, on average over the units planned."""
+
+    rent_usd_per_hour: float
+    #: Expected cost of interruptions.
+    risk_usd_per_hour: float
+    #: Cost of their launches, USD.
+    launch_usd: float
+    #: Cost of serving their load without them.
+    saved_usd_per_hour: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +29,9 @@ class Excuse:
 
     offering: str
     reason: str
+    #: Those of the first instance, serving alone; None where the planner does not weigh them. They explain the
+    #: decision and are no part of it.
+    parts: CostParts | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +47,8 @@ class PlannedCount:
     usable_rps: float
     usd_per_hour: float
     launch_usd: float
+    #: Those of all `count`, on top of the rest of the fleet; None where the planner does not weigh them.
+    parts: CostParts | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

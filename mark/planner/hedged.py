@@ -35,7 +35,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mark.domain.offering import Offering
-from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
+from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.miss_penalty import LONG_HISTORY_S, MissLimit, fewest_instances, recent_load, with_miss_price
 from mark.planner.rates import RateTable, expect_rates
 from mark.planner.shortfall_cost import expected_shortfall, patience_s, pool_size
@@ -172,14 +172,24 @@ def _diversified(request: PlanRequest, terms: Terms, laid: dict[str, int]) -> tu
     fleet = diversify_spot(
         {name: count for name, count in laid.items() if count}, offerings, frozenset(request.refused)
     )
+    capacity_rps = sum(count * offerings[name].capacity_rps for name, count in fleet.items())
+    kept = {name: min(count, max(0, there.get(name, 0))) for name, count in fleet.items()}
     return tuple(
         PlannedCount(
             offering=name,
             count=count,
-            kept=min(count, max(0, there.get(name, 0))),
+            kept=kept[name],
             usable_rps=offerings[name].capacity_rps,
             usd_per_hour=offerings[name].usd_per_hour,
             launch_usd=offerings[name].launch_usd,
+            parts=_parts(
+                terms,
+                [*offerings].index(name),
+                count=count,
+                launched=count - kept[name],
+                base_rps=capacity_rps - count * offerings[name].capacity_rps,
+                unit_s=request.forecast.unit_s,
+            ),
         )
         for name, count in sorted(fleet.items())
     )
@@ -362,6 +372,20 @@ def _awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:
     return count
 
 
+def _parts(terms: Terms, at: int, *, count: int, launched: int, base_rps: float, unit_s: float) -> CostParts:
+    """Costs and savings of `count` instances of an offering, serving the levels above `base_rps`."""
+    item = terms.offerings[at]
+    part = np.empty(len(terms.saved))
+    _between(terms.saved, float(terms.levels[1]), base_rps, base_rps + count * item.capacity_rps, part)
+    units_per_hour = 3600.0 / unit_s
+    return CostParts(
+        rent_usd_per_hour=count * item.usd_per_hour,
+        risk_usd_per_hour=count * max(0.0, float(terms.rent[at]) * units_per_hour - item.usd_per_hour),
+        launch_usd=launched * item.launch_usd,
+        saved_usd_per_hour=float(part.mean()) * units_per_hour,
+    )
+
+
 def _excuses(request: PlanRequest, terms: Terms, taken: set[str]) -> tuple[Excuse, ...]:
     """One for each offering that was not taken, by name: what the first of it would save, and cost."""
     excuses = []
@@ -371,14 +395,13 @@ def _excuses(request: PlanRequest, terms: Terms, taken: set[str]) -> tuple[Excus
         if item.name in request.refused:
             excuses.append(Excuse(offering=item.name, reason="refused just now"))
             continue
-        part = np.empty(len(terms.saved))
-        _between(terms.saved, float(terms.levels[1]), 0.0, item.capacity_rps, part)
-        hours = len(part) * request.forecast.unit_s / 3600.0
+        parts = _parts(terms, i, count=1, launched=1, base_rps=0.0, unit_s=request.forecast.unit_s)
         reason = (
-            f"from the first request on it would save {part.sum() / hours:.4g} USD/h and cost "
-            f"{terms.rent[i] * len(part) / hours:.4g}, {item.launch_usd:.4g} to launch; others serve that for less"
+            f"from the first request on it would save {parts.saved_usd_per_hour:.4g} USD/h and cost "
+            f"{parts.rent_usd_per_hour + parts.risk_usd_per_hour:.4g}, {parts.launch_usd:.4g} to launch; "
+            "others serve that for less"
         )
-        excuses.append(Excuse(offering=item.name, reason=reason))
+        excuses.append(Excuse(offering=item.name, reason=reason, parts=parts))
     return tuple(excuses)
 
 

@@ -89,6 +89,30 @@ def test_a_certain_load_is_carried_by_the_cheapest_type_and_its_noise_by_a_few_s
     assert plan.spill_rps < 3.0
 
 
+def test_a_plan_explains_itself_by_rent_risk_launches_and_savings() -> None:
+    cheap, dear = replace(SMALL, usd_per_hour=0.03), replace(LARGE, usd_per_hour=4.0)
+    wanted = asked(spread(40.0, 40.0, 40.0), cheap, dear, running=((cheap.name, 2),))
+    plan = plan_hedged(replace(wanted, hazards=((cheap.name, 0.1),)))
+    (taken,), (left_out,) = plan.counts, plan.excuses
+
+    assert taken.parts is not None
+    assert taken.parts.rent_usd_per_hour == pytest.approx(taken.count * 0.03)
+    assert taken.parts.launch_usd == pytest.approx((taken.count - 2) * 0.004)
+    assert 0.0 < taken.parts.risk_usd_per_hour < taken.parts.rent_usd_per_hour
+    assert taken.parts.saved_usd_per_hour > taken.parts.rent_usd_per_hour + taken.parts.risk_usd_per_hour
+    assert left_out.parts is not None
+    assert left_out.parts.rent_usd_per_hour == pytest.approx(4.0)
+    assert (left_out.parts.risk_usd_per_hour, left_out.parts.launch_usd) == (pytest.approx(0.0), LARGE.launch_usd)
+    assert f"save {left_out.parts.saved_usd_per_hour:.4g} USD/h" in left_out.reason
+
+
+def test_parts_explain_a_plan_and_are_no_part_of_it() -> None:
+    """A journal of before they were written still folds to the same plans."""
+    plan = plan_hedged(asked(spread(100.0, 100.0, 100.0)))
+    bare = replace(plan, counts=tuple(replace(item, parts=None) for item in plan.counts))
+    assert bare == plan
+
+
 def test_nothing_is_rented_for_what_lambda_does_for_less() -> None:
     assert counts(plan_hedged(asked(spread(0.0, 0.2, 0.5)))) == {}
 
