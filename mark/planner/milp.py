@@ -196,7 +196,7 @@ def _excuses(request: PlanRequest, terms: tuple[CostTerms, ...], found: Schedule
 
 
 def _reason(required_rps: float, counts: tuple[PlannedCount, ...], found: Schedule) -> str:
-    nodes = "nodes not told" if found.nodes is None else f"{found.nodes} nodes"
+    nodes = "nodes not reported" if found.nodes is None else f"{found.nodes} nodes"
     schedule = f"{found.usd:.4g} USD over {len(found.counts)} minutes, {nodes}, gap {found.gap:.2g}"
     if not counts:
         return f"{required_rps:.4g} requests/s expected: nothing to rent yet; {schedule}"

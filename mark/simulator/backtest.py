@@ -259,4 +259,4 @@ def _source_notes(sources: Counter[str]) -> tuple[str, ...]:
     found = sorted(kinds.values(), key=lambda item: -item[1])
     more = f"; {len(found) - MOST_SOURCES} more" if len(found) > MOST_SOURCES else ""
     named = "; ".join(f"{source} ({count} times)" for source, count in found[:MOST_SOURCES])
-    return (f"it said: {named}{more}",)
+    return (f"sources of its forecasts: {named}{more}",)

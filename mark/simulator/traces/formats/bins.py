@@ -159,7 +159,7 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
         )
         notes = (
             *notes,
-            f"no header names the numbers: they are taken as {said}; --rows counts or rates says which",
+            f"no header names the numbers: they are taken as {said}; set --rows counts or rates",
         )
     rates = rows.values / bin_s if kind is Kind.COUNT else rows.values
     huge = rates > MAX_RPS
@@ -182,7 +182,7 @@ def _places(rows: _Joined) -> tuple[float, Ints]:
     said = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
     if len(times) < 2:
         if said is None:
-            raise rows.wrong(0, "one row does not tell how long a bin is; give at least two")
+            raise rows.wrong(0, "one row does not give the length of a bin; give at least two")
         return said, np.zeros(1, dtype=np.int64)
     steps = np.diff(times)
     widths = [said] if said is not None else [_common_s(times)] if rows.parts[0].exact else []

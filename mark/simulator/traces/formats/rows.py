@@ -38,7 +38,7 @@ class TraceOptions:
     def number_kind(self, usual: Kind, name: str) -> Kind:
         """Meaning of the numbers of a metric: `usual` unless the options set another."""
         if self.rows is Kind.REQUEST:
-            raise Misconfigured(f"{name} holds a number a period, no row a request; say --rows counts or rates")
+            raise Misconfigured(f"{name} holds a number a period, no row a request; use --rows counts or rates")
         return self.rows or usual
 
 

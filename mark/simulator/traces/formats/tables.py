@@ -64,7 +64,7 @@ class Layout:
 
 
 def find_layout(text: Text, options: TraceOptions) -> Layout | None:
-    """The layout of a CSV; None where its first line is none of a trace. Misconfigured where it cannot be told."""
+    """The layout of a CSV; None where its first line is none of a trace. Misconfigured where it is ambiguous."""
     first = text.lines()[0]
     delimiter = next((mark for mark in DELIMITERS if mark in first), ",")
     fields = _split(first, delimiter)
@@ -134,8 +134,8 @@ def _value_column(text: Text, names: Sequence[str], time: int, options: TraceOpt
         return others[0], options.rows or Kind.UNSAID
     listed = ", ".join(names)
     raise Misconfigured(
-        f"{text.name}: of the columns {listed} it cannot be told which holds the load; name one count (per bin) "
-        "or rate (per second), or say --rows requests where each row is one request"
+        f"{text.name}: the columns {listed} do not show which of them holds the load; name one count (per bin) "
+        "or rate (per second), or use --rows requests where each row is one request"
     )
 
 
