@@ -38,7 +38,7 @@ from mark.domain.offering import Offering
 from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
 from mark.planner.miss_penalty import LONG_HISTORY_S, MissLimit, fewest_instances, recent_load, with_miss_price
 from mark.planner.rates import RateTable, expect_rates
-from mark.planner.shortfall_cost import expected_shortfall, patience_s, pool_size
+from mark.planner.shortfall_cost import expected_shortfall, standby_target, wake_delay_s
 from mark.planner.small_fleet import derate_small_fleets
 from mark.planner.spot_pools import diversify_spot
 
@@ -90,7 +90,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
         terms, laid = _lay_within(limit, request, table, terms, laid)
         laid = _at_least(fewest_instances(request, _offerings_of(terms, laid)), limit, terms, laid)
     worth, new, kept = laid
-    kept += keep_until_lead(
+    kept += _keep_until_lead(
         float(terms.levels[1]), terms.saved, terms.rent, terms.lead, terms.capacity, terms.there - kept,
         float(kept @ terms.capacity),
     )  # fmt: skip
@@ -110,9 +110,9 @@ def plan_hedged(request: PlanRequest) -> Plan:
         spill_rps=max(0.0, expected - carried),
         excuses=_excuses(request, terms, {item.offering for item in counts}),
         reason=_reason(counts, expected, carried, capacity_rps, worth),
-        awake=_awake(request, table, kept_rps),
-        pool=pool_size(request.history, request.backup),
-        patience_s=patience_s(request.history, request.backup, kept_rps),
+        awake=_standbys_awake(request, table, kept_rps),
+        pool=standby_target(request.history, request.backup),
+        patience_s=wake_delay_s(request.history, request.backup, kept_rps),
     )
 
 
@@ -272,7 +272,7 @@ def _worth(saved: Floats, rent: float, launch: float, lead: int, is_new: bool) -
 
 
 @njit(cache=True)
-def keep_until_lead(
+def _keep_until_lead(
     step: float, saved: Floats, rent: Floats, lead: Ints, capacity: Floats, left: Ints, reached: float
 ) -> Ints:  # pragma: no cover - compiled
     """Count those that the fleet to come does without, yet which are worth their rent until it serves.
@@ -349,7 +349,7 @@ def _lay(
     return value[best], new[best], kept[best]
 
 
-def _awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:
+def _standbys_awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:
     """Standbys to wake before a forecast surge: those that save more than they cost once they serve."""
     backup = request.backup
     if backup.standby is None or not math.isfinite(backup.lambda_usd):

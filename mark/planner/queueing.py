@@ -24,7 +24,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 
 MAX_SERVERS = 200
-"""More servers than this count as this many: at equal load a larger pool waits less, so this errs upwards."""
+"""More servers than this count as this many: at equal load a larger fleet waits less, so this errs upwards."""
 BISECTIONS = 50
 """Halvings of [0, 1]: the cap is known to 1e-15."""
 

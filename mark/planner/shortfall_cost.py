@@ -27,7 +27,7 @@ NOTICE_S = 10.0
 """A surge is taken for one when it has lasted two windows of 5 s."""
 MINIMUM_S = 60.0
 """An instance is billed for so long each time it starts."""
-LONGEST_PATIENCE_S = 60.0
+LONGEST_DELAY_S = 60.0
 """As far back as windows are looked at."""
 LONGEST_S = 1800.0
 WORTH_WAKING = 0.4
@@ -82,7 +82,7 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     )
 
 
-def pool_size(history: Demand, backup: Backup) -> int | None:
+def standby_target(history: Demand, backup: Backup) -> int | None:
     """Size of the standby set that is worth its disks, by the surges that the history holds; None without one.
 
     A surge is what lies above the mean of the SURGE_S before it: what lasts longer, or comes every day at its
@@ -122,7 +122,7 @@ def surges_rps(rates: Floats, units: int) -> Floats:
     return np.maximum(0.0, rates[units:] - before)
 
 
-def patience_s(history: Demand, backup: Backup, kept_rps: float) -> float:
+def wake_delay_s(history: Demand, backup: Backup, kept_rps: float) -> float:
     """Delay before a standby is woken for an excess over the fleet, seconds: a ski-rental problem.
 
     No longer than it takes to notice, where such an excess mostly lasted: of the units that held a window above
@@ -141,7 +141,7 @@ def patience_s(history: Demand, backup: Backup, kept_rps: float) -> float:
     woken_usd = rent_usd_per_s * (backup.wake_s + MINIMUM_S)
     lambda_usd_per_s = backup.lambda_usd * item.capacity_rps
     gained = lasting * max(0.0, lasts_s - backup.wake_s) * (lambda_usd_per_s - rent_usd_per_s)
-    return NOTICE_S if gained > woken_usd else min(LONGEST_PATIENCE_S, NOTICE_S + woken_usd / lambda_usd_per_s)
+    return NOTICE_S if gained > woken_usd else min(LONGEST_DELAY_S, NOTICE_S + woken_usd / lambda_usd_per_s)
 
 
 def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:

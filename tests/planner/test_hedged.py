@@ -14,7 +14,7 @@ from mark.domain.offering import Offering
 from mark.domain.plan import Backup, Plan, PlanRequest
 from mark.planner.hedged import lay_fleet, plan_hedged, terms_of
 from mark.planner.rates import RateTable, expect_rates
-from mark.planner.shortfall_cost import excursions_s, expected_shortfall, patience_s, pool_size
+from mark.planner.shortfall_cost import excursions_s, expected_shortfall, standby_target, wake_delay_s
 from scripts.acceptance.hedged_gap import gap_of, small_terms
 from tests.planner.builders import SLO, offering
 
@@ -243,12 +243,12 @@ def test_the_pool_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
         return Demand(end_at=0.0, mean_rps=rates, max_rps=rates)
 
     backup = Backup(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002)
-    assert pool_size(history(200.0, 120), backup) == 3, "four while it is new, two at its end"
-    assert pool_size(history(100.0, 120), backup) == 2
-    assert pool_size(history(12.0, 120), backup) == 0
-    assert pool_size(history(200.0, 120), replace(backup, asleep_usd_per_hour=5.0)) == 0
-    assert pool_size(history(200.0, 120), replace(backup, standby=None)) is None
-    assert pool_size(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), backup) == 3
+    assert standby_target(history(200.0, 120), backup) == 3, "four while it is new, two at its end"
+    assert standby_target(history(100.0, 120), backup) == 2
+    assert standby_target(history(12.0, 120), backup) == 0
+    assert standby_target(history(200.0, 120), replace(backup, asleep_usd_per_hour=5.0)) == 0
+    assert standby_target(history(200.0, 120), replace(backup, standby=None)) is None
+    assert standby_target(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), backup) == 3
 
 
 def test_what_comes_every_day_at_its_hour_needs_no_standby() -> None:
@@ -259,11 +259,11 @@ def test_what_comes_every_day_at_its_hour_needs_no_standby() -> None:
     swing[600::1440] += 200.0
     surging = replace(calm, mean_rps=tuple(swing), max_rps=tuple(swing))
 
-    assert pool_size(calm, backup) == 0
-    assert pool_size(surging, replace(backup, asleep_usd_per_hour=0.0)) == 0, "over before standbys serve"
+    assert standby_target(calm, backup) == 0
+    assert standby_target(surging, replace(backup, asleep_usd_per_hour=0.0)) == 0, "over before standbys serve"
     for later in range(1, 10):
         swing[600 + later :: 1440] += 200.0
-    assert pool_size(replace(calm, mean_rps=tuple(swing), max_rps=tuple(swing)), backup) == 3
+    assert standby_target(replace(calm, mean_rps=tuple(swing), max_rps=tuple(swing)), backup) == 3
 
 
 @settings(deadline=None, max_examples=60)
@@ -307,6 +307,6 @@ def test_an_excess_that_mostly_lasts_is_met_at_once_and_others_when_lambda_has_c
     flickers = history((10.0,) * 120, (100.0,) * 120)
     waking_usd = 0.8 / 3600 * (75 + 60)
 
-    assert patience_s(history(floods, floods), backup, 10.0) == 10.0
-    assert patience_s(flickers, backup, 10.0) == pytest.approx(10.0 + waking_usd / (20e-6 * 50))
-    assert patience_s(flickers, replace(backup, lambda_usd=1e-6), 10.0) == 60.0
+    assert wake_delay_s(history(floods, floods), backup, 10.0) == 10.0
+    assert wake_delay_s(flickers, backup, 10.0) == pytest.approx(10.0 + waking_usd / (20e-6 * 50))
+    assert wake_delay_s(flickers, replace(backup, lambda_usd=1e-6), 10.0) == 60.0
