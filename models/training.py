@@ -1,4 +1,4 @@
-"""How the models are trained: a seed decides everything, one thread makes sums come out alike."""
+"""Reproducible training of the models: a seed decides everything, one thread makes sums come out alike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An expert for means and one for maxima, as the forecaster that the controller asks.
+"""An expert for means and one for maxima as the forecaster of the controller's port.
 
-Below the history that the experts need, simple rules speak, and `degraded` says so: the last value with the
-quantiles of its own errors, and below the half-hour that these take, the highest values of the last hour.
+Below the history that the experts need, simple rules stand in and `Forecast.degraded` names them: the last value
+with the quantiles of its own errors, and below the half-hour that these take, the maximum of the last hour.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _series(history: Demand, rates: tuple[float, ...]) -> Series:
 
 
 def _ask(experts: tuple[Expert, Expert], series: tuple[Series, Series], horizon: int) -> Floats:
-    """Shape (2, horizon, levels), NaN where an expert has nothing to say."""
+    """Shape (2, horizon, levels), NaN where an expert is unavailable."""
     found = [
         expert.forecast(one, np.array([len(one.rates)]), horizon)[0]
         for expert, one in zip(experts, series, strict=True)

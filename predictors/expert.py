@@ -1,4 +1,4 @@
-"""The contract of what forecasts are made of: an expert forecasts one series, from many origins at once.
+"""The contract of an ensemble's parts: an expert forecasts quantiles of one series, from many origins at once.
 
 A series is the rates per minute of one kind (means, or maxima of 5 s windows). An expert is a pure function of
 what it was fitted on and of the series up to each origin: so a backtest, the mixture's bookkeeping after a restart
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 Fact = TypeVar("Fact")
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""Quantile levels of every forecast here: what planners ask for lies between them."""
+"""Quantile levels of every forecast here; the levels that planners read lie between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Series:
     _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, compute: Callable[[], Fact]) -> Fact:
-        """What `compute` gives, computed at the first call: the experts of a mixture ask for the same facts."""
+        """Memoise `compute` by key: the experts of a mixture share facts of the series."""
         if key not in self._found:
             self._found[key] = compute()
         found: Fact = self._found[key]
@@ -40,9 +40,10 @@ class Series:
 
 
 class Expert(Protocol):
-    """One way to forecast. `needs_units`: history below which it has nothing to say (its rows are NaN then)."""
+    """One way to forecast."""
 
     name: str
+    #: History in units below which it is unavailable (its rows are NaN then).
     needs_units: int
 
     def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:

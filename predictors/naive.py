@@ -1,4 +1,4 @@
-"""The two forecasters that learn nothing: what was a unit ago, and what was a day ago."""
+"""The naive and the seasonal naive forecaster, which learn nothing: the rates of a unit ago and of a day ago."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SeasonalNaive:
 
 
 def without_history(forecaster: str, history: Demand, horizon: int) -> Forecast:
-    """The forecast of somebody who has seen nothing: zeros, and `degraded` says so."""
+    """The forecast without any history: zeros, marked as `degraded`."""
     zeros = (0.0,) * horizon
     return point_forecast(
         history.end_at, mean_rps=zeros, max_rps=zeros, source=forecaster, degraded="no history, zeros"

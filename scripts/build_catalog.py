@@ -248,7 +248,7 @@ def _add(
 
 
 def _kairos_profiles(folder: Path) -> dict[str, list[Profile]]:
-    """What Kairos' authors measured: mean of inference and data load by the items of a query."""
+    """Profiles that Kairos' authors measured: mean of inference and data load by the items of a query."""
     curves: dict[tuple[str, str], dict[int, float]] = {}
     for row in _rows(folder / "kairos_latency_profile.csv"):
         key = (row["model"], row["instance_type"])

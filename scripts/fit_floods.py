@@ -27,7 +27,7 @@ TAIL_MIN = 4
 
 
 def calm_minutes(rates_rps: Floats, floods: tuple[Flood, ...]) -> NDArray[np.bool_]:
-    """Which minutes were recorded and lie outside floods and their tails, shape (minutes,)."""
+    """Mask of the minutes that were recorded and lie outside floods and their tails, shape (minutes,)."""
     calm = np.ones(len(rates_rps) // 60, dtype=bool)
     for flood in floods:
         calm[max(0, flood.start_min - 1) : flood.start_min + flood.length_min + TAIL_MIN] = False
@@ -58,7 +58,7 @@ def fit_calm(rates_rps: Floats, floods: tuple[Flood, ...]) -> dict[str, Any]:
 
 
 def fit_floods(rates_rps: Floats, floods: tuple[Flood, ...]) -> dict[str, Any]:
-    """When floods start, how long and how high they are, and their shape."""
+    """Starts, lengths, heights and shape of floods."""
     minutes = rates_rps.reshape(-1, 60).mean(axis=1)
     calm = np.repeat(calm_rps(minutes), 60)
     smooth = np.convolve(rates_rps - calm, np.ones(SMOOTH_S) / SMOOTH_S, mode="same")

@@ -41,7 +41,7 @@ def node_tool(name: str) -> Path:
 
 
 def _is_ready(folder: Path, wanted: Sequence[str]) -> bool:
-    """Whether exactly this was installed there; says so where it was not."""
+    """True where exactly this was installed there; prints a line where it was not."""
     marker = folder / ".ready"
     if marker.is_file() and marker.read_text(encoding="utf-8") == " ".join(wanted):
         return True

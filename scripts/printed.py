@@ -1,4 +1,4 @@
-"""What README shows as printed is what its commands print: `python -m scripts.docs --printed` runs them.
+"""Outputs shown in README are those of its commands: `python -m scripts.docs --printed` runs them.
 
 A block that is printed follows the commands that print it, behind a comment with a digest of both. The digest
 tells whether somebody changed a command, or the text, by hand.
@@ -34,7 +34,7 @@ def commands_of(block: str) -> list[list[str]]:
 
 
 def printed_by(commands: Sequence[Sequence[str]]) -> str:
-    """What the last of these commands prints, run one after another in an empty folder."""
+    """Output of the last of these commands, run one after another in an empty folder."""
     said = ""
     with tempfile.TemporaryDirectory(prefix="mark-printed-") as folder:
         for command in commands:

@@ -14,7 +14,7 @@ from mark.controller.policy import ControllerPolicy
 from mark.domain.errors import PlanInfeasible
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
-from mark.domain.plan import Bridge, Plan, PlanRequest
+from mark.domain.plan import Backup, Plan, PlanRequest
 from tests.planner.builders import offering, request
 
 PLANNERS = planner_names()
@@ -36,11 +36,11 @@ QUICK = offering("quick", rps=20.0, usd_per_hour=1.0, latency_s=0.02)
 
 
 @st.composite
-def bridges(draw: st.DrawFn) -> Bridge:
+def backups(draw: st.DrawFn) -> Backup:
     """Lambda in time, late or not there; standbys asleep or none."""
     rps, price, launch, batch, latency_s = draw(KINDS)
     standby = offering("by", rps=rps, usd_per_hour=price, launch_usd=launch, batch=batch, latency_s=latency_s)
-    return Bridge(
+    return Backup(
         lambda_usd=draw(st.sampled_from([math.inf, 1e-6, 20e-6])),
         relieves=draw(st.booleans()),
         standby=draw(st.sampled_from([None, standby])),
@@ -74,7 +74,7 @@ def requests(draw: st.DrawFn, quick: bool = True) -> PlanRequest:
         wanted,
         now=draw(st.sampled_from([0.0, 37.5])),
         refused=refused,
-        bridge=draw(bridges()),
+        backup=draw(backups()),
         hazards=tuple((name, draw(st.floats(0.0, 2.0))) for name in names if draw(st.booleans())),
     )
 
@@ -121,15 +121,15 @@ def test_the_order_of_offerings_is_irrelevant(planner: str, wanted: PlanRequest,
 @settings(deadline=None)
 @given(wanted=requests(), factor=st.sampled_from([0.25, 0.9, 7.3, 1000.0]))
 def test_the_scale_of_prices_is_irrelevant(planner: str, wanted: PlanRequest, factor: float) -> None:
-    bridge = wanted.bridge
+    backup = wanted.backup
     dearer = replace(
         wanted,
         offerings=tuple(priced(item, factor) for item in wanted.offerings),
-        bridge=replace(
-            bridge,
-            lambda_usd=bridge.lambda_usd * factor,
-            standby=bridge.standby and priced(bridge.standby, factor),
-            asleep_usd_per_hour=bridge.asleep_usd_per_hour * factor,
+        backup=replace(
+            backup,
+            lambda_usd=backup.lambda_usd * factor,
+            standby=backup.standby and priced(backup.standby, factor),
+            asleep_usd_per_hour=backup.asleep_usd_per_hour * factor,
         ),
     )
     assert counts(planned(planner, dearer)) == counts(planned(planner, wanted))

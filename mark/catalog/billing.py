@@ -29,7 +29,7 @@ ROUNDING_S = 1e-6
 GP3_USD_PER_GIB_MONTH = 0.08
 """EBS gp3 storage, us-east-1 (EBS pricing)."""
 HOURS_PER_MONTH = 730.0
-"""What AWS prices mean by a month."""
+"""A month in AWS prices."""
 ROOT_DISK_GIB = 20.0
 """Root disk of an instance: system, serving stack and model. A rule of ours, not a measurement."""
 
@@ -44,7 +44,7 @@ BALANCER_USD_PER_HOUR = 0.0225
 BALANCER_USD_PER_LCU_HOUR = 0.006
 """Its capacity unit (Elastic Load Balancing pricing)."""
 BALANCER_GIB_PER_LCU_HOUR = 1.0
-"""What a unit passes on in an hour over TCP; with kept-alive connections the bytes are what counts."""
+"""Traffic of a unit in an hour over TCP; with kept-alive connections the bytes count."""
 STORE_USD_PER_HOUR = 0.032
 """ElastiCache cache.t4g.small, Redis OSS, us-east-1 on demand (ElastiCache pricing)."""
 CONTROLLER_COUNT = 2

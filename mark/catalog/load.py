@@ -49,7 +49,7 @@ class ProfileSet:
     warnings: tuple[str, ...] = ()
 
     def of(self, instance_type: str) -> Profile:
-        """The profile on that type; Misconfigured says what is missing and what is there."""
+        """The profile on that type; Misconfigured names the missing one and those that exist."""
         for profile in self.profiles:
             if profile.instance_type == instance_type:
                 return profile

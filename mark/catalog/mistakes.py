@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from mark.domain.errors import unknown
 
 MOST = 8
-"""So many mistakes are named; a file with more is another kind of file."""
+"""Mistakes that are named at most; a file with more is another kind of file."""
 _SAID = {
     "dict_type": "should be an object of keys and values",
     "model_type": "should be an object of keys and values",

@@ -124,7 +124,7 @@ def overflow_excuse(offering: LambdaOffering, slo: Slo) -> Excuse | None:
 
 
 def _unfit(model: ModelSpec, item: InstanceType, market: Market) -> str | None:
-    """Why the type cannot hold the model or be bought there; None when it can."""
+    """Reason for which the type cannot hold the model or be bought there; None when it can."""
     if model.memory_gib > item.memory_gib:
         return f"{item.memory_gib:g} GiB of memory, the model needs {model.memory_gib:g}"
     if item.architecture not in model.architectures:

@@ -1,4 +1,4 @@
-"""Prices that AWS told now, over those of a snapshot: what AWS did not tell stays as the snapshot has it."""
+"""Current prices of AWS over those of a snapshot: a price that AWS does not give stays as the snapshot has it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _DECIMALS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotes:
-    """What types cost on a day in a region, USD an hour by type."""
+    """Prices of types on a day in a region."""
 
     region: str
     day: date
+    #: USD an hour by type.
     on_demand: Mapping[str, float]
+    #: USD an hour by type.
     spot: Mapping[str, float]
 
 

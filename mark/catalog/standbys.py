@@ -1,8 +1,8 @@
-"""Which type stands by for surges: the cheapest that carries them; a burstable type counts within its credits.
+"""Choice of the standby type: the cheapest that carries surges; a burstable type counts within its credits.
 
 A stopped T2 has lost its balance; the credits that come with a start are all it has, and an account is given them
-for a hundred starts a day (EC2 user guide). Beyond them it runs at its baseline. A pool that wakes often therefore
-carries less than its types can, and is planned with what it carries on average.
+for a hundred starts a day (EC2 user guide). Beyond them it runs at its baseline. A standby set that wakes often
+therefore carries less than its types can, and is planned with what it carries on average.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from mark.domain.offering import CREDITED_STARTS_A_DAY, Offering
 SURGE_SHARE = 0.1
 """Share of the time that a standby is awake, where its type is chosen."""
 SURGE_S = 1800.0
-"""What lasts longer is worth a launch (bridge.py)."""
+"""Longest surge that standbys carry: a longer one is worth a launch (`mark.planner.shortfall_cost`)."""
 DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surges:
-    """What surges a history holds: how far they go above the usual load, requests/s, and how many come a day."""
+    """Surges of a history."""
 
+    #: Height above the usual load, requests/s.
     rps: float = 1.0
+    #: Surges a day.
     a_day: float = 0.0
 
     @classmethod
@@ -44,7 +46,7 @@ class Surges:
         return cls(rps=max(highest - usual, 1.0), a_day=begun / days)
 
 
-def cheapest_bridge(offerings: Sequence[Offering], surges: Surges) -> Offering:
+def cheapest_standby(offerings: Sequence[Offering], surges: Surges) -> Offering:
     """The offering that carries surges for least: its rent while awake, its disk all the time."""
 
     def usd_per_rps(item: Offering) -> tuple[float, str]:

@@ -15,7 +15,7 @@ from mark.domain.demand import Demand, Forecast
 from mark.domain.errors import PlanInfeasible, unknown
 from mark.domain.fleet import FleetView, Role
 from mark.domain.offering import Offering
-from mark.domain.plan import Bridge, Plan, PlanRequest
+from mark.domain.plan import Backup, Plan, PlanRequest
 from mark.planner.baselines import plan_nothing, plan_static, plan_target_tracking, plan_two_windows
 from mark.planner.greedy import plan_greedy
 from mark.planner.hedged import plan_hedged
@@ -81,7 +81,7 @@ def plan_request(
         ready_history=known.ready_history,
         recent_rps=seen.recent_rps,
         refused=tuple(sorted(refused)),
-        bridge=_bridge(policy, seen.fleet),
+        backup=_backup(policy, seen.fleet),
         hazards=_hazards(known, policy, dict(running)),
         launch_weight_usd_per_s=policy.launch_weight_usd_per_s,
     )
@@ -94,15 +94,15 @@ def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) ->
     return observed_hazards(known.spot_pools, policy.breaker, prior, running)
 
 
-def _bridge(policy: ControllerPolicy, fleet: FleetView) -> Bridge:
-    """The overflow beside the planned fleet: Lambda where it is in time, and the standbys that are there."""
+def _backup(policy: ControllerPolicy, fleet: FleetView) -> Backup:
+    """What answers beside the planned fleet: Lambda where it is in time, and the standbys that are there."""
     overflow, standby = policy.overflow, policy.standby
     able = overflow is not None and overflow.latency_s <= policy.slo.latency_s
     lambda_usd = overflow.usd_per_warm_request if overflow is not None and able else math.inf
     if standby is None or not standby.surges:
-        return Bridge(lambda_usd=lambda_usd, relieves=overflow is not None)
+        return Backup(lambda_usd=lambda_usd, relieves=overflow is not None)
     standbys = sum(1 for instance in fleet if instance.role is Role.STANDBY)
-    return Bridge(
+    return Backup(
         lambda_usd=lambda_usd,
         relieves=overflow is not None,
         standby=standby.offering,

@@ -17,7 +17,7 @@ from mark.controller.state import Observation, State, Tokens, woken_standbys
 from mark.domain.demand import WINDOW_S
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
 from mark.domain.orders import Order, StartStandby, StopStandby
-from mark.planner.bridge import WORTH_WAKING
+from mark.planner.shortfall_cost import WORTH_WAKING
 
 UP = (InstanceState.READY, InstanceState.PENDING)
 

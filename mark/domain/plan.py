@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mark.domain.demand import Demand, Forecast
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParts:
+    """Parts of what instances of one offering cost and save, on average over the units planned."""
+
+    rent_usd_per_hour: float
+    #: Expected cost of interruptions.
+    risk_usd_per_hour: float
+    #: Cost of their launches, USD.
+    launch_usd: float
+    #: Cost of serving their load without them.
+    saved_usd_per_hour: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +29,9 @@ class Excuse:
 
     offering: str
     reason: str
+    #: Those of the first instance, serving alone; None where the planner does not weigh them. They explain the
+    #: decision and are no part of it.
+    parts: CostParts | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +49,8 @@ class PlannedCount:
     usd_per_hour: float
     #: Price of one launch before its first answer, USD.
     launch_usd: float
+    #: Those of all `count`, on top of the rest of the fleet; None where the planner does not weigh them.
+    parts: CostParts | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,24 +90,24 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bridge:
-    """The overflow capacity that answers a request which no planned instance carries."""
+class Backup:
+    """Capacity beside the fleet for requests that no planned instance carries: Lambda, and standbys."""
 
     #: Lambda's price of a request, USD; infinite where Lambda cannot keep the objective.
     lambda_usd: float = math.inf
-    #: Whether Lambda takes late requests even so: those behind them then do not wait.
+    #: Lambda takes late requests even so, and those behind them do not wait.
     relieves: bool = False
-    #: The offering of the standbys; None where there are none.
+    #: Type of the standbys; None without any.
     standby: Offering | None = None
-    #: Seconds from waking a standby until it serves.
+    #: Time from waking a standby until it serves, s.
     wake_s: float = 75.0
-    #: Price of a standby that is asleep.
+    #: Cost of a stopped standby.
     asleep_usd_per_hour: float = 0.0
-    #: Standbys that are there, asleep or awake.
+    #: Standbys that exist.
     standbys: int = 0
 
 
-NO_BRIDGE = Bridge()
+NO_BACKUP = Backup()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +135,8 @@ class PlanRequest:
     recent_rps: tuple[float, ...] = ()
     #: Offerings of which no more can be launched now: only those that run count.
     refused: tuple[str, ...] = ()
-    #: What answers beside the planned fleet.
-    bridge: Bridge = NO_BRIDGE
+    #: Capacity beside the planned fleet.
+    backup: Backup = NO_BACKUP
     #: Interruptions per instance-hour as seen lately, by offering, where known better than by the catalogue.
     hazards: tuple[tuple[str, float], ...] = ()
     #: What a second of a launch weighs beside its price, USD/s, in a planner that weighs it (milp).

@@ -186,6 +186,8 @@ def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
         plan=_planned(tick),
         orders=tuple(_order(order, tick.seen.plan) for order in tick.orders),
         notes=tuple(note.text for note in tick.notes),
+        counts=tick.seen.plan.counts if tick.seen.plan else (),
+        excuses=tick.seen.plan.excuses if tick.seen.plan else (),
     )
 
 

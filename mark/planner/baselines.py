@@ -1,11 +1,12 @@
-"""What others do: the planners that MArk is compared with. Each gets what the real thing has and no more.
+"""Baseline planners that MArk is compared with: reactive autoscalers, a static fleet and Lambda alone.
 
-All but `plan_nothing` rent one type, `cheapest_type`, and look at measured load only, never at the forecast. They
-count capacity without batching, 1 / T_1, as a service does that knows requests and instances only.
+Each gets the inputs of the real thing and no more. All but `plan_nothing` rent one type, `cheapest_type`, and look
+at measured load only, never at the forecast. They count capacity without batching, 1 / T_1, as a service does that
+knows requests and instances only.
 
 A planner is a pure function of its PlanRequest. What a real autoscaler remembers (alarm states, panic mode) is
 therefore derived from the measurements in the request; each docstring says how. Their plans hold from now on: an
-autoscaler asks at once for what it wants, without a lead.
+autoscaler launches at once, without a lead.
 """
 
 from __future__ import annotations

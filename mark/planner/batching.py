@@ -1,4 +1,4 @@
-"""The batching tuner (MArk section 4.3): how large a batch may be and how long it may wait to fill.
+"""The batching tuner (dynamic batching, MArk section 4.3): largest size of a batch and longest wait to fill it.
 
 A batch of b items takes T_b seconds on a given machine; alone, an item takes T_1, so that the machine answers
 mu_nb = 1 / T_1 items per second without batching. The first item of a batch waits up to W for the others and

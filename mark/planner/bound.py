@@ -1,4 +1,4 @@
-"""The cost of the best fleet with perfect knowledge of the trace: two linear programs.
+"""Lower bounds on cost: the best fleet with perfect knowledge of the trace, by two linear programs (relaxations).
 
 **Bound.** Fleets may be fractional and change every minute, launches cost their overhead and nothing else stands
 in the way; what a second's capacity does not carry goes to Lambda at its warm price, or, without Lambda, may not

@@ -1,4 +1,4 @@
-"""Algorithm 1 of MArk: a fleet for the unit one lead ahead, taken instance by instance (section 4.3).
+"""Algorithm 1 of MArk (section 4.3), a greedy heuristic: a fleet for the unit one lead ahead, one at a time.
 
 The forecast gives a rate for every unit to come. What no instance taken so far carries is the *unmet* rate. A
 *span* runs from the lead tau to the last consecutive unit e whose unmet rate is above 0. Every candidate is
@@ -221,13 +221,13 @@ def by_name(request: PlanRequest) -> tuple[Offering, ...]:
 
 
 def running_of(request: PlanRequest, offerings: tuple[Offering, ...]) -> Ints:
-    """How many of each of `offerings` are there or on their way; length offerings."""
+    """Instances of each of `offerings` that exist or are on their way; length offerings."""
     running = dict(request.running)
     return np.array([max(0, running.get(item.name, 0)) for item in offerings], dtype=np.int64)
 
 
 def why_infeasible(request: PlanRequest, rate_rps: float) -> str:
-    """What to say when `rate_rps` is expected and no offering keeps the mean latency."""
+    """Message of PlanInfeasible when `rate_rps` is expected and no offering keeps the mean latency."""
     if not request.offerings:
         return f"{rate_rps:.4g} requests/s are expected and no offering is left to serve them"
     best = min(by_name(request), key=lambda item: item.latency_s)
@@ -260,7 +260,7 @@ def _excuses(
 
 
 def why_unable(request: PlanRequest, term: CostTerms) -> str:
-    """Why an offering could not be taken, whatever it costs; nothing where it could."""
+    """Reason for which an offering could not be taken, whatever it costs; empty where it could."""
     if term.usable_rps <= 0:
         latency_s = next(item.latency_s for item in request.offerings if item.name == term.offering)
         return (

@@ -1,13 +1,15 @@
 """The hedged planner: capacity is rented level by level, while it is worth more than what else would serve.
 
-The forecast says how often each level of load will be busy (`rates.py`), `bridge.py` what a request at that level
-costs when no planned instance carries it. An instance on the levels from z to z + c saves in unit t
+`rates.py` gives the share of time in which each level of load will be busy, `shortfall_cost.py` the price of a
+request at that level when no planned instance carries it, `miss_penalty.py` that price where no backup answers in
+time. An instance on the levels from z to z + c saves in unit t
 
     saved_t = integral over its levels of  price(level) x P(rate_t > level)      USD
 
-against a rent, which contains the price of its risk: on spot, interruptions per hour times what one costs to
-bridge. Whether it is worth *launching* is an optimal stopping problem of two states with the launch as the price
-of switching on: an instance ordered now serves from its boot on, and may be given back at the end of any unit:
+against a rent, which contains the price of its risk: on spot, interruptions per hour times the cost of backup
+capacity during one. Whether it is worth *launching* is an optimal stopping problem of two states with the launch
+as the price of switching on: an instance ordered now serves from its boot on, and may be given back at the end of
+any unit:
 
     on_t  = saved_t - rent + max(on_{t+1}, off_{t+1}),    off_t = max(off_{t+1}, on_{t+1} - launch)
 
@@ -33,12 +35,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mark.domain.offering import Offering
-from mark.domain.plan import Excuse, Plan, PlannedCount, PlanRequest
-from mark.planner.bridge import patience_s, pool_size, unplanned
-from mark.planner.coverage import covering
-from mark.planner.missed import TOLD_S, MissLimit, fewest_instances, untold, with_miss_price
-from mark.planner.pools import spread
+from mark.domain.plan import CostParts, Excuse, Plan, PlannedCount, PlanRequest
+from mark.planner.miss_penalty import LONG_HISTORY_S, MissLimit, fewest_instances, recent_load, with_miss_price
 from mark.planner.rates import RateTable, expect_rates
+from mark.planner.shortfall_cost import expected_shortfall, standby_target, wake_delay_s
+from mark.planner.small_fleet import derate_small_fleets
+from mark.planner.spot_pools import diversify_spot
 
 WAIT_SHARE = 0.5
 """Of the objective: the rest is the answer's own time. It is MArk's default for the mean latency, too."""
@@ -56,40 +58,45 @@ Laid = tuple[float, Ints, Ints]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What each offering is worth, in the order of names.
-
-    saved: shape (units, levels), USD that capacity up to each level saves in each unit; rent: shape (offerings,),
-    USD a unit, risk included; launch: USD, infinite where it is refused; lead: units until one ordered now serves.
-    """
+    """Savings and costs of all offerings, in the order of their names: shape (offerings,) where not said."""
 
     offerings: tuple[Offering, ...]
+    #: Levels of load, requests/s, shape (levels,).
     levels: Floats
+    #: Savings of capacity up to each level in each unit, USD, shape (units, levels).
     saved: Floats
+    #: USD a unit, risk included.
     rent: Floats
+    #: USD; infinite where a launch is refused.
     launch: Floats
+    #: Units until an instance ordered now serves.
     lead: Ints
+    #: Requests/s of one instance.
     capacity: Floats
+    #: Instances that exist or are on their way.
     there: Ints
 
 
 def plan_hedged(request: PlanRequest) -> Plan:
     """The fleet whose every instance is worth its rent against Lambda and standbys."""
-    table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s, past=untold(request))
+    table = expect_rates(request.forecast, wait_s=WAIT_SHARE * request.slo.latency_s, past=recent_load(request))
     load_rps = float(table.carried[min(request.lead_units, len(request.forecast) - 1), -1])
-    request = replace(request, offerings=covering(request.offerings, load_rps, request.slo.latency_s))
-    bridge, limit = with_miss_price(request, table)
-    request = replace(request, bridge=bridge)
+    request = replace(request, offerings=derate_small_fleets(request.offerings, load_rps, request.slo.latency_s))
+    backup, limit = with_miss_price(request, table)
+    request = replace(request, backup=backup)
     terms = terms_of(request, table)
     laid = lay_fleet(terms)
     if limit is not None:
         terms, laid = _lay_within(limit, request, table, terms, laid)
         laid = _at_least(fewest_instances(request, _offerings_of(terms, laid)), limit, terms, laid)
     worth, new, kept = laid
-    kept += _linger(
+    kept += _keep_until_lead(
         float(terms.levels[1]), terms.saved, terms.rent, terms.lead, terms.capacity, terms.there - kept,
         float(kept @ terms.capacity),
     )  # fmt: skip
-    counts = _spread(request, terms, {item.name: int(new[i] + kept[i]) for i, item in enumerate(terms.offerings)})
+    counts = _diversified(
+        request, terms, {item.name: int(new[i] + kept[i]) for i, item in enumerate(terms.offerings)}
+    )
     capacity_rps = sum(item.count * item.usable_rps for item in counts)
     kept_rps = sum(item.kept * item.usable_rps for item in counts)
     tau = min(request.lead_units, len(request.forecast) - 1)
@@ -103,9 +110,9 @@ def plan_hedged(request: PlanRequest) -> Plan:
         spill_rps=max(0.0, expected - carried),
         excuses=_excuses(request, terms, {item.offering for item in counts}),
         reason=_reason(counts, expected, carried, capacity_rps, worth),
-        standbys_awake=_awake(request, table, kept_rps),
-        standby_target=pool_size(request.history, request.bridge),
-        wake_delay_s=patience_s(request.history, request.bridge, kept_rps),
+        standbys_awake=_standbys_awake(request, table, kept_rps),
+        standby_target=standby_target(request.history, request.backup),
+        wake_delay_s=wake_delay_s(request.history, request.backup, kept_rps),
     )
 
 
@@ -115,7 +122,7 @@ def _lay_within(
     """The fleet at the lowest price of a miss at which whole instances keep to the limit."""
     if limit.is_kept_by(_capacity_of(terms, laid)):
         return terms, laid
-    low = request.bridge.lambda_usd
+    low = request.backup.lambda_usd
     high = DEAREST * max(low, *(limit.usd_that_pays_for(item, table.unit_s) for item in terms.offerings))
     found = _laid_at(high, request, table)
     for _ in range(PRICE_STEPS):
@@ -129,7 +136,7 @@ def _lay_within(
 
 
 def _laid_at(miss_usd: float, request: PlanRequest, table: RateTable) -> tuple[Terms, Laid]:
-    terms = terms_of(replace(request, bridge=replace(request.bridge, lambda_usd=miss_usd)), table)
+    terms = terms_of(replace(request, backup=replace(request.backup, lambda_usd=miss_usd)), table)
     return terms, lay_fleet(terms)
 
 
@@ -158,19 +165,31 @@ def _offerings_of(terms: Terms, laid: Laid) -> list[Offering]:
     ]
 
 
-def _spread(request: PlanRequest, terms: Terms, laid: dict[str, int]) -> tuple[PlannedCount, ...]:
-    """The fleet over pools, in the order of names."""
+def _diversified(request: PlanRequest, terms: Terms, laid: dict[str, int]) -> tuple[PlannedCount, ...]:
+    """The fleet diversified over spot pools, in the order of names."""
     offerings = {item.name: item for item in terms.offerings}
     there = dict(request.running)
-    fleet = spread({name: count for name, count in laid.items() if count}, offerings, frozenset(request.refused))
+    fleet = diversify_spot(
+        {name: count for name, count in laid.items() if count}, offerings, frozenset(request.refused)
+    )
+    capacity_rps = sum(count * offerings[name].capacity_rps for name, count in fleet.items())
+    kept = {name: min(count, max(0, there.get(name, 0))) for name, count in fleet.items()}
     return tuple(
         PlannedCount(
             offering=name,
             count=count,
-            kept=min(count, max(0, there.get(name, 0))),
+            kept=kept[name],
             usable_rps=offerings[name].capacity_rps,
             usd_per_hour=offerings[name].usd_per_hour,
             launch_usd=offerings[name].launch_usd,
+            parts=_parts(
+                terms,
+                [*offerings].index(name),
+                count=count,
+                launched=count - kept[name],
+                base_rps=capacity_rps - count * offerings[name].capacity_rps,
+                unit_s=request.forecast.unit_s,
+            ),
         )
         for name, count in sorted(fleet.items())
     )
@@ -181,9 +200,9 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
     offerings = tuple(sorted(request.offerings, key=lambda item: item.name))
     unit_h = table.unit_s / 3600.0
     saved = np.zeros_like(table.carried)
-    left = unplanned(request, table)
+    left = expected_shortfall(request, table)
     if offerings:
-        np.cumsum(left.usd(request.bridge.lambda_usd), axis=1, out=saved[:, 1:])
+        np.cumsum(left.usd(request.backup.lambda_usd), axis=1, out=saved[:, 1:])
     hazards = dict(request.hazards)
     risk = [hazards.get(item.name, item.hazard_per_hour) * _loss_usd(item, request) for item in offerings]
     running = dict(request.running)
@@ -214,7 +233,7 @@ def lay_fleet(terms: Terms) -> Laid:
 
 
 def worth_of(terms: Terms, layout: Sequence[tuple[int, bool]]) -> float:
-    """What a fleet is worth whose instances serve in this order from level 0 on, USD; (offering, is it new)."""
+    """Worth of a fleet whose instances serve in this order from level 0 on, USD; (offering, is it new)."""
     total, reached, part = 0.0, 0.0, np.empty(len(terms.saved))
     for i, is_new in layout:
         top = reached + float(terms.capacity[i])
@@ -230,9 +249,9 @@ def _lead(item: Offering, request: PlanRequest) -> int:
 
 
 def _loss_usd(item: Offering, request: PlanRequest) -> float:
-    """What an interruption costs: another launch, and the bridge while it boots."""
-    usd = request.bridge.lambda_usd
-    standby = request.bridge.standby
+    """Cost of an interruption, USD: another launch, and backup capacity while it boots."""
+    usd = request.backup.lambda_usd
+    standby = request.backup.standby
     if standby is not None:
         usd = min(usd, standby.usd_per_request)
     return item.launch_usd + (item.boot_s * item.capacity_rps * usd if math.isfinite(usd) else 0.0)
@@ -240,7 +259,7 @@ def _loss_usd(item: Offering, request: PlanRequest) -> float:
 
 @njit(cache=True)
 def _worth(saved: Floats, rent: float, launch: float, lead: int, is_new: bool) -> float:  # pragma: no cover
-    """What an instance is worth from the lead on, USD; not at all where doing without it for now is worth more.
+    """Worth of an instance from the lead on, USD; minus infinity where doing without it for now is worth more.
 
     One that is there also loses what it idles until then; what it earns until then is no reason to keep it longer.
     saved: shape (units,), USD.
@@ -253,10 +272,10 @@ def _worth(saved: Floats, rent: float, launch: float, lead: int, is_new: bool) -
 
 
 @njit(cache=True)
-def _linger(
+def _keep_until_lead(
     step: float, saved: Floats, rent: Floats, lead: Ints, capacity: Floats, left: Ints, reached: float
 ) -> Ints:  # pragma: no cover - compiled
-    """How many of those that the fleet to come does without are worth their rent until it serves.
+    """Count those that the fleet to come does without, yet which are worth their rent until it serves.
 
     left: those not laid; they serve above `reached`, cheapest first.
     """
@@ -274,7 +293,7 @@ def _linger(
 
 @njit(cache=True)
 def _between(saved: Floats, step: float, low: float, high: float, out: Floats) -> None:  # pragma: no cover
-    """What the levels from low to high save in each unit. saved: shape (units, levels), evenly `step` apart."""
+    """Savings of the levels from low to high in each unit. saved: shape (units, levels), evenly `step` apart."""
     last = saved.shape[1] - 1
     at_low, at_high = min(low / step, last), min(high / step, last)
     i, j = min(int(at_low), last - 1), min(int(at_high), last - 1)
@@ -330,27 +349,41 @@ def _lay(
     return value[best], new[best], kept[best]
 
 
-def _awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:
-    """Standbys to wake before a surge that is foreseen: those that save more than they cost once they serve."""
-    bridge = request.bridge
-    if bridge.standby is None or not math.isfinite(bridge.lambda_usd):
+def _standbys_awake(request: PlanRequest, table: RateTable, kept_rps: float) -> int:
+    """Standbys to wake before a forecast surge: those that save more than they cost once they serve."""
+    backup = request.backup
+    if backup.standby is None or not math.isfinite(backup.lambda_usd):
         return 0
-    if len(request.history) * request.history.unit_s < TOLD_S:  # no surge is foreseen then
+    if len(request.history) * request.history.unit_s < LONG_HISTORY_S:  # no surge is forecast then
         return 0
-    item = bridge.standby
-    first = min(int(bridge.wake_s // table.unit_s), len(table.carried) - 1)
+    item = backup.standby
+    first = min(int(backup.wake_s // table.unit_s), len(table.carried) - 1)
     last = min(first + max(1, math.ceil(item.boot_s / table.unit_s)), len(table.carried))
     hours = (last - first) * table.unit_s / 3600.0
-    usd = item.usd_per_hour * (hours + bridge.wake_s / 3600.0)
+    usd = item.usd_per_hour * (hours + backup.wake_s / 3600.0)
     carried = table.carried[first:last].sum(axis=0) * table.unit_s
     count = 0
-    while count < bridge.standbys:
+    while count < backup.standbys:
         low = kept_rps + count * item.capacity_rps
         served = np.interp([low, low + item.capacity_rps], table.levels, carried)
-        if (served[1] - served[0]) * bridge.lambda_usd <= usd:
+        if (served[1] - served[0]) * backup.lambda_usd <= usd:
             break
         count += 1
     return count
+
+
+def _parts(terms: Terms, at: int, *, count: int, launched: int, base_rps: float, unit_s: float) -> CostParts:
+    """Costs and savings of `count` instances of an offering, serving the levels above `base_rps`."""
+    item = terms.offerings[at]
+    part = np.empty(len(terms.saved))
+    _between(terms.saved, float(terms.levels[1]), base_rps, base_rps + count * item.capacity_rps, part)
+    units_per_hour = 3600.0 / unit_s
+    return CostParts(
+        rent_usd_per_hour=count * item.usd_per_hour,
+        risk_usd_per_hour=count * max(0.0, float(terms.rent[at]) * units_per_hour - item.usd_per_hour),
+        launch_usd=launched * item.launch_usd,
+        saved_usd_per_hour=float(part.mean()) * units_per_hour,
+    )
 
 
 def _excuses(request: PlanRequest, terms: Terms, taken: set[str]) -> tuple[Excuse, ...]:
@@ -362,14 +395,13 @@ def _excuses(request: PlanRequest, terms: Terms, taken: set[str]) -> tuple[Excus
         if item.name in request.refused:
             excuses.append(Excuse(offering=item.name, reason="refused just now"))
             continue
-        part = np.empty(len(terms.saved))
-        _between(terms.saved, float(terms.levels[1]), 0.0, item.capacity_rps, part)
-        hours = len(part) * request.forecast.unit_s / 3600.0
+        parts = _parts(terms, i, count=1, launched=1, base_rps=0.0, unit_s=request.forecast.unit_s)
         reason = (
-            f"from the first request on it would save {part.sum() / hours:.4g} USD/h and cost "
-            f"{terms.rent[i] * len(part) / hours:.4g}, {item.launch_usd:.4g} to launch; others serve that for less"
+            f"from the first request on it would save {parts.saved_usd_per_hour:.4g} USD/h and cost "
+            f"{parts.rent_usd_per_hour + parts.risk_usd_per_hour:.4g}, {parts.launch_usd:.4g} to launch; "
+            "others serve that for less"
         )
-        excuses.append(Excuse(offering=item.name, reason=reason))
+        excuses.append(Excuse(offering=item.name, reason=reason, parts=parts))
     return tuple(excuses)
 
 

@@ -1,10 +1,10 @@
-"""The exact planner: the first fleet of the cheapest schedule for all units from the lead on (MArk section 4.3).
+"""The exact planner, a mixed-integer program (MILP): the first fleet of the cheapest schedule from the lead on.
 
-What Algorithm 1 approximates is solved: whole instances of every offering in every unit, rent for each and a
-launch for each that was not there before, every rate carried (`mark.planner.milp_program`). Words and units are
-greedy's: an instance carries `usable_rps`, sized for the rate one lead ahead; pending, ready and requested
-instances are there. Stopping is free and an instance may be launched again later, so a valley is bridged or not,
-whichever is cheaper.
+It solves what Algorithm 1 of MArk (section 4.3) approximates: whole instances of every offering in every unit,
+rent for each and a launch for each that was not there before, every rate carried (`mark.planner.milp_program`).
+Words and units are greedy's: an instance carries `usable_rps`, sized for the rate one lead ahead; pending, ready
+and requested instances are there. Stopping is free and an instance may be launched again later, so a valley is
+bridged or not, whichever is cheaper.
 
 So that a plan takes a fraction of a second, only the first units have fleets of their own; further ahead, units
 share one in longer and longer blocks (`MilpPolicy`; `EVERY_UNIT` does not). What comes out is trimmed unit by unit
@@ -13,7 +13,7 @@ however early its search ended. The reason says what the schedule costs, how man
 how far above the optimum of all units it may be, by the program's own bound where no units share a fleet and by
 that of fractional fleets where some do.
 
-The plan knows what the forecast's units say and no more: not Lambda, nor standbys, nor risk.
+The plan knows the forecast's rates and no more: not Lambda, nor standbys, nor risk.
 """
 
 from __future__ import annotations
@@ -50,19 +50,18 @@ from mark.planner.milp_program import (
 from mark.planner.solver import HighsSolver, MilpSolver, SearchLimits
 
 BLOCKS_LIMITS = SearchLimits(max_nodes=10, relative_gap=1e-3)
-"""Where units share fleets, a search ends at these at the latest: blocks cost more than it could still find."""
+"""Limits where units share fleets: blocks cost more than a longer search could still find."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MilpPolicy:
-    """Which solver, how long it may search, and in what detail it looks ahead.
-
-    `near_units` from the lead on have a fleet each; blocks after them are `growth` x as long as the one before.
-    """
+    """Solver, limits of its search, and the detail of the look-ahead."""
 
     solver: MilpSolver = field(default_factory=HighsSolver)
     limits: SearchLimits = field(default_factory=SearchLimits)
+    #: Units from the lead on that have a fleet each.
     near_units: int = 8
+    #: Length of each later block, which shares a fleet, over that of the block before.
     growth: float = 1.6
 
 
@@ -171,7 +170,7 @@ def _search(given: Provisioning, policy: MilpPolicy) -> Schedule:
 
 
 def _counts(given: Provisioning, values: Mapping[str, float]) -> Ints:
-    """What the solver's variables say; shape (blocks, offerings)."""
+    """Instances by the solver's variables; shape (blocks, offerings)."""
     counts = np.zeros((len(given.rates), len(given.rent)), dtype=np.int64)
     for i in given.candidates:
         counts[:, i] = [round(values[variable_name(i, t)]) for t in range(len(counts))]
@@ -197,7 +196,7 @@ def _excuses(request: PlanRequest, terms: tuple[CostTerms, ...], found: Schedule
 
 
 def _reason(required_rps: float, counts: tuple[PlannedCount, ...], found: Schedule) -> str:
-    nodes = "nodes not told" if found.nodes is None else f"{found.nodes} nodes"
+    nodes = "nodes not reported" if found.nodes is None else f"{found.nodes} nodes"
     schedule = f"{found.usd:.4g} USD over {len(found.counts)} minutes, {nodes}, gap {found.gap:.2g}"
     if not counts:
         return f"{required_rps:.4g} requests/s expected: nothing to rent yet; {schedule}"

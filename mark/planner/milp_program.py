@@ -48,21 +48,25 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioning:
-    """What the program is about. All but `rates` and `lengths`: length offerings, in the order of their names.
+    """Data of the program. All but `rates` and `lengths`: length offerings, in the order of their names."""
 
-    usable_rps, rent (of one unit) and launch: of one instance, costs in grains of `usd_per_grain`; running: how
-    many are there; starts: whether more can be launched; grows: whether the program launches any. rates: length
-    blocks, requests/s; lengths: their units.
-    """
-
+    #: Requests/s of one instance.
     usable_rps: Floats
+    #: Rent of one instance for one unit, grains.
     rent: Floats
+    #: Launch of one instance, grains.
     launch: Floats
+    #: Instances that exist or are on their way.
     running: Ints
+    #: True where more can be launched.
     starts: Flags
+    #: True where the program launches any.
     grows: Flags
+    #: Requests/s to carry in each block, length blocks.
     rates: Floats
+    #: Units of each block.
     lengths: Ints
+    #: Costs are whole multiples of this.
     usd_per_grain: float
 
     @property
@@ -76,7 +80,7 @@ class Provisioning:
         return float((self.lengths @ counts) @ self.rent + started.sum(axis=0) @ self.launch)
 
     def carries(self, counts: Ints) -> bool:
-        """Whether a schedule carries every rate. counts: shape (blocks, offerings)."""
+        """True where a schedule carries every rate. counts: shape (blocks, offerings)."""
         return bool((counts @ self.usable_rps >= self.rates - SAME_CAPACITY).all())
 
 

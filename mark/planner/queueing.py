@@ -1,4 +1,4 @@
-"""How long a request waits on average, and how busy a fleet may therefore be (MArk section 4.3, M/D/c).
+"""Queueing theory: the mean wait in an M/D/c queue, and the utilisation that it allows a fleet (MArk section 4.3).
 
 MArk turns its mean latency l into a load that a fleet may carry: arrivals are Poisson, a service takes a fixed
 time, c servers share one queue. M/D/c has no closed form, so its mean wait is that of M/M/c (exact, Erlang C)
@@ -24,7 +24,7 @@ from mark.domain.objective import Slo
 from mark.domain.offering import Offering
 
 MAX_SERVERS = 200
-"""More servers than this count as this many: at equal load a larger pool waits less, so this errs upwards."""
+"""More servers than this count as this many: at equal load a larger fleet waits less, so this errs upwards."""
 BISECTIONS = 50
 """Halvings of [0, 1]: the cap is known to 1e-15."""
 
@@ -82,7 +82,7 @@ def utilisation_cap(service_s: float, servers: int, mean_latency_s: float) -> fl
 
 
 def usable_rps(offering: Offering, slo: Slo, rate_rps: float) -> float:
-    """What one instance of `offering` may carry so that the mean latency keeps `slo.mean_latency_s`.
+    """Largest rate of one instance of `offering` at which the mean latency keeps `slo.mean_latency_s`.
 
     Its capacity times the utilisation cap of a fleet of this type alone that carries `rate_rps`:
     ceil(rate / capacity) instances (at least one) with `max_batch` slots each, every slot a server that takes a

@@ -1,4 +1,4 @@
-"""What the load of each unit to come may be: expected requests that a capacity would carry.
+"""Expected rate that each capacity would carry, unit by unit, from the quantiles of a forecast.
 
 A forecast gives quantiles of each unit's mean and of its highest 5 s window. Taken together (a high mean comes
 with a high maximum) they are a distribution of the rate within that unit: one window in twelve runs at the

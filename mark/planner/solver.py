@@ -1,4 +1,4 @@
-"""Who solves an integer program that PuLP has built: a port and its two adapters, HiGHS and CBC.
+"""Solvers of the integer programs that PuLP builds: a port and its two adapters, HiGHS and CBC.
 
 A search is bounded by nodes and by the relative gap between the best fleet found and what none can undercut, never
 by seconds, and runs on one thread with a fixed seed: the same program has the same answer on any machine, however
@@ -24,9 +24,11 @@ FEASIBILITY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
-    """When a search ends: after `max_nodes` nodes, or once the gap is at most `relative_gap`."""
+    """Limits of a branch-and-bound search, which ends at the first that it reaches."""
 
+    #: Nodes of the search tree.
     max_nodes: int = 200
+    #: Distance between the best fleet found and the lower bound, as a share of the fleet's cost.
     relative_gap: float = 1e-6
 
 
@@ -87,10 +89,10 @@ class HighsSolver:
 
 
 class CbcSolver:
-    """CBC, the program that PuLP brings along. It does not tell its bound: see `solve`."""
+    """CBC, the program that PuLP brings along. It does not report its bound: see `solve`."""
 
     def solve(self, problem: pulp.LpProblem, limits: SearchLimits) -> Solved:
-        """Solve. The bound is the gap asked for below a proven solution, and that of the relaxation otherwise."""
+        """Solve. The bound is the requested gap below a proven solution, and that of the relaxation otherwise."""
         found = self._run(
             problem, gapRel=limits.relative_gap, gapAbs=0.0, maxNodes=limits.max_nodes, options=_TOLERANCES
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from mark.catalog.billing import ROOT_DISK_GIB, disk_usd
 from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
 from mark.catalog.offerings import make_offerings, standby_offering
-from mark.catalog.standbys import Surges, cheapest_bridge, within_credits
+from mark.catalog.standbys import Surges, cheapest_standby, within_credits
 from mark.controller.plan_request import tail
 from mark.controller.policy import StandbyPolicy
 from mark.dispatch.policy import Late, Routing
@@ -150,7 +150,7 @@ class Assembly:
         if spec.standby_type is not None:
             offering = within_credits(self._standby_offering(spec.standby_type), surges)
         else:
-            offering = cheapest_bridge(self.supply.on_demand, surges)
+            offering = cheapest_standby(self.supply.on_demand, surges)
         return StandbyPolicy(
             offering=offering,
             surges=True,

@@ -1,6 +1,6 @@
-"""A backtest: what a forecaster says at each minute of a span, against what came.
+"""Backtest of a forecaster: its forecast at each minute of a span (rolling origin) against the outcomes.
 
-Forecasters are asked through their port alone, as the controller asks them: with the units that had ended, two
+Forecasters are called through their port alone, as the controller calls them: with the units that had ended, two
 weeks of them at most, for a whole horizon. A pair of an origin and a lead is scored where its target lies within
 the span, so that nothing beyond it is looked at. All answers are brought to the same levels first.
 """
@@ -26,35 +26,37 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 TARGETS = ("mean", "max")
-"""What is forecast of a minute: its mean rate, or its highest 5 s rate."""
+"""Targets of a minute: its mean rate, or its highest 5 s rate."""
 KEPT_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""Levels at which forecasts are kept: those that are scored, and what a plot draws beside them."""
+"""Levels at which forecasts are kept: those that are scored, and those that a plot draws beside them."""
 MEDIAN = KEPT_LEVELS.index(0.5)
 SCORED = tuple(KEPT_LEVELS.index(level) for level in SCORED_LEVELS)
 DAY_S = 86_400.0
-TOLD = 3
-"""So many of the things that a forecaster said of its own forecasts are passed on."""
+MOST_SOURCES = 3
+"""Sources of its forecasts that are passed on of a forecaster, at most."""
 NUMBER = re.compile(r"\d+(\.\d+)?")
 STEPS = 200
-"""So often at most is progress reported."""
+"""Reports of progress at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BacktestSpan:
-    """What is asked of every forecaster alike.
-
-    `history` is what came before the first origin, `future` the units of the span. kept: shape (units,), False
-    where a unit is not scored. `leads`, rising, in units: 1 is the next one. An origin every `every` units. The
-    forecasts at `drawn_lead`, one of the leads, are kept for a plot.
-    """
+    """The task of every forecaster alike."""
 
     trace: str
+    #: Load before the first origin.
     history: Demand
+    #: Units of the span.
     future: Demand
+    #: False where a unit is not scored, shape (units,).
     kept: Flags
+    #: Leads that are scored, units, rising: 1 is the next one.
     leads: tuple[int, ...]
+    #: Lead, one of those, at which forecasts are kept for a plot.
     drawn_lead: int
+    #: One of TARGETS.
     target: str = "mean"
+    #: Units between two origins.
     every: int = 1
 
     def __post_init__(self) -> None:
@@ -100,15 +102,15 @@ class DayScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeadPath:
-    """What was said at one lead, and what came.
+    """Forecasts at one lead beside the outcomes."""
 
-    at_s: shape (origins,), starts of the target units, seconds since the span's start; actual: shape (origins,);
-    quantiles: shape (origins, kept levels).
-    """
-
+    #: Units.
     lead: int
+    #: Starts of the target units, seconds since the span's start, shape (origins,).
     at_s: Floats
+    #: Outcomes, requests/s, shape (origins,).
     actual: Floats
+    #: Forecasts, requests/s, shape (origins, kept levels).
     quantiles: Floats
 
 
@@ -233,7 +235,7 @@ def _path(span: BacktestSpan, inside: Flags, targets: Ints, actual: Floats, answ
 
 
 def _level_notes(levels: Counter[tuple[float, ...]], total: int) -> tuple[str, ...]:
-    """What stands for levels that a forecaster does not know."""
+    """Notes on the values that stand in for levels that a forecaster does not give."""
     notes = []
     points = sum(count for own, count in levels.items() if len(own) == 1)
     if points:
@@ -246,7 +248,7 @@ def _level_notes(levels: Counter[tuple[float, ...]], total: int) -> tuple[str, .
 
 
 def _source_notes(sources: Counter[str]) -> tuple[str, ...]:
-    """What a forecaster said of its forecasts, where it did not always say the same but for the numbers in it."""
+    """A note on the sources of a forecaster's forecasts, where they differ in more than numbers."""
     kinds: dict[str, tuple[str, int]] = {}
     for source, count in sources.items():
         kind = NUMBER.sub("0", source)
@@ -254,6 +256,7 @@ def _source_notes(sources: Counter[str]) -> tuple[str, ...]:
         kinds[kind] = first, before + count
     if len(kinds) == 1:
         return ()
-    told = sorted(kinds.values(), key=lambda item: -item[1])
-    more = f"; {len(told) - TOLD} more" if len(told) > TOLD else ""
-    return (f"it said: {'; '.join(f'{source} ({count} times)' for source, count in told[:TOLD])}{more}",)
+    found = sorted(kinds.values(), key=lambda item: -item[1])
+    more = f"; {len(found) - MOST_SOURCES} more" if len(found) > MOST_SOURCES else ""
+    named = "; ".join(f"{source} ({count} times)" for source, count in found[:MOST_SOURCES])
+    return (f"sources of its forecasts: {named}{more}",)

@@ -1,4 +1,4 @@
-"""The span of a workload that a backtest asks about, and what came before it."""
+"""The span of a workload that a backtest scores, and the load before it."""
 
 from __future__ import annotations
 

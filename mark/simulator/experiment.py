@@ -38,7 +38,7 @@ OpenJournal = Callable[[Header], AbstractContextManager[Journal]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSpec(PolicySpec):
-    """What is asked: of policies, and the load and the faults that they meet."""
+    """Settings of an experiment: those of policies, and the load and the faults that they meet."""
 
     workload: Workload
     faults: FaultScript = field(default_factory=FaultScript)
@@ -58,11 +58,11 @@ class Experiment:
 
     @cached_property
     def ingredients(self) -> Ingredients:
-        """What policies are made of, the load before the run included."""
+        """Ingredients of policies, the load before the run included."""
         return self.assembly.ingredients(self.setup(seed=0).history)
 
     def setup(self, seed: int, progress: Callable[[str, float], None] | None = None) -> ForecasterSetup:
-        """What forecasters are built from: the load before the run."""
+        """Setup of forecasters: the load before the run."""
         return ForecasterSetup(
             history=self.spec.workload.history(self._scenario.start_s, KEEP_HISTORY),
             seed=seed,
@@ -82,7 +82,7 @@ class Experiment:
         return self.assembly.bundle(policy, self.ingredients, overrides)
 
     def changes(self, policy: str) -> tuple[str, ...]:
-        """What the spec's tuning changes in that policy, one note a setting."""
+        """Changes of the spec's tuning to that policy, one note a setting."""
         return self.assembly.changes(policy, self.ingredients)
 
     def run(
@@ -159,7 +159,7 @@ class Experiment:
 
 
 class _Unwritten:
-    """A journal that nobody asked for."""
+    """A journal that is dropped."""
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         """Forget one tick."""

@@ -1,4 +1,4 @@
-"""What goes wrong in a replay, and when: drawn from a hazard, or scripted to the minute."""
+"""Faults injected into a replay: drawn from a hazard, or scripted to the minute."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class FaultScript:
         return None
 
     def boot_factor(self, at_s: float) -> float:
-        """How many times as long a boot takes that begins at `at_s`."""
+        """Factor on the duration of a boot that begins at `at_s`."""
         factor = 1.0
         for late in self.late_boots:
             if late.from_s <= at_s < late.to_s:

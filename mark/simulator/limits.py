@@ -1,4 +1,4 @@
-"""Limits that a run hit: a figure that a quota has shaped must say so."""
+"""Limits that a run hit: a figure that a quota has shaped carries a note."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mark.domain.fleet import FleetView
 from mark.simulator.results import RunResult
 
 SHED_SHARE = 0.001
-"""A run that sheds more than this share of its requests says so."""
+"""Share of shed requests from which on a run carries a note."""
 
 
 class LimitWatch:

@@ -40,14 +40,16 @@ RECENT_WINDOWS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is replayed, apart from the policy. `assumed`, `stand_ins`: profiles of that kind that take part."""
+    """Input of a replay, apart from the policy."""
 
     workload: Workload
     model: ModelSpec
     market: str
     times: CloudTimes
     faults: FaultScript
+    #: Instance types that take part with an assumed profile.
     assumed: tuple[str, ...] = ()
+    #: Instance types that take part with a profile measured on another machine.
     stand_ins: tuple[str, ...] = ()
 
     @property
@@ -240,7 +242,7 @@ class _Run:
         progress(1.0)
 
     def result(self, wall_s: float) -> RunResult:
-        """What came out of it."""
+        """The figures of the run."""
         scenario, bundle, engine, cloud = self._scenario, self._bundle, self._engine, self._cloud
         bill = self._bill()
         invocations, cold = engine.invocations()
@@ -284,7 +286,7 @@ class _Run:
         )
 
     def _notes(self) -> tuple[str, ...]:
-        """What a reader of the figures must know about this run."""
+        """Caveats for a reader of the figures."""
         policy = self._bundle.controller
         notes = [f"{text} ({count} times)" for text, count in self._recorder.failures.items()]
         spot = self._scenario.market == Market.SPOT.value

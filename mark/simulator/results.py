@@ -1,4 +1,4 @@
-"""What a replay hands over: counts, latencies, costs, and the series that its plots are drawn from."""
+"""Results of a replay: counts, latencies, costs, and the series behind its plots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Where the requests ended; the five add up to the requests that arrived."""
+    """Outcomes of requests; the five add up to the requests that arrived."""
 
     instance: int
     standby: int
@@ -47,15 +47,14 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondSeries:
-    """Per second of the run, by second of arrival. Each: length seconds.
-
-    missed counts late and shed requests; latency_sum_s adds the latencies of those answered.
-    """
+    """Per second of the run, by second of arrival. Each: length seconds."""
 
     arrivals: Ints
     answered: Ints
+    #: Late and shed requests.
     missed: Ints
     to_lambda: Ints
+    #: Sum of the latencies of those answered, s.
     latency_sum_s: Floats
     latency_max_s: Floats
 

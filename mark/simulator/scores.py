@@ -1,4 +1,4 @@
-"""Scores of forecasts: plain functions of arrays, the same for every forecaster.
+"""Scores of forecasts (pinball loss, wQL, WAPE, MASE, coverage): functions of arrays, the same for all.
 
 Rates are requests/s. A score is NaN where it has no meaning: nothing arrived, or nothing was scored.
 """
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 SCORED_LEVELS = (0.5, 0.75, 0.9, 0.95)
-"""Quantile levels whose losses make up wQL: the median, and what planners ask for."""
+"""Quantile levels whose losses make up wQL: the median, and those that planners read."""
 
 
 def pinball(actual: Floats, quantiles: Floats, levels: Sequence[float]) -> Floats:
-    """What each quantile costs: `level` a unit below the actual, `1 - level` a unit above it.
+    """Pinball loss of each quantile: `level` a unit below the actual, `1 - level` a unit above it.
 
     actual: shape (n,); quantiles: shape (n, levels). Returns shape (n, levels).
     """

@@ -22,7 +22,7 @@ HOUR_S = 3600.0
 FORESEEN = f"{ONDEMAND}, perfect forecast"
 """Not in the paper: how much of the latency is the forecast's doing."""
 ARTIFACT_SCALE = {"inception-v3": 1.8, "nasnet": 0.5, "lstm-ptb": 3.0, "opennmt-ende": 0.5}
-"""How the paper's artifact scales its trace for each model."""
+"""Factor of the paper's artifact on its trace for each model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -381,7 +381,7 @@ def _mean_maximum(rps: float, seed: int) -> float:
 
 
 def _bisect(function: Callable[[float], float], *, high: float, low: float = 1.0) -> float:
-    """Where a rising function crosses 0, to a thousandth of `high`."""
+    """Root of a rising function by bisection, to a thousandth of `high`."""
     while high - low > high / 1000:
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < 0 else (low, middle)

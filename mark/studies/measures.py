@@ -1,4 +1,4 @@
-"""What a run is reduced to: rows of costs and latencies, and curves of latency over time."""
+"""Measures of a run: rows of costs and latencies, and curves of latency over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the MArk paper publishes, as facts with their place.
+"""Published figures of the MArk paper, each with its place there.
 
 MArk: C. Zhang, M. Yu, W. Wang, F. Yan, "MArk: Exploiting Cloud Services for Cost-Effective, SLO-Aware Machine
 Learning Inference Serving", USENIX ATC 2019, and its journal version in IEEE TCC, 2020. The latencies of figures 7

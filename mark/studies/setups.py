@@ -1,4 +1,4 @@
-"""How the four models of the MArk paper are set up, the same in all its studies, and what is assumed for that."""
+"""Setups of the four models of the MArk paper, the same in all its studies, and the assumptions behind them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def run_system(asked: Experiment, setup: Setup, system: str) -> RunResult:
 
 
 def run_notes(asked: Experiment, result: RunResult) -> tuple[str, ...]:
-    """What a reader must know of one run: a target missed, Lambda beyond the objective, failures."""
+    """Caveats of one run: a target missed, Lambda beyond the objective, failures."""
     return tuple(_notes(asked, result))
 
 
@@ -113,7 +113,7 @@ def _notes(asked: Experiment, result: RunResult) -> Iterator[str]:
 
 
 def assumptions(setups: tuple[Setup, ...]) -> tuple[str, ...]:
-    """What all studies of the paper assume about prices, objectives, profiles and policies."""
+    """Assumptions of all studies of the paper on prices, objectives, profiles and policies."""
     prices = load_prices()
     found = [
         (

@@ -1,4 +1,4 @@
-"""What a study is given and what it gives: rows of our numbers beside the published ones, and curves to draw.
+"""Input and output of a study (a reproduction): rows of our numbers beside the published ones, curves to draw.
 
 One row is one quantity, so that every number of ours has its own `published` and `claim` beside it. `published` is
 None where the paper only draws a figure; `claim` then says what its text states. Tables are views of the rows.
@@ -27,16 +27,15 @@ def _silent(_label: str, _share: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyContext:
-    """What every study runs with. `trace` replaces a study's generated load where it takes one.
-
-    `progress` is called with what is done and the share of the whole study, in [0, 1].
-    """
+    """Input of every study."""
 
     kernel: Kernel
     build_forecaster: BuildForecaster
     cache_dir: Path | None
     seed: int
+    #: Replaces a study's generated load where it takes one.
     trace: Trace | None = None
+    #: Called with the step that runs and the share of the whole study, in [0, 1].
     progress: Callable[[str, float], None] = _silent
 
 

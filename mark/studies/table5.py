@@ -154,7 +154,7 @@ class _Table5:
             )
 
     def assumptions(self) -> tuple[str, ...]:
-        """What is assumed; the profiles are known once the models ran."""
+        """Assumptions of the table; the profiles are known once the models ran."""
         asked = self._asked
         return (
             (

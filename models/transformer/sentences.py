@@ -12,7 +12,7 @@ LEARNED = 6_000
 
 
 def sentences(seed: int, count: int) -> tuple[list[str], list[int]]:
-    """So many different sentences and the places of their labels in LABELS."""
+    """Distinct sentences, and the indexes of their labels in LABELS."""
     rng = np.random.default_rng(seed)
     found: dict[str, int] = {}
     while len(found) < count:

@@ -64,7 +64,7 @@ class Autoregression:
 
 
 def lags_of(series: Series) -> tuple[int, ...]:
-    """Which lags are used: the last half-hour, and around the same minute of the two hours before."""
+    """Lags of the regression: the last half-hour, and around the same minute of the two hours before."""
     hour = max(1, round(HOUR_S / series.unit_s))
     near = range(1, min(hour // 2, 30) + 1)
     hours = (lag for back in (1, 2) for lag in range(back * hour - 2, back * hour + 3))

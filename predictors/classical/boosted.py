@@ -1,4 +1,4 @@
-"""Gradient-boosted quantiles: one LightGBM model a level, over all leads at once, the lead being a feature.
+"""Gradient-boosted quantile regression: one LightGBM model a level, over all leads, the lead being a feature.
 
 The trees correct the linear regression of `ridge.py`, which follows the last values better than
 steps can. They are trained once on rows drawn from the history before the run (an origin and a lead each). Their
@@ -24,8 +24,9 @@ CHUNK = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoostedSettings:
-    """How it is trained. rows: origins and leads that are drawn; the rest is LightGBM's, by its own names."""
+    """Settings of the training; all but `rows` are LightGBM's, by its own names."""
 
+    #: Pairs of an origin and a lead that are drawn.
     rows: int = 60_000
     trees: int = 120
     num_leaves: int = 5

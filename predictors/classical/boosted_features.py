@@ -1,4 +1,4 @@
-"""What a regression looks at to forecast one unit from one origin: log rates relative to the last hour.
+"""Features of a regression that forecasts one unit from one origin: log rates relative to the last hour.
 
 Relative rates make a model that has learned at one load's level hold at another. What is known of the *target*
 unit (the same time yesterday, in the last days, one and two hours ago) matters more than what the origin shows.
@@ -150,7 +150,7 @@ def _of_target(
     around = np.arange(-SMOOTH, SMOOTH + 1)
     newest = units - -(-leads // hour) * hour  # the same minute of the newest hour that is known
     yesterday, one, two = (
-        rates_at(series.rates, places[..., None] + around) for places in (units - day, newest, newest - hour)
+        rates_at(series.rates, indexes[..., None] + around) for indexes in (units - day, newest, newest - hour)
     )
     # Around it there may be units that have not ended yet: then the mean is of those that have.
     one = np.where(newest[..., None] + around < ends[:, None, None], one, np.nan)

@@ -37,7 +37,7 @@ FORMAT = 2
 """Part of a cached file's name: raise it when what is learned changes its meaning."""
 Progress = Callable[[str, float], None]
 Learned = dict[str, Any]
-"""What an expert learned, as JSON keeps it."""
+"""Parameters of a fitted expert, as JSON keeps them."""
 
 _RULES: dict[str, Callable[[Series], PointRule]] = {
     "last-value": lambda _: LastValue(),
@@ -51,13 +51,13 @@ _RULES: dict[str, Callable[[Series], PointRule]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Learner:
-    """How an expert learns from a series (None: it is too short), and how it is made of what was learned.
+    """Fitting of an expert, and its making from the fitted parameters."""
 
-    fewest_days: what it learns from at least; 0 where it has parameters to begin with.
-    """
-
+    #: Parameters from a series, a seed and a progress callback; None where the series is too short.
     learn: Callable[[Series, int, Progress | None], Learned | None]
+    #: The expert with these parameters, for a season of so many units.
     made: Callable[[Learned, int], Expert]
+    #: Days of history that it learns from at least; 0 where it has parameters to begin with.
     fewest_days: int = 0
 
 
@@ -141,7 +141,7 @@ def classical_expert(
 
 
 def why_not_learned(name: str, history: Series) -> str:
-    """What `history` lacks where `classical_expert` gives None for it."""
+    """Reason for which `classical_expert` gives None: what `history` lacks."""
     days = _LEARNERS[name].fewest_days
     if len(history.rates) < days * season_units(history):
         return f"it needs {days} days of history"

@@ -134,15 +134,15 @@ class _State:
         # The newest seasons lie behind the units ahead, so that the units around a lead are known too.
         seasons = np.array(self.seasons[max(low - day - SMOOTH, 0) : high])
         around = np.arange(-SMOOTH, SMOOTH + 1)
-        places = (ends - max(low - SMOOTH, day))[:, None, None] + leads[:, None] + around
-        ahead = seasons[np.maximum(places, 0)].mean(axis=-1)
+        indexes = (ends - max(low - SMOOTH, day))[:, None, None] + leads[:, None] + around
+        ahead = seasons[np.maximum(indexes, 0)].mean(axis=-1)
         damped = np.cumsum(damping ** np.arange(1, horizon + 1))
         rates: Floats = np.exp(levels[:, None] + trends[:, None] * damped + ahead) - self.floor
         return np.maximum(rates, 0.0)
 
 
 def logs_of(rates: Floats) -> tuple[float, Floats]:
-    """What is added to rates, requests/s, and their logarithms then. Rates of zeros have finite logarithms too."""
+    """The floor added to rates, requests/s, and their logarithms: those of zeros are finite, too."""
     floor = max(FLOOR_SHARE * float(rates.mean()), 1e-9)
     return floor, np.log(rates + floor)
 

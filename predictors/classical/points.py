@@ -1,4 +1,4 @@
-"""Points: rules that say one rate per unit to come. `residuals.py` makes quantiles of them.
+"""Point forecasts: rules that give one rate per unit to come. `residuals.py` makes quantiles of them.
 
 A rule is a pure function of the series up to each origin, over many origins at once. Where it depends on more than
 the last hours it looks back a bounded time, so that a history of two weeks gives the same points as a longer one.
@@ -20,9 +20,10 @@ ROUNDING = 1e-4
 
 
 class PointRule(Protocol):
-    """One way to say what comes next. `needs_units`: the history that it needs."""
+    """One way to a point forecast."""
 
     name: str
+    #: History that it needs, units.
     needs_units: int
 
     def points(self, series: Series, ends: Ints, horizon: int) -> Floats:
@@ -121,7 +122,7 @@ def first_unit(series: Series) -> int:
 
 
 def season_units(series: Series) -> int:
-    """How many units make a day."""
+    """Units of a day: the season of every rule here."""
     return max(1, round(DAY_S / series.unit_s))
 
 

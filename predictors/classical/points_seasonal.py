@@ -17,7 +17,7 @@ DAYS = 7
 SMOOTH = 2
 """Units on either side that a profile is smoothed over."""
 LEVEL_UNITS = 60
-"""The last hour says how today compares with the profile."""
+"""The last hour's level compares today with the profile."""
 RECENT_UNITS = 15
 """The first leads follow the last quarter of an hour."""
 RECENT_FADES = 8.0
@@ -25,7 +25,7 @@ RECENT_FADES = 8.0
 FLOOR_SHARE = 0.02
 """Of the last day's mean: added to rates before they are compared."""
 MOST_LOG = math.log(10.0)
-"""How far today's level may lie from the profile's; beyond it, today is another kind of day."""
+"""Largest distance of today's level from the profile's; beyond it, today is another kind of day."""
 
 
 class DayAgo:

@@ -1,4 +1,4 @@
-"""Quantiles for a rule that says points: how far it lately was from what came, by lead.
+"""Empirical quantiles of a point rule's own residuals, by lead: how far it lately was from the outcomes.
 
 The error of the point made at origin s for lead h is known once unit s + h has ended. At origin t the quantiles of
 lead h come from the errors of the last `WINDOW` origins that were known at the lead's last *refresh*: leads take
@@ -29,7 +29,7 @@ FEWEST = 10
 FLOOR_SHARE = 0.02
 """Of the last day's mean: what errors are relative to, beside the point."""
 LARGEST = 20.0
-"""A relative error beyond this (the first minutes after a silent night) counts as this."""
+"""A relative error beyond this (the first minutes after a night without load) counts as this."""
 SPARE = 1024
 """Rows that a live update may add before the kept arrays are moved."""
 
@@ -72,10 +72,10 @@ class PointExpert:
 
 
 class BarePoint:
-    """A rule's point as every quantile: where there are few errors, they may say less than none."""
+    """A rule's point as every quantile: a few errors may be worse than none."""
 
     def __init__(self, rule: PointRule) -> None:
-        """It speaks where the rule with its errors can: with less, `adapter.py` has something safer to say."""
+        """Make it available where the rule with its errors is: with less, `adapter.py` has a safer rule."""
         self.name = f"{rule.name} (bare)"
         self.needs_units = PointExpert(rule).needs_units
         self._rule = rule
@@ -124,7 +124,7 @@ class _Kept:
         )
 
     def goes_on(self, series: Series, oldest: int, newest: int, horizon: int) -> bool:
-        """Whether what is kept helps with [oldest, newest]: the same horizon, and the same series, continued."""
+        """True where the kept rows serve [oldest, newest]: the same horizon, and the same series, continued."""
         if self.seen is None or series.unit_s != self.seen.unit_s or horizon != self.points.shape[1]:
             return False
         if not self.first <= oldest <= self.first + self.filled or newest - oldest >= len(self.points):
@@ -175,11 +175,11 @@ class _Kept:
         """Relative errors of these rows' points as far as units before `newest` tell. Shape (rows, horizon)."""
         origins = self.first + np.arange(rows.start, rows.stop)
         units = origins[:, None] + np.arange(self.points.shape[1])
-        places = np.clip(units - first_unit(series), 0, len(series.rates) - 1)
+        indexes = np.clip(units - first_unit(series), 0, len(series.rates) - 1)
         points = self.points[rows]
         scale = np.maximum(points + self.floors[rows][:, None], np.finfo(np.float64).tiny)
         with np.errstate(over="ignore"):
-            errors = np.minimum((series.rates[places] - points) / scale, LARGEST)
+            errors = np.minimum((series.rates[indexes] - points) / scale, LARGEST)
         return np.where(units < newest, errors, np.nan)
 
     def _quantiles(self, lead: np.int64, times: Ints) -> Floats:

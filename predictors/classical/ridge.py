@@ -15,7 +15,7 @@ FIT_DAYS = 14
 FEWEST_DAYS = 2
 """Days of history that it learns from at least."""
 PENALTY = 1e-3
-"""Of the mean square of a column: what keeps columns that say the same apart."""
+"""Of the mean square of a column: keeps collinear columns apart."""
 CHUNK = 512
 """Origins whose features are in memory at a time."""
 _HARMONICS = 2
@@ -45,7 +45,7 @@ class Direct:
         return answer[:, np.minimum(np.arange(horizon), len(leads) - 1)]
 
     def relative(self, found: Features, leads: Ints) -> Floats:
-        """What is expected, as relative logarithms. leads: shape (horizon,) or (origins, horizon)."""
+        """Expected rates as relative logarithms. leads: shape (horizon,) or (origins, horizon)."""
         columns = columns_of(found, self._day)
         weights = np.broadcast_to(self._weights[leads - 1], columns.shape)
         expected: Floats = (columns * weights).sum(axis=-1)

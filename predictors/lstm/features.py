@@ -1,6 +1,6 @@
-"""What the quantile LSTM is shown of a series at an origin.
+"""Features of the quantile LSTM: its view of a series at an origin.
 
-Rates become logs, and every log is told relative to a level that was known at the origin: the last hour's mean
+Rates become logs, and every log is relative to a level that was known at the origin: the last hour's mean
 for what happened today, yesterday's same hour for yesterday, the profile's same hour for the profile of the last
 seven days. So the network learns shapes, and a load ten times as high is the same to it. Everything hangs on one
 table with a row per unit; columns behind the first hold what lies at least an hour back, so that the rows of the
@@ -131,7 +131,7 @@ def _table(logs: Floats, season: int, low: int, high: int) -> Floats:
 
 
 def _behind(values: Floats, lag: int, low: int, high: int) -> Floats:
-    """What was `lag` units before the rows [low, high): NaN outside of the values."""
+    """Values `lag` units before the rows [low, high), NaN outside of them."""
     found = np.full(high - low, np.nan)
     start, stop = min(max(low - lag, 0), len(values)), min(max(high - lag, 0), len(values))
     found[start + lag - low : stop + lag - low] = values[start:stop]

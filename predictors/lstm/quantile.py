@@ -1,4 +1,4 @@
-"""The quantile LSTM as an expert: trained once on a series, then a pure function of the last eight days.
+"""The quantile LSTM (quantile regression) as an expert: trained once, then a function of the last eight days.
 
 Several networks that differ in their seeds are averaged. What each one learned is cached under a name made from
 all that it depends on; an interrupted training goes on from its last epoch.
@@ -33,38 +33,38 @@ class LstmQuantile:
     name = NAME
 
     def __init__(
-        self, networks: Sequence[QuantileWeights], *, window: int, honest_from: float, card: ModelCard
+        self, networks: Sequence[QuantileWeights], *, window: int, out_of_sample_from: float, card: ModelCard
     ) -> None:
-        """Prepare the forward pass. It learned from units up to `honest_from`, epoch seconds."""
+        """Prepare the forward pass. It learned from units up to `out_of_sample_from`, epoch seconds."""
         self._forward = QuantileForward(networks)
         self._window = window
         self._floor_rps = float(networks[0].floor_rps)
         self._sees_days = bool(networks[0].sees_days)
-        self.honest_from = honest_from
+        self.out_of_sample_from = out_of_sample_from
         self.card = card
         self.needs_units = max(window, 2 * HOUR)
 
     def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
         """Quantiles after each origin; see `Expert`."""
         answers = np.full((len(ends), horizon, len(LEVELS)), np.nan)
-        speaks = ends >= self.needs_units
-        if not speaks.any():
+        able = ends >= self.needs_units
+        if not able.any():
             return answers
         inputs = build_inputs(
             series,
-            ends[speaks],
+            ends[able],
             floor_rps=self._floor_rps,
             window=self._window,
             horizon=self._forward.horizon,
             sees_days=self._sees_days,
         )
         rates = np.maximum(np.exp(self._forward(inputs, self._window)) - self._floor_rps, 0.0)
-        answers[speaks] = rates[:, np.minimum(np.arange(horizon), self._forward.horizon - 1)]
+        answers[able] = rates[:, np.minimum(np.arange(horizon), self._forward.horizon - 1)]
         return answers
 
 
 def can_learn(series: Series) -> bool:
-    """Whether there is a day to learn from."""
+    """True from a day of history on."""
     return len(series.rates) >= season_of(series)
 
 
@@ -86,9 +86,9 @@ def fit_lstm(
     seeds = tuple(int(state) for state in np.random.SeedSequence(seed).generate_state(settings.seeds))
     label = f"training {NAME} ({kind})"
     found: list[dict[str, Any]] = []
-    for place, own in enumerate(seeds):
+    for index, own in enumerate(seeds):
         path = cache_dir / f"{stem}-{own}.npz" if cache_dir else None
-        part = _share_of(progress, label, place, len(seeds))
+        part = _share_of(progress, label, index, len(seeds))
         found.append((_finished(path) if path else None) or _train(series, settings, own, path, part))
         part(1.0)
     networks = [_weights(arrays) for arrays in found]
@@ -99,7 +99,7 @@ def fit_lstm(
     return LstmQuantile(
         networks,
         window=settings.window,
-        honest_from=card.trained_until - held_out * series.unit_s,
+        out_of_sample_from=card.trained_until - held_out * series.unit_s,
         card=card,
     )
 
@@ -151,12 +151,12 @@ def _stem(series: Series, settings: QuantileSettings) -> str:
     return f"{NAME}-{parts.hexdigest()[:32]}"
 
 
-def _share_of(progress: Progress | None, label: str, place: int, places: int) -> Callable[[float], None]:
+def _share_of(progress: Progress | None, label: str, index: int, count: int) -> Callable[[float], None]:
     """Progress of one of several trainings as a share of all of them."""
 
     def told(share: float) -> None:
         if progress is not None:
-            progress(label, (place + share) / places)
+            progress(label, (index + share) / count)
 
     return told
 

@@ -1,4 +1,4 @@
-"""What the quantile LSTM is made and trained with; without torch, so that a cache can be read without it."""
+"""Settings of the quantile LSTM and its training; without torch, so that a cache can be read without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training leaves in the cache: weights, checkpoints and cards, as arrays and JSON."""
+"""Cache of trained networks: weights, checkpoints and model cards, as arrays and JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """Where a model comes from: what it was trained on, how, and how well it then did on the held-out end.
+    """Provenance of a model: its training data and settings, and its loss on the held-out end.
 
     trained_from, trained_until: epoch seconds. epochs, held_out_loss, seconds: one value per seed; the loss is the
     one that was trained on, to be compared between models of the same settings and history only.

@@ -256,8 +256,8 @@ class _Course:
             **{f"now.{name}": value.numpy() for name, value in self.network.state_dict().items()},
             **{f"best.{name}": value.numpy() for name, value in self.best.items()},
         }
-        for place, moments in self.optimiser.state_dict()["state"].items():
-            arrays |= {f"moments.{place}.{name}": value.numpy() for name, value in moments.items()}
+        for index, moments in self.optimiser.state_dict()["state"].items():
+            arrays |= {f"moments.{index}.{name}": value.numpy() for name, value in moments.items()}
         return {name: np.array(value) for name, value in arrays.items()}
 
     def _restore(self, arrays: dict[str, Floats32]) -> None:
@@ -270,13 +270,13 @@ class _Course:
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             if name.startswith("moments."):
-                _, place, moment = name.split(".")
-                state.setdefault(int(place), {})[moment] = value
+                _, index, moment = name.split(".")
+                state.setdefault(int(index), {})[moment] = value
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
 
 
 def examples_of(series: Series, inputs: Inputs, some: Ints, settings: QuantileSettings) -> Examples:
-    """The origins `some` (places in `inputs.rows`) and what followed them. Both start with the series."""
+    """The origins `some` (indexes into `inputs.rows`) and what followed them. Both start with the series."""
     logs = np.log(series.rates + inputs.floor_rps)
     horizon, mean_rps = settings.horizon, inputs.floor_rps / settings.floor_share
     parts: list[dict[str, Floats | Ints]] = []
@@ -332,7 +332,7 @@ def _before_softplus(gaps: Floats) -> Floats:
 
 
 def weights_of(network: Network, floor_rps: float, *, sees_days: bool) -> QuantileWeights:
-    """What was learned, as plain arrays."""
+    """The trained weights as plain arrays."""
     learned = {name: tensor.detach().numpy().copy() for name, tensor in network.state_dict().items()}
     return QuantileWeights(
         w_step=np.concatenate([learned["lstm.weight_ih_l0"].T, learned["lstm.weight_hh_l0"].T]),

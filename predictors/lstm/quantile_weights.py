@@ -53,7 +53,7 @@ class QuantileWeights:
     sees_days: Floats32
 
     def are_sound(self) -> bool:
-        """Whether the shapes fit together and every value is finite."""
+        """True where the shapes fit together and every value is finite."""
         hidden, width = self.w_step.shape[-1] // 4, self.w_out.shape[0]
         horizon = self.b_out.shape[0]
         shapes = {
@@ -77,7 +77,7 @@ class QuantileWeights:
 
 
 def step_inputs(inputs: Inputs, window: int) -> Floats:
-    """What each step of the window before each origin shows: shape (origins, window, STEP)."""
+    """Inputs of each step of the window before each origin: shape (origins, window, STEP)."""
     where = inputs.rows[:, None] + np.arange(-window, 0)
     columns = list(STEP_COLUMNS)
     logs = inputs.table[where[..., None], columns] - inputs.levels[:, None, columns]
@@ -86,7 +86,7 @@ def step_inputs(inputs: Inputs, window: int) -> Floats:
 
 
 def lagged_inputs(inputs: Inputs, horizon: int) -> Floats:
-    """What lies behind each minute to come: shape (origins, horizon, LAGGED)."""
+    """Lagged values behind each minute to come: shape (origins, horizon, LAGGED)."""
     where = inputs.rows[:, None] + np.arange(horizon)
     logs = inputs.table[where, 1:] - inputs.levels[:, None, 1:]
     logs[..., 2:] *= inputs.days[:, None, None]
@@ -95,7 +95,7 @@ def lagged_inputs(inputs: Inputs, horizon: int) -> Floats:
 
 
 def lead_inputs(inputs: Inputs, lagged: Floats) -> Floats:
-    """All that the head is told of each lead: shape (origins, horizon, LEAD)."""
+    """Inputs of the head for each lead: shape (origins, horizon, LEAD)."""
     origins, horizon = lagged.shape[:2]
     lead = np.arange(1, horizon + 1)
     far = np.stack([lead / horizon, np.log(lead) / np.log(60.0), np.exp(-lead / 5.0)], axis=1)
@@ -104,7 +104,7 @@ def lead_inputs(inputs: Inputs, lagged: Floats) -> Floats:
 
 
 def skip_inputs(inputs: Inputs, lagged: Floats) -> Floats:
-    """What the linear skip of each lead multiplies: shape (origins, horizon, SKIP)."""
+    """Inputs of the linear skip of each lead: shape (origins, horizon, SKIP)."""
     origins, horizon = lagged.shape[:2]
     local = np.broadcast_to(inputs.local[:, None], (origins, horizon, LOCAL))
     return np.concatenate([lagged, local, np.ones((origins, horizon, 1))], axis=-1)

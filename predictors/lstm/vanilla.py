@@ -2,8 +2,8 @@
 
 One LSTM layer reads the last 60 units, their mean and maximum, and a linear head gives both for the next 60 at
 once. It is trained once, on all of the history before the run; its weights are cached under a name made from all
-that they depend on. With under a day of history there is nothing to learn a day's shape from: then the highest
-values of the last hour are planned for, and `Forecast.degraded` says so.
+that they depend on. With under a day of history there is nothing to learn a day's shape from: then the maxima
+of the last hour are the forecast, and `Forecast.degraded` names the reason.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class LstmWeights:
     scale: Floats32
 
     def are_sound(self) -> bool:
-        """Whether the shapes fit together and every value is finite."""
+        """True where the shapes fit together and every value is finite."""
         hidden = self.w_state.shape[-1]
         out = self.b_out.shape[-1]
         shapes = {

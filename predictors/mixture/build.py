@@ -2,7 +2,7 @@
 
 Each is made of two experts, one for means and one for maxima, fitted on the history before the run. Making one is
 a function of history, seed and settings, and what was learned is cached: a service that wants a newer one makes it
-beside the one that speaks, and then takes it.
+beside the current one, and then takes it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from predictors.naive import DAY_S
 EXPERTS = ("last-value", "moving-mean", "seasonal", "holt-winters", "autoregression", "ridge", "boosted")
 """Classical experts that take part; those that the history is too short for are left out."""
 SIMPLE = ("last-value", "moving-mean")
-"""Who speaks where there is under a day to learn from."""
+"""Experts of `lstm` where there is under a day to learn from."""
 ALONE = MixtureSettings(wary_s=0.0, trusted_s=DAY_S / 2)
-"""For the LSTM by itself: its far quantiles are its weak side, and half a day's outcomes say more of them."""
-LEARNED_BY_HEART = ("boosted",)
-"""Experts that remember the history too well to be judged by it."""
+"""For the LSTM by itself: its far quantiles are its weak side, and half a day's outcomes correct them."""
+OVERFITS = ("boosted",)
+"""Experts that fit their history too closely to be scored on it."""
 
 
 class LearnedForecaster(ExpertForecaster):
@@ -43,17 +43,17 @@ class LearnedForecaster(ExpertForecaster):
         self.card = card
 
 
-class Judged:
-    """An expert that is judged from `honest_from` on, epoch seconds: it learned from what came before."""
+class OutOfSample:
+    """An expert that is scored out of sample only: from `out_of_sample_from` on, epoch seconds."""
 
-    def __init__(self, expert: Expert, *, honest_from: float) -> None:
+    def __init__(self, expert: Expert, *, out_of_sample_from: float) -> None:
         """Take the expert."""
         self.name, self.needs_units = expert.name, expert.needs_units
-        self.honest_from = honest_from
+        self.out_of_sample_from = out_of_sample_from
         self._expert = expert
 
     def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
-        """What the expert says."""
+        """The expert's own quantiles."""
         return self._expert.forecast(series, ends, horizon)
 
 
@@ -77,13 +77,13 @@ def build(
             if expert is None:
                 missing[name] = why_not_learned(name, series)
             else:
-                found.append(_judged(expert, series))
+                found.append(_scored_out_of_sample(expert, series))
         network = _network(setup, kind, series, lstm or QuantileSettings(), missing)
         if not can_learn(series):
             found += [BarePoint(LastValue()), BarePoint(MovingMean())]
         if network is not None:
             alone = Mixture([network], settings or ALONE, name=network.name)
-            found.append(Judged(alone, honest_from=network.honest_from))
+            found.append(OutOfSample(alone, out_of_sample_from=network.out_of_sample_from))
             cards[f"lstm_{kind}"] = asdict(network.card)
         mixtures.append(Mixture(found, settings))
     note = "; ".join(f"without {name}: {why}" for name, why in missing.items())
@@ -126,16 +126,16 @@ def _series(setup: ForecasterSetup) -> tuple[tuple[str, Series], ...]:
     return (("mean", mean_series(setup.history)), ("max", max_series(setup.history)))
 
 
-def _judged(expert: Expert, series: Series) -> Expert:
-    if expert.name not in LEARNED_BY_HEART:
+def _scored_out_of_sample(expert: Expert, series: Series) -> Expert:
+    if expert.name not in OVERFITS:
         return expert
-    return Judged(expert, honest_from=series.start_at + len(series.rates) * series.unit_s)
+    return OutOfSample(expert, out_of_sample_from=series.start_at + len(series.rates) * series.unit_s)
 
 
 def _network(
     setup: ForecasterSetup, kind: str, series: Series, settings: QuantileSettings, missing: dict[str, str]
 ) -> LstmQuantile | None:
-    """The LSTM; None, and why in `missing`, where there is too little to learn from or no torch to learn with."""
+    """The LSTM; None, and the reason in `missing`, where the history is too short or torch is absent."""
     if not can_learn(series):
         missing["lstm"] = "under a day of history"
         return None

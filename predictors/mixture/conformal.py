@@ -1,9 +1,9 @@
-"""Recalibration: a quantile that covered too little is read further up the forecast's own distribution.
+"""Conformal recalibration: a quantile with too little coverage is read further up the forecast's distribution.
 
-Where an outcome fell is told as a *place* among the forecast's quantiles: k at quantile k, between them
-linearly, and beyond the outer ones by the width of the nearest gap. If 90 % of the latest outcomes lay at or
-below place 4.3, then the 90 % quantile is read at place 4.3. So the shift is wide where the forecast is unsure
-and narrow where it is sure.
+The probability integral transform (PIT) of an outcome is kept on the scale of the quantiles' ranks: k at quantile
+k, between them linearly, and beyond the outer ones by the width of the nearest gap. If 90 % of the latest outcomes
+had a PIT value of at most 4.3, then the 90 % quantile is read at rank 4.3. So the shift is wide where the forecast
+is unsure and narrow where it is sure.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from predictors.expert import LEVELS, Floats
 
 TOP = len(LEVELS) - 1
 BEYOND = 3.0
-"""Furthest place beyond the outer quantiles, in gaps."""
+"""Furthest rank beyond the outer quantiles, in gaps."""
 THINNEST = 0.005
 """No gap beyond the outer quantiles is thinner than this share of the outer quantile."""
 
 
-def places(quantiles: Floats, actual: Floats) -> Floats:
-    """Where outcomes fell among the quantiles: -BEYOND to TOP + BEYOND, NaN where there is no outcome or forecast.
+def pit_values(quantiles: Floats, actual: Floats) -> Floats:
+    """Ranks of outcomes among the quantiles: -BEYOND to TOP + BEYOND, NaN where there is no outcome or forecast.
 
-    quantiles: shape (..., levels), rising; actual: shape (...). Reading the quantiles at this place gives the
-    outcome.
+    quantiles: shape (..., levels), rising; actual: shape (...). `read_at` of this rank gives the outcome.
     """
     above = (quantiles < actual[..., None]).sum(axis=-1)
     lower = np.clip(above - 1, 0, TOP - 1)[..., None]
@@ -39,7 +38,7 @@ def places(quantiles: Floats, actual: Floats) -> Floats:
 
 
 def read_at(quantiles: Floats, wanted: Floats) -> Floats:
-    """The forecast read at other places, at least 0. quantiles, wanted: shape (..., levels), both rising."""
+    """The forecast read at other ranks, at least 0. quantiles, wanted: shape (..., levels), both rising."""
     left = np.clip(np.floor(wanted), 0, TOP - 1).astype(np.int64)
     low = np.take_along_axis(quantiles, left, axis=-1)
     high = np.take_along_axis(quantiles, left + 1, axis=-1)
@@ -49,12 +48,12 @@ def read_at(quantiles: Floats, wanted: Floats) -> Floats:
     return np.maximum(inside + beyond, 0.0)
 
 
-def calibrated_places(seen: Floats, *, strength: float, tolerance: float) -> Floats:
-    """Where each level is to be read, from where outcomes fell: shape (levels,), rising.
+def calibrated_pit(seen: Floats, *, strength: float, tolerance: float) -> Floats:
+    """Rank at which each level is read, from the PIT values of past outcomes: shape (levels,), rising.
 
-    seen: shape (outcomes,), places, NaN left out. A level moves only as far as brings its coverage to within
-    `tolerance` of it: moving costs sharpness, and a share of two days is no exact one. `strength` is the part of
-    that way that is gone, in [0, 1].
+    seen: shape (outcomes,), PIT values, NaN left out. A level moves only until its coverage is within `tolerance`
+    of it: moving costs sharpness, and a share of two days is no exact one. `strength` is the part of that way that
+    is gone, in [0, 1].
     """
     own = np.arange(len(LEVELS), dtype=np.float64)
     known = np.sort(seen[np.isfinite(seen)])
@@ -68,7 +67,7 @@ def calibrated_places(seen: Floats, *, strength: float, tolerance: float) -> Flo
 
 
 def _covering(known: Floats, shares: Floats) -> Floats:
-    """The places at or below which these shares of the outcomes lie. known: rising."""
+    """Ranks at or below which these shares of the outcomes lie. known: rising."""
     # The conformal rank: with one more outcome to come, the share is covered by it too.
     ranks = np.ceil((len(known) + 1) * shares).astype(np.int64)
     return known[np.clip(ranks - 1, 0, len(known) - 1)]

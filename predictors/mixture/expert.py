@@ -1,10 +1,10 @@
-"""The online mixture: experts weighted by their known losses, and the quantiles read where outcomes fell.
+"""The online mixture (ensemble): experts weighted by their known losses, quantiles recalibrated by outcomes.
 
 At each origin the weights come from the forecasts that were scored in the `memory_s` before it, counting a loss
 only once its target had ended; the recalibration comes from the mixture's own outcomes of the `recalibrated_s`
 before it, and those mixtures had weights from the time before them. So an answer is a function of the fitted
-experts and of the series, and nothing else. What was scored is kept as long as the series goes on as it was: an
-update then asks each expert for one origin, while after a start all scored origins are asked for at once.
+experts and of the series, and nothing else. Scores are kept as long as the series goes on as it was: an update
+then takes one origin of each expert, while after a start all scored origins are computed at once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 from predictors.classical.points import first_unit
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture.conformal import calibrated_places, read_at
-from predictors.mixture.scored import Scored, speak
+from predictors.mixture.conformal import calibrated_pit, read_at
+from predictors.mixture.scored import Scored, predict_all
 from predictors.mixture.weights import MixtureSettings, band_of_leads, mix, weigh
 
 AT_ONCE = 256
-"""Origins that experts are asked for together: their answers are what takes memory."""
+"""Origins forecast together: the forecasts take the memory."""
 
 LEADS_A_BAND = 8
 """Leads of a band whose outcomes recalibration looks at, at most."""
@@ -29,8 +29,8 @@ LEADS_A_BAND = 8
 class Mixture:
     """The experts' mixture as an expert. Not for several threads: it keeps what it scored.
 
-    An expert may have `honest_from`, epoch seconds: before it, it had learned from the units it was to forecast,
-    and what it said there does not count.
+    An expert may have `out_of_sample_from`, epoch seconds: it learned from the units before, so that its forecasts
+    there do not count.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Mixture:
         self._scored = Scored(self.experts, self.settings)
         self._band_of = band_of_leads(self.settings.bands, self.settings.horizon)
         self._weighed: tuple[tuple[int, int], Floats] | None = None
-        self._placed: tuple[tuple[int, int], Floats] | None = None
+        self._calibrated: tuple[tuple[int, int], Floats] | None = None
 
     def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
         """Quantiles after each origin, see `Expert`. Beyond the settings' horizon the last lead repeats."""
@@ -58,14 +58,14 @@ class Mixture:
         others = np.flatnonzero(~self._scored.are_scored(origins))
         for first in range(0, len(others), AT_ONCE):
             rows = others[first : first + AT_ONCE]
-            spoken = speak(self.experts, series, ends[rows], self.settings.horizon)
-            for row, said in zip(rows, spoken, strict=True):
+            predictions = predict_all(self.experts, series, ends[rows], self.settings.horizon)
+            for row, said in zip(rows, predictions, strict=True):
                 mixed = self._mixed(said, int(origins[row]), series.unit_s)
                 answers[row] = self._recalibrated(mixed, int(origins[row]), series.unit_s)
         return answers[:, np.minimum(np.arange(horizon), self.settings.horizon - 1)]
 
     def weights(self, series: Series) -> Floats:
-        """What each expert counts at the end of the series: shape (experts, bands, levels)."""
+        """Weights of the experts at the end of the series: shape (experts, bands, levels)."""
         end = len(series.rates)
         self._follow(series, end, end)
         return self._weights_at(end + first_unit(series), series.unit_s)
@@ -73,14 +73,14 @@ class Mixture:
     def _follow(self, series: Series, low: int, high: int) -> None:
         oldest = low - self.settings.stride + 1  # what an origin between two scored ones has learned, see `_key`
         self._scored.follow(
-            series, oldest, high, lambda spoken, origin: self._mixed(spoken, origin, series.unit_s)
+            series, oldest, high, lambda predictions, origin: self._mixed(predictions, origin, series.unit_s)
         )
 
-    def _mixed(self, spoken: Floats, origin: int, unit_s: float) -> Floats:
-        return mix(spoken, self._weights_at(origin, unit_s), self._band_of)
+    def _mixed(self, predictions: Floats, origin: int, unit_s: float) -> Floats:
+        return mix(predictions, self._weights_at(origin, unit_s), self._band_of)
 
     def _key(self, origin: int) -> tuple[int, int]:
-        """What was learned of the experts changes at scored origins: those between go by the last one before."""
+        """Cache key of weights, which change at scored origins only: those between go by the last one before."""
         return self._scored.starts, origin - origin % self.settings.stride
 
     def _weights_at(self, origin: int, unit_s: float) -> Floats:
@@ -89,11 +89,11 @@ class Mixture:
             self._weighed = key, self._weights(key[1], unit_s)
         return self._weighed[1]
 
-    def _places_at(self, origin: int, unit_s: float) -> Floats:
+    def _read_points_at(self, origin: int, unit_s: float) -> Floats:
         key = self._key(origin)
-        if self._placed is None or self._placed[0] != key:
-            self._placed = key, self._places(key[1], unit_s)
-        return self._placed[1]
+        if self._calibrated is None or self._calibrated[0] != key:
+            self._calibrated = key, self._calibrated_pit(key[1], unit_s)
+        return self._calibrated[1]
 
     def _weights(self, origin: int, unit_s: float) -> Floats:
         """Shape (experts, bands, levels)."""
@@ -102,24 +102,24 @@ class Mixture:
         losses, known, ages_s = self._scored.losses_at(origin, unit_s)
         settled = self._rows(self.settings.settled_s, unit_s)
         learned = [
-            weigh(losses, known, np.exp2(-ages_s / pace.half_life_s), sharpness=pace.sharpness, settled=settled)
-            for pace in self.settings.paces
+            weigh(losses, known, np.exp2(-ages_s / rate.half_life_s), sharpness=rate.sharpness, settled=settled)
+            for rate in self.settings.decay_rates
         ]
         weights: Floats = np.mean(learned, axis=0)
         return weights
 
     def _rows(self, seconds: float, unit_s: float) -> float:
-        """How many origins are scored in that time."""
+        """Origins scored in that time."""
         return seconds / (unit_s * self.settings.stride)
 
     def _recalibrated(self, mixed: Floats, origin: int, unit_s: float) -> Floats:
         if not self.settings.recalibrated or np.isnan(mixed[0, 0]):
             return mixed
-        return read_at(mixed, self._places_at(origin, unit_s)[self._band_of])
+        return read_at(mixed, self._read_points_at(origin, unit_s)[self._band_of])
 
-    def _places(self, origin: int, unit_s: float) -> Floats:
-        """Where quantiles are to be read: shape (bands, levels)."""
-        seen = self._scored.places_at(origin, unit_s)
+    def _calibrated_pit(self, origin: int, unit_s: float) -> Floats:
+        """Ranks at which each level is read: shape (bands, levels)."""
+        seen = self._scored.pit_values_at(origin, unit_s)
         wary, trusted = (self._rows(own, unit_s) for own in (self.settings.wary_s, self.settings.trusted_s))
         wanted = np.empty((len(self.settings.bands), len(LEVELS)))
         for band in range(len(wanted)):
@@ -128,5 +128,5 @@ class Mixture:
             part = seen[:, leads[:: -(-len(leads) // LEADS_A_BAND)]]
             known = float(np.isfinite(part[:, -1]).sum())
             strength = min(max((known - wary) / (trusted - wary), 0.0), 1.0)
-            wanted[band] = calibrated_places(part, strength=strength, tolerance=self.settings.tolerance)
+            wanted[band] = calibrated_pit(part, strength=strength, tolerance=self.settings.tolerance)
         return wanted

@@ -1,8 +1,8 @@
-"""What a mixture keeps of the forecasts it scored: losses of its experts, and where outcomes fell among its own.
+"""Rolling backtest of a mixture: losses of its experts, and PIT values of the outcomes under its own forecasts.
 
 A row per scored origin, oldest first. Origins are counted in units from epoch 0, and scored where that number is a
 multiple of the stride: so a fresh start scores the same ones as a service that has run for days. Rows hold what is
-known by the newest unit; whoever asks at an earlier origin masks what was not known there.
+known by the newest unit; a reader at an earlier origin masks what was not known there.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ import numpy as np
 
 from predictors.classical.points import first_unit
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
-from predictors.mixture.conformal import places
+from predictors.mixture.conformal import pit_values
 from predictors.mixture.scores import pinball, targets
 from predictors.mixture.weights import Losses, Mask, MixtureSettings
 
 
 @dataclass(slots=True, kw_only=True)
 class _Rows:
-    """What is known of scored origins, one a row.
+    """Scored origins, one a row; `loss`, `available` and `common` are those of `Losses`."""
 
-    origins: shape (rows,). loss, awake, common: see `Losses`. mixed: (rows, horizon, levels), what the mixture
-    said; places: (rows, horizon), where the outcomes fell in it. NaN where it was silent or nothing is known yet.
-    """
-
+    #: Units from epoch 0, shape (rows,).
     origins: Ints
     loss: Floats
-    awake: Mask
+    available: Mask
     common: Floats
+    #: The mixture's forecasts, shape (rows, horizon, levels); NaN where unavailable.
     mixed: Floats
-    places: Floats
+    #: Ranks of the outcomes in them, see `pit_values`, shape (rows, horizon); NaN where unknown.
+    pit_values: Floats
 
     def some(self, part: slice) -> _Rows:
         return _Rows(**{field.name: getattr(self, field.name)[part] for field in fields(self)})
@@ -57,11 +56,14 @@ class Scored:
         self.starts = 0
         self._lowest = 0
         self._seen: Series | None = None
-        self._rows = self._silent(np.empty(0, np.int64))
+        self._rows = self._empty_rows(np.empty(0, np.int64))
         self._open = np.empty((0, len(self._experts), settings.horizon, len(LEVELS)))
 
     def follow(self, series: Series, low: int, high: int, mixed_at: Callable[[Floats, int], Floats]) -> None:
-        """Score what answers at ends in [low, high] depend on; `mixed_at` mixes what experts said at an origin."""
+        """Score all origins that forecasts at ends in [low, high] depend on.
+
+        mixed_at: mixes the predictions (experts, horizon, levels) of an origin.
+        """
         start, stride = first_unit(series), self._settings.stride
         outcomes = self._units(self._settings.recalibrated_s, series.unit_s)
         # Mixtures before low are outcomes, and had their weights from the memory before theirs. One expert alone
@@ -70,7 +72,7 @@ class Scored:
         back = memory + outcomes
         first = -(-(start + max(1, low - back)) // stride) * stride
         if start + low < self._lowest or not self._goes_on(series, high, first):
-            self._rows = self._silent(np.empty(0, np.int64))
+            self._rows = self._empty_rows(np.empty(0, np.int64))
             self._open = self._open[:0]
             self.starts += 1
             self._lowest = start + low  # before it, some mixtures that it depends on are not known
@@ -79,20 +81,20 @@ class Scored:
         new = np.arange(scored[-1] + stride if len(scored) else first, start + high + 1, stride)
         if not len(new):
             return  # nothing is learned between scored origins
-        spoken = speak(self._experts, series, new - start, self._settings.horizon)
+        predictions = predict_all(self._experts, series, new - start, self._settings.horizon)
         kept = self._rows.some(slice(int(np.searchsorted(scored, first)), None))
-        self._rows = kept.and_then(self._silent(new))
-        self._open = np.concatenate([self._open, spoken])
-        self._judge(start + high)
+        self._rows = kept.and_then(self._empty_rows(new))
+        self._open = np.concatenate([self._open, predictions])
+        self._score_open_rows(start + high)
         for row in range(len(self._rows.origins) - len(new), len(self._rows.origins)):
             origin = int(self._rows.origins[row])
             if origin > start + low - outcomes:  # the mixtures before it are nobody's outcomes
                 self._rows.mixed[row] = mixed_at(self._open[row - len(self._rows.origins)], origin)
-        self._place()
+        self._record_pit_values()
         self._open = self._open[np.flatnonzero(self._newest().origins + self._settings.horizon > start + high)]
 
     def are_scored(self, origins: Ints) -> Mask:
-        """Which of these origins have a row, and a mixture in it."""
+        """Mask of those origins that have a row with a mixture in it."""
         scored = self._rows.origins
         if not len(scored):
             return np.zeros(len(origins), np.bool_)
@@ -101,24 +103,24 @@ class Scored:
         return found
 
     def mixed_at(self, origin: int) -> Floats:
-        """What the mixture said at a scored origin: shape (horizon, levels)."""
+        """The mixture's forecast at a scored origin: shape (horizon, levels)."""
         found: Floats = self._rows.mixed[np.searchsorted(self._rows.origins, origin)]
         return found
 
     def losses_at(self, origin: int, unit_s: float) -> tuple[Losses, Ints, Floats]:
         """Losses that count at an origin, how many of their rows were known there in each band, and ages, s."""
         rows = self._window(origin, self._units(self._settings.memory_s, unit_s))
-        losses = Losses(loss=rows.loss, awake=rows.awake, common=rows.common)
+        losses = Losses(loss=rows.loss, available=rows.available, common=rows.common)
         ended = origin - np.array(self._settings.bands)
         known = np.searchsorted(rows.origins, ended, side="right").astype(np.int64)
         ages_s: Floats = (origin - rows.origins) * np.float64(unit_s)
         return losses, known, ages_s
 
-    def places_at(self, origin: int, unit_s: float) -> Floats:
-        """Where the outcomes known at an origin fell: shape (rows, horizon), NaN where unknown."""
+    def pit_values_at(self, origin: int, unit_s: float) -> Floats:
+        """PIT values of the outcomes known at an origin: shape (rows, horizon), NaN where unknown."""
         rows = self._window(origin, self._units(self._settings.recalibrated_s, unit_s))
         known = rows.origins[:, None] + np.arange(1, self._settings.horizon + 1) <= origin
-        return np.where(known, rows.places, np.nan)
+        return np.where(known, rows.pit_values, np.nan)
 
     @staticmethod
     def _units(seconds: float, unit_s: float) -> int:
@@ -129,7 +131,7 @@ class Scored:
         return self._rows.some(slice(int(low), int(high)))
 
     def _goes_on(self, series: Series, high: int, first: int) -> bool:
-        """Whether the rows kept are what following this series would have made, as far as they reach."""
+        """True where following this series from its start would have made the rows kept, as far as they reach."""
         seen, origins = self._seen, self._rows.origins
         if seen is None or seen.unit_s != series.unit_s or not len(origins):
             return False
@@ -147,39 +149,41 @@ class Scored:
         assert self._seen is not None
         return targets(self._seen.rates, rows.origins - first_unit(self._seen), self._settings.horizon)
 
-    def _judge(self, newest: int) -> None:
+    def _score_open_rows(self, newest: int) -> None:
         """Losses of the open rows, as far as they are known; a band is known when its last lead is."""
         assert self._seen is not None
         rows = self._newest()
         loss = pinball(self._actual(rows)[:, None], self._open)
         widths = np.diff(np.append(self._starts, self._settings.horizon))
         banded = np.add.reduceat(loss, self._starts, axis=2) / widths[:, None]
-        honest = np.array([getattr(expert, "honest_from", -np.inf) for expert in self._experts])
-        rows.awake[:] = np.isfinite(self._open[:, :, 0, 0]) & (rows.origins[:, None] * self._seen.unit_s >= honest)
+        learned_until = np.array([getattr(expert, "out_of_sample_from", -np.inf) for expert in self._experts])
+        rows.available[:] = np.isfinite(self._open[:, :, 0, 0]) & (
+            rows.origins[:, None] * self._seen.unit_s >= learned_until
+        )
         known = rows.origins[:, None] + np.array(self._settings.bands) <= newest
-        counts = known[:, None, :, None] & rows.awake[:, :, None, None]
+        counts = known[:, None, :, None] & rows.available[:, :, None, None]
         rows.loss[:] = np.where(counts, banded, 0.0)
-        rows.common[:] = rows.loss.sum(axis=1) / rows.awake.sum(axis=1).clip(1)[:, None, None]
+        rows.common[:] = rows.loss.sum(axis=1) / rows.available.sum(axis=1).clip(1)[:, None, None]
 
-    def _place(self) -> None:
-        """Where outcomes fell in the open rows; where all who spoke had learned from them they tell nothing."""
+    def _record_pit_values(self) -> None:
+        """Fill in the open rows' PIT values; an outcome that every available expert learned from has none."""
         rows = self._newest()
-        found = places(rows.mixed, self._actual(rows))
-        rows.places[:] = np.where(rows.awake.any(axis=1, keepdims=True), found, np.nan)
+        found = pit_values(rows.mixed, self._actual(rows))
+        rows.pit_values[:] = np.where(rows.available.any(axis=1, keepdims=True), found, np.nan)
 
-    def _silent(self, origins: Ints) -> _Rows:
+    def _empty_rows(self, origins: Ints) -> _Rows:
         count, experts, bands = len(origins), len(self._experts), len(self._settings.bands)
         horizon, levels = self._settings.horizon, len(LEVELS)
         return _Rows(
             origins=origins,
             loss=np.zeros((count, experts, bands, levels)),
-            awake=np.zeros((count, experts), np.bool_),
+            available=np.zeros((count, experts), np.bool_),
             common=np.zeros((count, bands, levels)),
             mixed=np.full((count, horizon, levels), np.nan),
-            places=np.full((count, horizon), np.nan),
+            pit_values=np.full((count, horizon), np.nan),
         )
 
 
-def speak(experts: Sequence[Expert], series: Series, ends: Ints, horizon: int) -> Floats:
-    """What each expert says at each origin: shape (origins, experts, horizon, levels), NaN where one is silent."""
+def predict_all(experts: Sequence[Expert], series: Series, ends: Ints, horizon: int) -> Floats:
+    """Forecasts of all experts: shape (origins, experts, horizon, levels), NaN where one is unavailable."""
     return np.stack([expert.forecast(series, ends, horizon) for expert in experts], axis=1)

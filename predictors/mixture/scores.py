@@ -1,6 +1,6 @@
-"""What the mixture judges its experts by: what came after each origin, and the pinball loss of what was forecast.
+"""Outcomes after each origin and the pinball loss of forecasts, by which the mixture scores its experts.
 
-A report's scores are `mark.simulator.scores`.
+The scores of a backtest's report are `mark.simulator.scores`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from predictors.expert import LEVELS, Floats, Ints
 
 
 def targets(units: Floats, ends: Ints, horizon: int) -> Floats:
-    """What came after each origin: NaN beyond the series. units: shape (units,); returns (origins, horizon)."""
+    """Outcomes after each origin, NaN beyond the series. units: shape (units,); returns (origins, horizon)."""
     where = ends[:, None] + np.arange(horizon)
     known = where < len(units)
     return np.where(known, units[np.where(known, where, 0)] if len(units) else np.nan, np.nan)

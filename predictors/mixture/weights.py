@@ -1,7 +1,7 @@
-"""How much each expert of a mixture counts: exponential weights of the losses that are known.
+"""Weights of a mixture's experts (an online ensemble): exponential in the pinball losses known so far.
 
-Weights are learned apart for each quantile level and each band of leads. An expert that was silent, or is not
-judged by units that it learned from (`Judged`), is taken to have been as good as the best of the others meanwhile.
+Weights are learned apart for each quantile level and each band of leads. An expert without a forecast, or one
+that is scored out of sample only (`OutOfSample`), counts as the best of the others where it has no score.
 """
 
 from __future__ import annotations
@@ -19,54 +19,55 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How fast weights are learned.
+class DecayRate:
+    """Exponential forgetting of losses, and the step from a loss to a weight."""
 
-    A loss counts half after `half_life_s`. `sharpness`: how fast weight falls with loss: an expert that was 1 %
-    worse has exp(-0.01 x sharpness) of the best one's weight.
-    """
-
+    #: Age at which a loss counts half, s.
     half_life_s: float
+    #: Fall of weight with loss: an expert that was 1 % worse has exp(-0.01 x sharpness) of the best one's.
     sharpness: float = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixtureSettings:
-    """How a mixture learns from its experts' losses; chosen on worldcup98 rows 33270-54870 and Twitter days 1-7.
+    """Settings of a mixture; the defaults were chosen on worldcup98 rows 33270-54870 and Twitter days 1-7."""
 
-    `stride`: every how many units of absolute time a forecast is scored; it shares no factor with an hour, so that
-    all minutes come by. `bands`: the last lead of each band. Losses of `memory_s` count: it holds a crowd before
-    two calm days, when experts for calm days look best. Weights are the mean of those learned at each of `paces`:
-    a slow one knows who is good, a fast one follows a crowd while it lasts. `settled_s`: with fewer known losses,
-    weights are the more equal. `recalibrated`: quantiles are read where outcomes of the last `recalibrated_s`
-    fell, see `conformal.py`, until the share they covered is off by no more than `tolerance`; not so before
-    outcomes of `wary_s` are known (those of some hours say little: of an hour's crowd, or of none), fully once
-    those of `trusted_s` are.
-    """
-
+    #: Units that a forecast reaches ahead.
     horizon: int = HORIZON
+    #: Units of absolute time between two scored origins; no factor of an hour, so that all minutes come by.
     stride: int = 7
+    #: Last lead of each band, units.
     bands: tuple[int, ...] = (1, 3, 7, 15, 30, 60)
+    #: Age up to which losses count, s: it holds a crowd before two calm days, which favour experts for calm days.
     memory_s: float = 4 * DAY_S
-    paces: tuple[Pace, ...] = (Pace(half_life_s=4 * DAY_S, sharpness=30.0), Pace(half_life_s=DAY_S / 4))
+    #: Weights are the mean of those learned at each: the slow one knows the best experts, the fast one a crowd.
+    decay_rates: tuple[DecayRate, ...] = (
+        DecayRate(half_life_s=4 * DAY_S, sharpness=30.0),
+        DecayRate(half_life_s=DAY_S / 4),
+    )
+    #: Known losses, s, below which weights are the more equal.
     settled_s: float = DAY_S / 4
+    #: Read quantiles where recent outcomes fell, see `conformal.py`.
     recalibrated: bool = True
+    #: Age up to which outcomes count for that, s.
     recalibrated_s: float = 2 * DAY_S
+    #: Deviation of a quantile's coverage from its level that is left alone, as a share.
     tolerance: float = 0.02
+    #: Outcomes, s, below which nothing is recalibrated: some hours hold a crowd, or none.
     wary_s: float = DAY_S
+    #: Outcomes, s, from which on it is recalibrated fully.
     trusted_s: float = 1.5 * DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """Losses at scored origins.
+    """Losses at scored origins; the reader masks those that were not known at its own origin."""
 
-    loss: shape (origins, experts, bands, levels), 0 where silent; awake: (origins, experts); common: (origins,
-    bands, levels), the mean over those awake. What is not known yet is masked by who asks.
-    """
-
+    #: Pinball loss, shape (origins, experts, bands, levels); 0 where the expert was unavailable.
     loss: Floats
-    awake: Mask
+    #: Experts with an out-of-sample forecast, shape (origins, experts).
+    available: Mask
+    #: Mean loss over the available experts, shape (origins, bands, levels).
     common: Floats
 
 
@@ -90,7 +91,7 @@ def weigh(losses: Losses, known: Ints, decays: Floats, *, sharpness: float, sett
         if not count or not most.any():
             continue
         own = (decay @ losses.loss[:count, :, band].reshape(count, -1)).reshape(experts, levels)
-        shared = (decay[:, None] * losses.awake[:count]).T @ common
+        shared = (decay[:, None] * losses.available[:count]).T @ common
         worth = _relative(own, shared, most)
         excess = worth / worth.min(axis=0).clip(1e-12) - 1.0
         raw = np.exp(-sharpness * min(1.0, decay.sum() / settled) * excess)
@@ -99,30 +100,31 @@ def weigh(losses: Losses, known: Ints, decays: Floats, *, sharpness: float, sett
 
 
 def _relative(own: Floats, shared: Floats, most: Floats) -> Floats:
-    """Each expert's loss relative to the experts' mean; silence counts as the best of those who mostly spoke.
+    """Each expert's loss relative to the experts' mean; where it was unavailable the best of the others counts.
 
-    own, shared: shape (experts, levels), its own loss and the mean's while it spoke; most: (levels,), the mean's.
+    own, shared: shape (experts, levels), its own loss and the mean's while it was available; most: (levels,), the
+    mean's.
     """
-    heard = shared > 0
-    while_awake = np.where(heard, own / np.where(heard, shared, 1.0), np.inf)
-    leader = np.where(shared >= 0.5 * most, while_awake, np.inf).min(axis=0)
+    predicted = shared > 0
+    while_available = np.where(predicted, own / np.where(predicted, shared, 1.0), np.inf)
+    leader = np.where(shared >= 0.5 * most, while_available, np.inf).min(axis=0)
     leader = np.where(np.isfinite(leader), leader, 1.0)
     whole = np.where(most > 0, most, 1.0)
     relative: Floats = np.where(most > 0, (own + (most - shared).clip(0) * leader) / whole, 1.0)
     return relative
 
 
-def mix(spoken: Floats, weights: Floats, band_of: Ints) -> Floats:
-    """The weighted mean of the experts' quantiles, rising over levels; silent experts (NaN) have no part.
+def mix(predictions: Floats, weights: Floats, band_of: Ints) -> Floats:
+    """The weighted mean of the experts' quantiles, rising over levels, without unavailable experts (NaN).
 
-    spoken: shape (experts, horizon, levels); weights: (experts, bands, levels). NaN where all are silent.
+    predictions: shape (experts, horizon, levels); weights: (experts, bands, levels). NaN where none is available.
     """
-    awake = np.isfinite(spoken).all(axis=(1, 2))
-    if not awake.any():
-        return np.full(spoken.shape[1:], np.nan)
-    part = weights[awake][:, band_of]
+    available = np.isfinite(predictions).all(axis=(1, 2))
+    if not available.any():
+        return np.full(predictions.shape[1:], np.nan)
+    part = weights[available][:, band_of]
     total = part.sum(axis=0)
-    # All weight may lie with experts that are silent now: then those that speak count alike.
+    # All weight may lie with experts that are unavailable now: then the available ones count alike.
     part = np.where(total > 0, part, 1.0)
-    mixed = (part * spoken[awake]).sum(axis=0) / part.sum(axis=0)
+    mixed = (part * predictions[available]).sum(axis=0) / part.sum(axis=0)
     return np.sort(mixed, axis=-1)

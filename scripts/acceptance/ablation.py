@@ -1,4 +1,4 @@
-"""What each part of `hedged` is worth: one part changed, on a development day and on the judged day."""
+"""Ablation study of `hedged`: one part changed at a time, on a development day and on the judged day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest.mock import patch
 from mark.dispatch.policy import Routing
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Market
-from mark.planner import pools
+from mark.planner import spot_pools
 from mark.policies.assemble import Overrides
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster, ForecasterSetup
@@ -99,7 +99,7 @@ def variants() -> Iterator[Variant]:
     """The policy as it is first, then each change by itself."""
     yield Variant(label="as it is")
     yield Variant(label="median forecast only", median=True)
-    yield Variant(label="standbys for interruptions only", bundle=_unbridged, spot_only=True)
+    yield Variant(label="standbys for interruptions only", bundle=_interruptions_only, spot_only=True)
     yield Variant(label="no standbys", bundle=lambda b: replace(b, controller=replace(b.controller, standby=None)))
     for name in STANDBY_TYPES:
         yield Variant(label=f"standbys are {name}", spec=partial(_standing_by, name))
@@ -116,7 +116,9 @@ def variants() -> Iterator[Variant]:
         bundle=lambda b: replace(b, controller=replace(b.controller, warm_lambda=False)),
     )
     yield Variant(
-        label="all in one spot pool", spot_only=True, around=lambda: patch.object(pools, "MOST_IN_ONE_POOL", 1.0)
+        label="all in one spot pool",
+        spot_only=True,
+        around=lambda: patch.object(spot_pools, "MOST_IN_ONE_POOL", 1.0),
     )
     yield Variant(
         label="no breaker for spot pools",
@@ -156,7 +158,7 @@ def _forecast_by(name: str, bundle: PolicyBundle) -> PolicyBundle:
     return replace(bundle, forecaster=name, uses_truth=name == "oracle")
 
 
-def _unbridged(bundle: PolicyBundle) -> PolicyBundle:
+def _interruptions_only(bundle: PolicyBundle) -> PolicyBundle:
     standby = bundle.controller.standby
     if standby is None:
         return bundle

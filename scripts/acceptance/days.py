@@ -170,7 +170,7 @@ def one_day(trace: str, place: int) -> Figures:
 
 
 def served(where: str, run: RunResult) -> list[Check]:
-    """What each run of ours has to reach."""
+    """Checks that each run of ours has to pass."""
     shed = shed_share(run)
     target = run.slo.target
     return [

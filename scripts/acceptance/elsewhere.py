@@ -1,4 +1,4 @@
-"""Whether the direction is the same on other loads and models: `hedged` no dearer than `mark`, or `sagemaker`."""
+"""Robustness of the ranking on other loads and models: `hedged` no dearer than `mark`, or `sagemaker`."""
 
 from __future__ import annotations
 

@@ -93,15 +93,14 @@ class Gap:
 
 @dataclass(slots=True)
 class Figures:
-    """What was found so far.
-
-    `rows` are those of a part's own table, and `numbers` what such a part needs to sum up, by name.
-    """
+    """Figures found so far."""
 
     lines: list[Line] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    #: Rows of a part's own table.
     rows: list[Row] = field(default_factory=list)
+    #: Input of such a part's summary, by name.
     numbers: dict[str, float] = field(default_factory=dict)
 
     @property

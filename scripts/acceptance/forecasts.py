@@ -1,4 +1,4 @@
-"""How well forecasters do on windows that no choice was made on: `make forecast-figures`, traces from MARK_DATA.
+"""Out-of-sample accuracy of the forecasters, on held-out windows: `make forecast-figures`, traces from MARK_DATA.
 
 Every family on slices of the World Cup trace and the second week of the Twitter trace, asked through its port as
 the controller asks it. Writes its part of docs/figures.md and ends with code 1 when a figure misses what it has to
@@ -75,7 +75,7 @@ class Window:
 
     @property
     def is_first_hours(self) -> bool:
-        """Whether there is too little to learn from: only the mixture is held against the simple rules."""
+        """True with too little to learn from: only the mixture is held against the simple rules."""
         return self.train_min < DAY_MIN
 
     def span(self, target: str) -> BacktestSpan:

@@ -1,4 +1,4 @@
-"""How far the hedged planner is from the best fleet under its own cost model: `scripts.acceptance.hedged_gap`.
+"""Optimality gap of the hedged planner under its own cost model: `scripts.acceptance.hedged_gap`.
 
 200 small random instances whose best fleet is found by trying every order of instances. The gap is what the
 planner's fleet costs, with all that it leaves to Lambda, over what the best one does.

@@ -46,7 +46,7 @@ def tasks() -> Iterator[Task]:
 
 
 def texts() -> dict[str, Callable[[Figures], str]]:
-    """How each part is written."""
+    """Writer of each part."""
     return {
         "judged": partial(part_text, "The judged day", JUDGED_NOTE),
         "elsewhere": elsewhere.summary,

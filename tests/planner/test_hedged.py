@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Offering
-from mark.domain.plan import Bridge, Plan, PlanRequest
-from mark.planner.bridge import excursions_s, patience_s, pool_size, unplanned
+from mark.domain.plan import Backup, Plan, PlanRequest
 from mark.planner.hedged import lay_fleet, plan_hedged, terms_of
 from mark.planner.rates import RateTable, expect_rates
+from mark.planner.shortfall_cost import excursions_s, expected_shortfall, standby_target, wake_delay_s
 from scripts.acceptance.hedged_gap import gap_of, small_terms
 from tests.planner.builders import SLO, offering
 
 LEVELS = (0.1, 0.5, 0.9)
 SMALL = offering("small", rps=5.0, usd_per_hour=0.09, launch_usd=0.004)
 LARGE = offering("large", rps=50.0, usd_per_hour=0.8, launch_usd=0.04)
-LAMBDA = Bridge(lambda_usd=20e-6)
+LAMBDA = Backup(lambda_usd=20e-6)
 
 
 def spread(low: float, middle: float, high: float, units: int = 60, peak: float = 1.1) -> Forecast:
@@ -36,12 +36,12 @@ def spread(low: float, middle: float, high: float, units: int = 60, peak: float 
 
 
 def asked(
-    forecast: Forecast, *offerings: Offering, running: tuple[tuple[str, int], ...] = (), bridge: Bridge = LAMBDA
+    forecast: Forecast, *offerings: Offering, running: tuple[tuple[str, int], ...] = (), backup: Backup = LAMBDA
 ) -> PlanRequest:
     history = Demand(end_at=0.0, mean_rps=(50.0,) * 1440, max_rps=(55.0,) * 1440)
     return PlanRequest(
         now=0.0, history=history, forecast=forecast, offerings=offerings or (SMALL, LARGE), running=running,
-        slo=SLO, bridge=bridge,
+        slo=SLO, backup=backup,
     )  # fmt: skip
 
 
@@ -89,6 +89,30 @@ def test_a_certain_load_is_carried_by_the_cheapest_type_and_its_noise_by_a_few_s
     assert plan.spill_rps < 3.0
 
 
+def test_a_plan_explains_itself_by_rent_risk_launches_and_savings() -> None:
+    cheap, dear = replace(SMALL, usd_per_hour=0.03), replace(LARGE, usd_per_hour=4.0)
+    wanted = asked(spread(40.0, 40.0, 40.0), cheap, dear, running=((cheap.name, 2),))
+    plan = plan_hedged(replace(wanted, hazards=((cheap.name, 0.1),)))
+    (taken,), (left_out,) = plan.counts, plan.excuses
+
+    assert taken.parts is not None
+    assert taken.parts.rent_usd_per_hour == pytest.approx(taken.count * 0.03)
+    assert taken.parts.launch_usd == pytest.approx((taken.count - 2) * 0.004)
+    assert 0.0 < taken.parts.risk_usd_per_hour < taken.parts.rent_usd_per_hour
+    assert taken.parts.saved_usd_per_hour > taken.parts.rent_usd_per_hour + taken.parts.risk_usd_per_hour
+    assert left_out.parts is not None
+    assert left_out.parts.rent_usd_per_hour == pytest.approx(4.0)
+    assert (left_out.parts.risk_usd_per_hour, left_out.parts.launch_usd) == (pytest.approx(0.0), LARGE.launch_usd)
+    assert f"save {left_out.parts.saved_usd_per_hour:.4g} USD/h" in left_out.reason
+
+
+def test_parts_explain_a_plan_and_are_no_part_of_it() -> None:
+    """A journal of before they were written still folds to the same plans."""
+    plan = plan_hedged(asked(spread(100.0, 100.0, 100.0)))
+    bare = replace(plan, counts=tuple(replace(item, parts=None) for item in plan.counts))
+    assert bare == plan
+
+
 def test_nothing_is_rented_for_what_lambda_does_for_less() -> None:
     assert counts(plan_hedged(asked(spread(0.0, 0.2, 0.5)))) == {}
 
@@ -97,7 +121,7 @@ def test_without_lambda_capacity_is_kept_for_what_is_seldom_needed() -> None:
     unit = offering("unit", rps=1.0, latency_s=0.2, usd_per_hour=0.02)
     forecast = spread(50.0, 60.0, 120.0)
 
-    assert capacity(asked(forecast, unit, bridge=Bridge())) > 120.0 > capacity(asked(forecast, unit))
+    assert capacity(asked(forecast, unit, backup=Backup())) > 120.0 > capacity(asked(forecast, unit))
 
 
 def test_an_instance_that_is_there_is_kept_where_a_new_one_would_not_be_launched() -> None:
@@ -141,10 +165,10 @@ def test_each_quantile_moves_the_plan(place: int, lambda_usd: float) -> None:
     rates = [30.0, 60.0, 90.0]
     raised = list(rates)
     raised[place] += 25.0
-    bridge = Bridge(lambda_usd=lambda_usd)
+    backup = Backup(lambda_usd=lambda_usd)
 
-    usual = capacity(asked(spread(rates[0], rates[1], rates[2]), unit, bridge=bridge))
-    assert capacity(asked(spread(raised[0], raised[1], raised[2]), unit, bridge=bridge)) > usual
+    usual = capacity(asked(spread(rates[0], rates[1], rates[2]), unit, backup=backup))
+    assert capacity(asked(spread(raised[0], raised[1], raised[2]), unit, backup=backup)) > usual
 
 
 def test_prices_profiles_risk_and_overhead_move_the_plan() -> None:
@@ -155,7 +179,7 @@ def test_prices_profiles_risk_and_overhead_move_the_plan() -> None:
     assert capacity(asked(forecast, replace(unit, usd_per_hour=0.03))) < usual
     assert capacity(asked(forecast, replace(unit, usd_per_hour=0.01))) > usual
     assert capacity(asked(forecast, replace(unit, launch_usd=0.02))) < usual
-    assert capacity(asked(forecast, unit, bridge=Bridge(lambda_usd=10e-6))) < usual
+    assert capacity(asked(forecast, unit, backup=Backup(lambda_usd=10e-6))) < usual
     assert capacity(replace(asked(forecast, unit), hazards=((unit.name, 5.0),))) < usual
     launched = replace(unit, launch_usd=0.01)
     assert capacity(asked(forecast, replace(launched, boot_s=2700.0))) < capacity(asked(forecast, launched))
@@ -169,8 +193,8 @@ def test_standbys_that_wake_make_the_base_smaller_and_slow_ones_less_so() -> Non
     forecast = spread(20.0, 60.0, 140.0)
 
     def base(wake_s: float) -> float:
-        bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=wake_s, standbys=4)
-        return capacity(asked(forecast, unit, bridge=bridge))
+        backup = Backup(lambda_usd=20e-6, standby=LARGE, wake_s=wake_s, standbys=4)
+        return capacity(asked(forecast, unit, backup=backup))
 
     assert base(10.0) < base(120.0) <= capacity(asked(forecast, unit))
 
@@ -179,35 +203,37 @@ def test_a_surge_that_is_foreseen_wakes_standbys_before_it_comes() -> None:
     calm, flood = (50.0, 50.0, 55.0), (200.0, 210.0, 220.0)
     rows = (calm, *(flood,) * 10, *(calm,) * 49)
     forecast = Forecast(start_at=0.0, mean_rps=rows, max_rps=rows, quantiles=LEVELS)
-    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=75.0, standbys=5)
+    backup = Backup(lambda_usd=20e-6, standby=LARGE, wake_s=75.0, standbys=5)
 
     there = (("large:on-demand", 1), ("small:on-demand", 2))
-    assert 2 <= plan_hedged(asked(forecast, running=there, bridge=bridge)).standbys_awake <= 4
-    assert plan_hedged(asked(spread(50.0, 50.0, 55.0), running=there, bridge=bridge)).standbys_awake == 0
-    request = asked(forecast, running=there, bridge=bridge)
+    assert 2 <= plan_hedged(asked(forecast, running=there, backup=backup)).standbys_awake <= 4
+    assert plan_hedged(asked(spread(50.0, 50.0, 55.0), running=there, backup=backup)).standbys_awake == 0
+    request = asked(forecast, running=there, backup=backup)
     short = Demand(end_at=0.0, mean_rps=request.history.mean_rps[:600], max_rps=request.history.max_rps[:600])
     assert plan_hedged(replace(request, history=short)).standbys_awake == 0
 
 
-def test_the_bridge_costs_lambda_at_first_and_the_standby_later() -> None:
+def test_backup_capacity_costs_lambda_at_first_and_the_standby_later() -> None:
     """Stretches of 10 min above 20 requests/s; the standby costs 4.44 USD per million requests."""
     rates = ([10.0] * 50 + [100.0] * 10) * 3
     history = Demand(end_at=0.0, mean_rps=tuple(rates), max_rps=tuple(rates))
-    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=75.0)
+    backup = Backup(lambda_usd=20e-6, standby=LARGE, wake_s=75.0)
     levels = np.array([0.0, 20.0, 40.0, 60.0, 80.0])
     table = RateTable(levels=levels, carried=np.array([[0.0, 20.0, 30.0, 40.0, 45.0]]), unit_s=60.0)
     standby = 0.8 / 3600 / 50
 
     assert excursions_s(np.array(rates), levels, 60.0).tolist() == [1800.0, 600.0, 600.0, 600.0, 600.0]
-    request = replace(asked(spread(1.0, 1.0, 1.0), LARGE, bridge=bridge), history=history)
-    left = unplanned(request, table)
+    request = replace(asked(spread(1.0, 1.0, 1.0), LARGE, backup=backup), history=history)
+    left = expected_shortfall(request, table)
     assert left.served.tolist() == [[1200.0, 600.0, 600.0, 300.0]]
     after_600 = (20e-6 * 85 + standby * (515 + 75)) / 600  # in the third cell, half of it fills a standby
     assert left.usd(20e-6)[0, 1:] == pytest.approx([600 * after_600, 300 * (after_600 + 20e-6), 300 * 20e-6])
     assert left.alone[0, 1:] == pytest.approx([600 * 85 / 600, 300 * 85 / 600 + 300, 300])
-    cheap = replace(request, bridge=replace(bridge, standby=replace(LARGE, usd_per_hour=0.1)))
-    assert unplanned(cheap, table).beside_usd.tolist() == left.beside_usd.tolist(), "not below what is rented"
-    alone = unplanned(replace(request, bridge=Bridge(lambda_usd=20e-6)), table)
+    cheap = replace(request, backup=replace(backup, standby=replace(LARGE, usd_per_hour=0.1)))
+    assert expected_shortfall(cheap, table).beside_usd.tolist() == left.beside_usd.tolist(), (
+        "not below what is rented"
+    )
+    alone = expected_shortfall(replace(request, backup=Backup(lambda_usd=20e-6)), table)
     assert alone.usd(20e-6).tolist() == (alone.served * 20e-6).tolist()
 
 
@@ -216,28 +242,28 @@ def test_the_pool_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
         rates = tuple(([10.0] * (each - 10) + [surge] * 10) * (2880 // each))
         return Demand(end_at=0.0, mean_rps=rates, max_rps=rates)
 
-    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002)
-    assert pool_size(history(200.0, 120), bridge) == 3, "four while it is new, two at its end"
-    assert pool_size(history(100.0, 120), bridge) == 2
-    assert pool_size(history(12.0, 120), bridge) == 0
-    assert pool_size(history(200.0, 120), replace(bridge, asleep_usd_per_hour=5.0)) == 0
-    assert pool_size(history(200.0, 120), replace(bridge, standby=None)) is None
-    assert pool_size(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), bridge) == 3
+    backup = Backup(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002)
+    assert standby_target(history(200.0, 120), backup) == 3, "four while it is new, two at its end"
+    assert standby_target(history(100.0, 120), backup) == 2
+    assert standby_target(history(12.0, 120), backup) == 0
+    assert standby_target(history(200.0, 120), replace(backup, asleep_usd_per_hour=5.0)) == 0
+    assert standby_target(history(200.0, 120), replace(backup, standby=None)) is None
+    assert standby_target(Demand(end_at=0.0, mean_rps=(300.0,) * 20, max_rps=(300.0,) * 20), backup) == 3
 
 
 def test_what_comes_every_day_at_its_hour_needs_no_standby() -> None:
     """A day's swing from 10 to 190 requests/s is planned for; twice that within a minute is not."""
     swing = 100.0 - 90.0 * np.cos(2.0 * np.pi * np.arange(2880) / 1440.0)
-    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002)
+    backup = Backup(lambda_usd=20e-6, standby=LARGE, asleep_usd_per_hour=0.002)
     calm = Demand(end_at=0.0, mean_rps=tuple(swing), max_rps=tuple(swing))
     swing[600::1440] += 200.0
     surging = replace(calm, mean_rps=tuple(swing), max_rps=tuple(swing))
 
-    assert pool_size(calm, bridge) == 0
-    assert pool_size(surging, replace(bridge, asleep_usd_per_hour=0.0)) == 0, "over before standbys serve"
+    assert standby_target(calm, backup) == 0
+    assert standby_target(surging, replace(backup, asleep_usd_per_hour=0.0)) == 0, "over before standbys serve"
     for later in range(1, 10):
         swing[600 + later :: 1440] += 200.0
-    assert pool_size(replace(calm, mean_rps=tuple(swing), max_rps=tuple(swing)), bridge) == 3
+    assert standby_target(replace(calm, mean_rps=tuple(swing), max_rps=tuple(swing)), backup) == 3
 
 
 @settings(deadline=None, max_examples=60)
@@ -272,7 +298,7 @@ def test_small_fleets_are_within_three_percent_of_the_best_on_average() -> None:
 
 
 def test_an_excess_that_mostly_lasts_is_met_at_once_and_others_when_lambda_has_cost_a_wake() -> None:
-    bridge = Bridge(lambda_usd=20e-6, standby=LARGE, wake_s=75.0, standbys=4)
+    backup = Backup(lambda_usd=20e-6, standby=LARGE, wake_s=75.0, standbys=4)
 
     def history(mean_rps: tuple[float, ...], max_rps: tuple[float, ...]) -> Demand:
         return Demand(end_at=0.0, mean_rps=mean_rps, max_rps=max_rps)
@@ -281,6 +307,6 @@ def test_an_excess_that_mostly_lasts_is_met_at_once_and_others_when_lambda_has_c
     flickers = history((10.0,) * 120, (100.0,) * 120)
     waking_usd = 0.8 / 3600 * (75 + 60)
 
-    assert patience_s(history(floods, floods), bridge, 10.0) == 10.0
-    assert patience_s(flickers, bridge, 10.0) == pytest.approx(10.0 + waking_usd / (20e-6 * 50))
-    assert patience_s(flickers, replace(bridge, lambda_usd=1e-6), 10.0) == 60.0
+    assert wake_delay_s(history(floods, floods), backup, 10.0) == 10.0
+    assert wake_delay_s(flickers, backup, 10.0) == pytest.approx(10.0 + waking_usd / (20e-6 * 50))
+    assert wake_delay_s(flickers, replace(backup, lambda_usd=1e-6), 10.0) == 60.0

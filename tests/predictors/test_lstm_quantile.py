@@ -125,7 +125,7 @@ def test_quantiles_rise_and_are_no_less_than_nothing(tiny):
         assert (answer >= 0).all()
 
 
-def test_it_is_silent_below_its_window_and_repeats_its_last_lead(tiny):
+def test_it_is_unavailable_below_its_window_and_repeats_its_last_lead(tiny):
     answer = tiny.forecast(SERIES, np.array([119, 120]), 70)
 
     assert np.isnan(answer[0]).all()
@@ -201,7 +201,7 @@ def test_what_was_learned_is_cached_with_a_card(tmp_path, monkeypatch):
     assert read_card(path) == again.card == first.card
     assert first.card.kind == "max"
     assert first.card.trained_until == 60.0 * len(SERIES.rates)
-    assert first.honest_from == first.card.trained_until - 60.0 * round(0.1 * len(SERIES.rates))
+    assert first.out_of_sample_from == first.card.trained_until - 60.0 * round(0.1 * len(SERIES.rates))
     assert len(first.card.seeds) == len(first.card.epochs) == len(first.card.held_out_loss) == 2
     assert json.loads(path.read_text())["settings"]["hidden"] == 8
 

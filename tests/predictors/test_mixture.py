@@ -15,7 +15,7 @@ from predictors.classical.residuals import BarePoint, PointExpert
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
 from predictors.mixture.expert import Mixture
 from predictors.mixture.scores import pinball, targets
-from predictors.mixture.weights import MixtureSettings, Pace
+from predictors.mixture.weights import DecayRate, MixtureSettings
 
 SPREAD = np.array([-1.28, -0.67, 0.0, 0.67, 1.28, 1.64, 2.33])
 HOUR_S = 3_600.0
@@ -24,7 +24,7 @@ SHORT = MixtureSettings(
     stride=7,
     bands=(1, 4, 12),
     memory_s=6 * HOUR_S,
-    paces=(Pace(half_life_s=3 * HOUR_S), Pace(half_life_s=HOUR_S, sharpness=30.0)),
+    decay_rates=(DecayRate(half_life_s=3 * HOUR_S), DecayRate(half_life_s=HOUR_S, sharpness=30.0)),
     recalibrated_s=4 * HOUR_S,
     tolerance=0.0,
     wary_s=0.0,
@@ -33,14 +33,14 @@ SHORT = MixtureSettings(
 
 
 @dataclass
-class Saying:
-    """Says level x the last value plus SPREAD x width; silent before `needs_units`."""
+class Fixed:
+    """Forecasts level x the last value plus SPREAD x width; unavailable before `needs_units`."""
 
-    name: str = "saying"
+    name: str = "fixed"
     needs_units: int = 1
     level: float = 1.0
     width: float = 10.0
-    honest_from: float = -np.inf
+    out_of_sample_from: float = -np.inf
     asked: int = 0
 
     def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
@@ -69,14 +69,14 @@ def mixture_of(*experts: Expert, **changes: object) -> Mixture:
 
 
 def test_without_any_outcome_all_experts_count_alike():
-    mixture = mixture_of(Saying(level=1.0), Saying(level=2.0))
+    mixture = mixture_of(Fixed(level=1.0), Fixed(level=2.0))
 
     np.testing.assert_allclose(at_end(mixture, flat(1))[:, 2], 150.0)
     np.testing.assert_allclose(mixture.weights(flat(1)), 0.5)
 
 
 def test_it_finds_the_expert_that_is_right():
-    right, wrong = Saying(level=1.0, width=0.1), Saying(level=1.5, width=0.1)
+    right, wrong = Fixed(level=1.0, width=0.1), Fixed(level=1.5, width=0.1)
 
     weights = mixture_of(wrong, right).weights(flat())
 
@@ -84,7 +84,7 @@ def test_it_finds_the_expert_that_is_right():
 
 
 def test_it_finds_the_expert_that_is_right_at_each_lead():
-    class Late(Saying):
+    class Late(Fixed):
         """Right at the last leads only, where the other one is wrong."""
 
         def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
@@ -92,7 +92,7 @@ def test_it_finds_the_expert_that_is_right_at_each_lead():
             wrong = rows * 1.3
             return np.concatenate([wrong[:, :4], rows[:, 4:]], axis=1) if self.level == 1.0 else rows
 
-    class Early(Saying):
+    class Early(Fixed):
         def forecast(self, series: Series, ends: Ints, horizon: int) -> Floats:
             rows = super().forecast(series, ends, horizon)
             return np.concatenate([rows[:, :4], 1.3 * rows[:, 4:]], axis=1)
@@ -107,7 +107,7 @@ def test_it_forgets_who_was_right_before_its_memory():
     before, after = 900, 600
     rates = np.concatenate([np.full(before, 100.0), 100.0 * 1.01 ** np.arange(1, after + 1)])
     series = Series(rates=rates, start_at=600_000.0)
-    still, rising = Saying(level=1.0, width=0.1), Saying(level=1.01, width=0.1)
+    still, rising = Fixed(level=1.0, width=0.1), Fixed(level=1.01, width=0.1)
 
     def share(units: int) -> float:
         return float(mixture_of(still, rising).weights(Series(rates=rates[:units], start_at=600_000.0))[0, 0, 2])
@@ -116,14 +116,14 @@ def test_it_forgets_who_was_right_before_its_memory():
     assert share(len(series.rates)) < 0.01
 
 
-def test_silent_experts_have_no_part():
-    loud, silent = Saying(level=1.0), Saying(level=3.0, needs_units=10_000)
+def test_unavailable_experts_have_no_part():
+    here, absent = Fixed(level=1.0), Fixed(level=3.0, needs_units=10_000)
 
-    np.testing.assert_allclose(at_end(mixture_of(loud, silent, recalibrated=False), flat(300))[:, 2], 100.0)
+    np.testing.assert_allclose(at_end(mixture_of(here, absent, recalibrated=False), flat(300))[:, 2], 100.0)
 
 
-def test_all_silent_is_silence():
-    answer = at_end(mixture_of(Saying(needs_units=500)), flat(300))
+def test_without_an_available_expert_there_is_no_forecast():
+    answer = at_end(mixture_of(Fixed(needs_units=500)), flat(300))
 
     assert np.isnan(answer).all()
 
@@ -131,7 +131,7 @@ def test_all_silent_is_silence():
 def test_a_newcomer_counts_like_the_best_until_it_has_outcomes():
     series = flat()
     end_at = series.start_at + 60.0 * len(series.rates)
-    good, bad, new = Saying(width=0.1), Saying(level=1.5, width=0.1), Saying(level=1.2, honest_from=end_at)
+    good, bad, new = Fixed(width=0.1), Fixed(level=1.5, width=0.1), Fixed(level=1.2, out_of_sample_from=end_at)
 
     weights = mixture_of(good, bad, new).weights(series)
 
@@ -144,7 +144,7 @@ def test_only_what_ended_counts():
     series, ends = noise(900), np.array([500, 640, 641])
     changed = Series(rates=series.rates.copy(), start_at=series.start_at)
     changed.rates[641:] *= 7
-    experts = (Saying(), Saying(level=0.9, width=3.0))
+    experts = (Fixed(), Fixed(level=0.9, width=3.0))
 
     known = mixture_of(*experts).forecast(series, ends, 12)
     other = mixture_of(*experts).forecast(changed, ends, 12)
@@ -161,7 +161,7 @@ def test_only_what_ended_counts():
 )
 def test_following_a_series_gives_what_a_fresh_start_gives(start, steps, seed, recalibrated):
     series = noise(start + sum(steps), seed=seed)
-    experts = (Saying(), Saying(level=0.9, width=3.0), Saying(level=1.2, needs_units=400))
+    experts = (Fixed(), Fixed(level=0.9, width=3.0), Fixed(level=1.2, needs_units=400))
     following = mixture_of(*experts, recalibrated=recalibrated)
     for end in np.cumsum([start, *steps]):
         known = Series(rates=series.rates[:end], start_at=series.start_at)
@@ -173,18 +173,16 @@ def test_following_a_series_gives_what_a_fresh_start_gives(start, steps, seed, r
 
 def test_many_origins_at_once_give_what_each_gives_alone():
     series, ends = noise(1200), np.array([300, 333, 800, 1200])
-    together = mixture_of(Saying(), Saying(level=0.9)).forecast(series, ends, 12)
+    together = mixture_of(Fixed(), Fixed(level=0.9)).forecast(series, ends, 12)
 
     for row, end in enumerate(ends):
         known = Series(rates=series.rates[:end], start_at=series.start_at)
-        np.testing.assert_allclose(
-            together[row], at_end(mixture_of(Saying(), Saying(level=0.9)), known), rtol=1e-9
-        )
+        np.testing.assert_allclose(together[row], at_end(mixture_of(Fixed(), Fixed(level=0.9)), known), rtol=1e-9)
 
 
 def test_an_earlier_origin_is_answered_as_if_the_later_one_had_never_been_asked():
     series = noise(700)
-    experts = (Saying(), Saying(level=0.9, width=3.0))
+    experts = (Fixed(), Fixed(level=0.9, width=3.0))
     mixture = mixture_of(*experts)
     mixture.forecast(series, np.array([700]), 12)
 
@@ -196,7 +194,7 @@ def test_an_earlier_origin_is_answered_as_if_the_later_one_had_never_been_asked(
 def test_a_history_whose_oldest_units_are_dropped_is_followed():
     """The controller shows two weeks: then the series starts later each minute. Outcomes and memory are enough."""
     series = noise(1500)
-    experts = (Saying(), Saying(level=0.9, width=3.0))
+    experts = (Fixed(), Fixed(level=0.9, width=3.0))
     following = mixture_of(*experts)
     for end in range(1300, 1400, 9):
         dropped = end - 900
@@ -210,14 +208,14 @@ def test_a_history_whose_oldest_units_are_dropped_is_followed():
 def test_another_series_is_started_afresh(change):
     series = noise(1000)
     other = noise(1001, seed=9) if change == "another past" else replace(noise(1001), start_at=660_000.0)
-    mixture = mixture_of(Saying(), Saying(level=0.9))
+    mixture = mixture_of(Fixed(), Fixed(level=0.9))
     at_end(mixture, series)
 
-    np.testing.assert_allclose(at_end(mixture, other), at_end(mixture_of(Saying(), Saying(level=0.9)), other))
+    np.testing.assert_allclose(at_end(mixture, other), at_end(mixture_of(Fixed(), Fixed(level=0.9)), other))
 
 
 def test_an_update_asks_for_one_origin_though_some_are_scored_too():
-    series, expert = noise(1000), Saying()
+    series, expert = noise(1000), Fixed()
     mixture = mixture_of(expert)
     at_end(mixture, Series(rates=series.rates[:993], start_at=series.start_at))
     expert.asked = 0
@@ -231,14 +229,14 @@ def test_an_update_asks_for_one_origin_though_some_are_scored_too():
 @settings(max_examples=15, deadline=None)
 @given(units=st.integers(1, 500), seed=st.integers(0, 99), around=st.sampled_from([0.0, 1.0, 1e6]))
 def test_quantiles_rise_and_are_no_less_than_nothing(units, seed, around):
-    answer = at_end(mixture_of(Saying(), Saying(level=0.5)), noise(units, around=around, seed=seed))
+    answer = at_end(mixture_of(Fixed(), Fixed(level=0.5)), noise(units, around=around, seed=seed))
 
     assert (np.diff(answer, axis=-1) >= 0).all()
     assert (answer >= 0).all()
 
 
 def test_beyond_the_horizon_the_last_lead_repeats():
-    answer = mixture_of(Saying()).forecast(noise(300), np.array([300]), 20)[0]
+    answer = mixture_of(Fixed()).forecast(noise(300), np.array([300]), 20)[0]
 
     assert answer.shape == (20, len(LEVELS))
     np.testing.assert_array_equal(answer[12:], np.broadcast_to(answer[11], (8, len(LEVELS))))
@@ -256,7 +254,7 @@ def drifting(units: int, width_at: Callable[[Floats], Floats]) -> Series:
 def test_ninety_percent_covers_ninety_percent_where_experts_are_wrong_about_their_width(width_at):
     """The noise is other than the expert believes, and drifts."""
     series = drifting(4000, width_at)
-    always_100 = type("Always", (Saying,), {"forecast": _always})
+    always_100 = type("Always", (Fixed,), {"forecast": _always})
     ends = np.arange(1000, 3980, 11)
     calibrated = mixture_of(always_100()).forecast(series, ends, 12)
     plain = mixture_of(always_100(), recalibrated=False).forecast(series, ends, 12)
@@ -269,14 +267,14 @@ def test_ninety_percent_covers_ninety_percent_where_experts_are_wrong_about_thei
     assert abs(covered(plain) - 0.9) > 0.03
 
 
-def _always(self: Saying, series: Series, ends: Ints, horizon: int) -> Floats:
+def _always(self: Fixed, series: Series, ends: Ints, horizon: int) -> Floats:
     del series
     return np.broadcast_to(100.0 + self.width * SPREAD, (len(ends), horizon, len(LEVELS))).copy()
 
 
 def test_it_is_no_worse_than_the_best_expert():
     series, ends = noise(3000, width=20.0), np.arange(1000, 2980, 13)
-    experts = [Saying(level=level, width=width) for level in (0.8, 1.0) for width in (5.0, 40.0)]
+    experts = [Fixed(level=level, width=width) for level in (0.8, 1.0) for width in (5.0, 40.0)]
     actual = targets(series.rates, ends, 12)
 
     def loss(expert: Expert) -> float:
@@ -315,7 +313,7 @@ def test_a_crowd_after_two_calm_days_finds_those_who_foresee_crowds():
     series = Series(rates=expected * (1.0 + 0.05 * rng.standard_normal(len(expected))), start_at=86_400.0)
     ends = np.arange(4 * 1440, 5 * 1440 - 60, 13)
     actual = targets(series.rates, ends, 60)
-    calm, aware = Saying(width=6.0), Foreseeing(expected, 0.1)
+    calm, aware = Fixed(width=6.0), Foreseeing(expected, 0.1)
 
     def loss(expert: Expert) -> float:
         return float(pinball(actual, expert.forecast(series, ends, 60)).mean())
@@ -339,7 +337,7 @@ def test_a_crowd_in_the_first_hours_is_not_recalibrated_away():
 
 def test_outcomes_that_an_expert_learned_from_do_not_recalibrate_it():
     series = drifting(2000, lambda share: np.where(share < 0.6, 2.0, 20.0))
-    expert = type("Always", (Saying,), {"forecast": _always})(honest_from=60.0 * 1200)
+    expert = type("Always", (Fixed,), {"forecast": _always})(out_of_sample_from=60.0 * 1200)
 
     def covered(expert: Expert) -> float:
         answer = mixture_of(expert, recalibrated_s=40 * HOUR_S, memory_s=40 * HOUR_S).forecast(series, ends, 12)
@@ -347,4 +345,4 @@ def test_outcomes_that_an_expert_learned_from_do_not_recalibrate_it():
 
     ends = np.arange(1400, 1980, 11)
     assert covered(expert) == pytest.approx(0.9, abs=0.02)
-    assert covered(replace(expert, honest_from=-np.inf)) < 0.87
+    assert covered(replace(expert, out_of_sample_from=-np.inf)) < 0.87

@@ -15,8 +15,8 @@ def one_by_one(values: Floats, end: int, window: int, fewest: int) -> Floats:
     known = known[np.isfinite(known)]
     if len(known) < fewest:
         return np.full(len(LEVELS), np.nan)
-    places = np.clip((len(known) + 1) * np.array(LEVELS) - 1, 0, len(known) - 1)
-    return np.interp(places, np.arange(len(known)), known)
+    pit_values = np.clip((len(known) + 1) * np.array(LEVELS) - 1, 0, len(known) - 1)
+    return np.interp(pit_values, np.arange(len(known)), known)
 
 
 @settings(deadline=None, max_examples=200)

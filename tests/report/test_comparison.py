@@ -9,6 +9,7 @@ from rich.console import Console
 
 from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
+from mark.domain.plan import CostParts, Excuse, PlannedCount
 from mark.report.formatting import count_words, duration_words, percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
@@ -122,13 +123,21 @@ def test_figures_as_words() -> None:
 
 
 def test_explain_prints_and_documents_a_tick() -> None:
+    parts = CostParts(rent_usd_per_hour=2.5, risk_usd_per_hour=0.02, launch_usd=0.004, saved_usd_per_hour=7.0)
     tick = ExplainedTick(
         at_s=24_725.0,
         seen="61 rps [peak]",
         forecast="72 rps",
         plan="30 c5.large",
         orders=("launch 2: short by 4 rps",),
-    )
+        counts=(
+            PlannedCount(
+                offering="c5.large", count=30, kept=30, usable_rps=2.4, usd_per_hour=0.085, launch_usd=0.002,
+                parts=parts,
+            ),
+        ),
+        excuses=(Excuse(offering="m5.large", reason="dearer"),),
+    )  # fmt: skip
     idle = dataclasses.replace(tick, orders=(), notes=("forecast failed",))
     text = printed(explain_text([tick, idle]))
     for part in (
@@ -137,13 +146,16 @@ def test_explain_prints_and_documents_a_tick() -> None:
         "72 rps",
         "30 c5.large",
         "short by 4 rps",
+        "rent 2.5, risk 0.02, saved 7 USD/h",
         "as planned",
         "forecast failed",
     ):
         assert part in text
     assert explain_document([tick])["ticks"] == [
         {"at_s": 24_725.0, "minute": 412, "seen": "61 rps [peak]", "forecast": "72 rps", "plan": "30 c5.large",
-         "orders": ["launch 2: short by 4 rps"], "notes": []}
+         "orders": ["launch 2: short by 4 rps"], "notes": [],
+         "counts": [{"offering": "c5.large", "count": 30, "parts": dataclasses.asdict(parts)}],
+         "excuses": [{"offering": "m5.large", "reason": "dearer", "parts": None}]}
     ]  # fmt: skip
     assert "no tick" in printed(explain_text([]))
 

@@ -163,7 +163,10 @@ def test_what_a_forecaster_says_of_its_forecasts_is_passed_on() -> None:
                 made.start_at, mean_rps=made.max_at(0.5), max_rps=made.max_at(0.5), source=source
             )
 
-    assert scored(span(6), Unsure()).notes[-1] == "it said: sure (4 times); short of history (2 times)"
+    assert (
+        scored(span(6), Unsure()).notes[-1]
+        == "sources of its forecasts: sure (4 times); short of history (2 times)"
+    )
 
 
 @pytest.mark.parametrize(

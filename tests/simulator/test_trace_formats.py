@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.filters import parse_where
-from mark.simulator.traces.formats.rows import Asked, Kind
+from mark.simulator.traces.formats.rows import Kind, TraceOptions
 from mark.simulator.traces.trace import Trace, read_trace
 
 START = 1_714_557_600  # 2024-05-01T10:00:00Z
@@ -30,8 +30,8 @@ def iso(at: float, *, zone: timezone = UTC, marked: str = "+00:00", between: str
     return moment.strftime(f"%Y-%m-%d{between}%H:%M:%S") + fraction + marked
 
 
-def asked(*where: str, rows: Kind | None = None) -> Asked:
-    return Asked(where=parse_where(where), rows=rows)
+def asked(*where: str, rows: Kind | None = None) -> TraceOptions:
+    return TraceOptions(where=parse_where(where), rows=rows)
 
 
 def statistics(counts: list[int], period: int) -> str:
@@ -489,7 +489,7 @@ def error_of(path, *where: str, rows: Kind | None = None) -> str:
             [],
             "holds Average of RequestCount; export it with --statistics Sum",
         ),
-        (statistics([5], 60), [], "one row does not tell how long a bin is"),
+        (statistics([5], 60), [], "one row does not give the length of a bin"),
         (TWO_RESULTS, [], "holds 2 results: m1 (api), m2 (web); choose one with --where id=m1"),
         (TWO_RESULTS, ["id=m3"], "fits --where id=m3; correct the pattern"),
         (TWO_COLUMNS, [], "holds 2 metrics: api, web; choose one with --where label=api"),
@@ -521,7 +521,7 @@ def error_of(path, *where: str, rows: Kind | None = None) -> str:
         ("time,requests\n2024-05-01,1\n2024-02-30,2\n", [], "line 3: '2024-02-30' is no time; correct the row"),
         ("time,requests\n2024-05-01,1\n2024-05-02,-2\n", [], "line 3: count -2 is negative; counts are 0 or more"),
         ("time,requests\n2024-05-02,1\n2024-05-01,2\n2024-05-02,3\n", [], "line 4: time 1714608000 stands twice"),
-        ("time,latency_ms\n0,60\n60,120\n", [], "of the columns time, latency_ms it cannot be told which"),
+        ("time,latency_ms\n0,60\n60,120\n", [], "the columns time, latency_ms do not show which of"),
         ("time,requests\n0,60\n1714557600000,120\n", [], "line 3: time 1714557600000 is in no unit that fits"),
         ("time,requests\n2024-05-01T10:00:00Z\n", [], "line 2: 1 columns where 2 are expected"),
         ("time,requests\n2024-05-01T10:00:00Z,many\n", [], "line 2: 'many' is not a number"),
@@ -533,7 +533,7 @@ def test_what_cannot_be_read_is_one_line_that_says_what_was_seen(tmp_path, conte
 
 @pytest.mark.parametrize("content", [statistics([1, 2], 60), console([1, 2], 60), TWO_SERIES])
 def test_a_metric_holds_no_row_a_request(tmp_path, content):
-    assert "say --rows counts or rates" in error_of(saved(tmp_path, content), rows=Kind.REQUEST)
+    assert "use --rows counts or rates" in error_of(saved(tmp_path, content), rows=Kind.REQUEST)
 
 
 @pytest.mark.parametrize("text", ["path", "=x", "path=", "path>3"])

@@ -121,7 +121,7 @@ BAD = {
     "blank": (b"\n \n", "is empty"),
     "header only": (HEAD, "a header and no rows"),
     "arrivals header only": ("arrival_s\n\n", "a header and no rows"),
-    "one row": (HEAD + "0,1\n", "line 2: one row does not tell how long a bin is"),
+    "one row": (HEAD + "0,1\n", "line 2: one row does not give the length of a bin"),
     "negative rate": (HEAD + "0,1\n1,-2\n", "line 3: rate -2 is negative"),
     "nan rate": (HEAD + "0,1\n1,nan\n", "line 3: nan is not a finite number"),
     "infinite rate": (HEAD + "0,1\n\n1,inf\n", "line 4: inf is not a finite number"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from mark.domain.plan import CostParts, Excuse, PlannedCount
 
 NO_ORDERS = "nothing: the fleet is as planned"
 
@@ -26,6 +28,9 @@ class ExplainedTick:
     plan: str
     orders: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    #: The new plan's fleet, and the offerings left out of it.
+    counts: tuple[PlannedCount, ...] = ()
+    excuses: tuple[Excuse, ...] = ()
 
     @property
     def minute(self) -> int:
@@ -47,12 +52,26 @@ def _tick_text(tick: ExplainedTick) -> RenderableType:
     grid.add_row("saw", Text(tick.seen))
     grid.add_row("expected", Text(tick.forecast))
     grid.add_row("planned", Text(tick.plan))
+    for item in tick.counts:
+        if item.parts is not None:
+            grid.add_row("", Text(f"{item.count} {item.offering}: {_parts_text(item.parts)}"))
     for index, order in enumerate(tick.orders or (NO_ORDERS,)):
         grid.add_row("ordered" if index == 0 else "", Text(order))
     for index, note in enumerate(tick.notes):
         grid.add_row("noted" if index == 0 else "", Text(note))
     heading = Text(f"minute {tick.minute} ({_clock(tick.at_s)} after the start)", style="bold underline")
     return Group(heading, grid, Text(""))
+
+
+def _parts_text(parts: CostParts) -> str:
+    return (
+        f"rent {parts.rent_usd_per_hour:.3g}, risk {parts.risk_usd_per_hour:.3g}, "
+        f"saved {parts.saved_usd_per_hour:.3g} USD/h; launches {parts.launch_usd:.3g} USD"
+    )
+
+
+def _parts_object(parts: CostParts | None) -> dict[str, float] | None:
+    return None if parts is None else asdict(parts)
 
 
 def _clock(at_s: float) -> str:
@@ -63,7 +82,7 @@ def _clock(at_s: float) -> str:
 
 
 def explain_document(ticks: Sequence[ExplainedTick]) -> dict[str, Any]:
-    """`{"ticks": [{"at_s","minute","seen","forecast","plan","orders","notes"}]}`."""
+    """`{"ticks": [{"at_s","minute","seen","forecast","plan","orders","notes","counts","excuses"}]}`."""
     return {
         "ticks": [
             {
@@ -74,6 +93,14 @@ def explain_document(ticks: Sequence[ExplainedTick]) -> dict[str, Any]:
                 "plan": tick.plan,
                 "orders": list(tick.orders),
                 "notes": list(tick.notes),
+                "counts": [
+                    {"offering": item.offering, "count": item.count, "parts": _parts_object(item.parts)}
+                    for item in tick.counts
+                ],
+                "excuses": [
+                    {"offering": item.offering, "reason": item.reason, "parts": _parts_object(item.parts)}
+                    for item in tick.excuses
+                ],
             }
             for tick in ticks
         ]

@@ -114,7 +114,7 @@ class Engine:
         self._fleet.servers[slot].terminates_at = at
 
     def drained_at(self, slot: int) -> float:
-        """When it will have answered what it holds (now or earlier when it holds nothing)."""
+        """Instant at which its queue is empty (now or earlier when it holds nothing)."""
         server = self._fleet.servers[slot]
         if self.is_idle(slot):
             return self._now
@@ -122,7 +122,7 @@ class Engine:
         return float(server.free_at + batches * server.full_batch_s)
 
     def is_idle(self, slot: int) -> bool:
-        """Whether it holds no request."""
+        """True where it holds no request."""
         server = self._fleet.servers[slot]
         return bool(server.in_service + server.waiting == 0)
 
@@ -234,7 +234,7 @@ class Engine:
         return int(believed_warm(self._pool.belief, self._now))
 
     def served(self) -> Served:
-        """Where the requests so far ended."""
+        """Outcomes of the requests so far."""
         totals = self._tally.totals
         instance, standby, lambda_, shed = (
             int(n) for n in (totals.instance, totals.standby, totals.lambda_, totals.shed)
@@ -259,7 +259,7 @@ class Engine:
         return 1.0 - int(self._tally.seconds.missed.sum()) / finished if finished else 1.0
 
     def lambda_usage(self) -> LambdaUsage:
-        """What Lambda is billed for, pings included.
+        """Billed use of Lambda, pings included.
 
         A request stands for as many as the speed says. Environments come and go on the trace's clock: as many
         start cold, and are pinged, as at the trace's own speed.

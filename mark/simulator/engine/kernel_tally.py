@@ -1,4 +1,4 @@
-"""What happened to the requests of a run: counts, the histogram, the seconds, the SLO monitor's window."""
+"""Outcomes of the requests of a run: counts, the latency histogram, the seconds, the SLO monitor's window."""
 
 from __future__ import annotations
 
@@ -42,10 +42,12 @@ TOTAL = np.dtype(
 
 
 class Tally(NamedTuple):
-    """What happened. seconds: records of SECOND by second of arrival; totals: one record of TOTAL."""
+    """Counts of outcomes."""
 
+    #: Records of SECOND by second of arrival.
     seconds: Records
     histogram: Ints
+    #: One record of TOTAL.
     totals: Record
 
 

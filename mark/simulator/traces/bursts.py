@@ -56,7 +56,7 @@ BURSTS: Mapping[str, BurstModel] = MappingProxyType(
 
 
 def has_long_bins(trace: Trace) -> bool:
-    """Whether the trace's bins hide bursts."""
+    """True where the trace's bins hide bursts."""
     return trace.bin_s > LONG_BIN_S
 
 

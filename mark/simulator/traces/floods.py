@@ -21,7 +21,7 @@ DAY_S = 86400
 FLOOD_RISE_RPS = 60.0
 """A minute belongs to a flood when its mean lies this far above the median of the hour around it."""
 MIN_FLOOD_MIN = 3
-"""What is shorter is a spike: the source's floods last 3 minutes or more."""
+"""Least length: a shorter one is a spike, the source's floods last 3 minutes or more."""
 MAX_FLOOD_MIN = 26
 """The longest flood of the source's seven days."""
 

@@ -1,4 +1,4 @@
-"""What a trace looks like in numbers: level, peaks, daily rhythm, and burstiness within the second."""
+"""Statistics of a trace: level, peaks, daily rhythm (seasonality), and burstiness within the second."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces.formats.rows import Asked, Kind, Rows
+from mark.simulator.traces.formats.rows import Kind, Rows, TraceOptions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,9 +24,9 @@ MAX_BINS = 200_000_000
 WHOLE_TOLERANCE = 1e-6
 MS = 1000
 MOST_GROUPS = 5
-"""So many target groups a note names."""
+"""Target groups that a note names at most."""
 TELLING_ROWS = 10
-"""So many rows of a file tell how long its bins are, even where most bins are missing."""
+"""Rows of a file that its bin length is read from, even where most bins are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Bins:
     notes: tuple[str, ...]
 
 
-def join(name: str, parts: Sequence[Rows], asked: Asked) -> Instants | Bins:
+def join(name: str, parts: Sequence[Rows], options: TraceOptions) -> Instants | Bins:
     """The load of all files, which must be of one format."""
     first = parts[0]
     other = next((part for part in parts if (part.format, part.kind) != (first.format, first.kind)), None)
@@ -59,8 +59,8 @@ def join(name: str, parts: Sequence[Rows], asked: Asked) -> Instants | Bins:
         )
     if not any(len(part.times) for part in parts):
         raise Misconfigured(
-            f"{name}: nothing in {first.format} fits --where {asked.where}; correct the pattern or leave it out"
-            if asked.where
+            f"{name}: nothing in {first.format} fits --where {options.where}; correct the pattern or leave it out"
+            if options.where
             else f"{name} holds no request; check what was exported"
         )
     notes = (*dict.fromkeys(note for part in parts for note in part.notes), *_group_notes(parts))
@@ -70,7 +70,7 @@ def join(name: str, parts: Sequence[Rows], asked: Asked) -> Instants | Bins:
 
 
 def _group_notes(parts: Sequence[Rows]) -> tuple[str, ...]:
-    """Which target groups a log's requests went to, where there are several."""
+    """A note on the target groups of a log's requests, where there are several."""
     groups: Counter[str] = Counter()
     for part in parts:
         groups.update(part.groups)
@@ -159,7 +159,7 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
         )
         notes = (
             *notes,
-            f"no header names the numbers: they are taken as {said}; --rows counts or rates says which",
+            f"no header names the numbers: they are taken as {said}; set --rows counts or rates",
         )
     rates = rows.values / bin_s if kind is Kind.COUNT else rows.values
     huge = rates > MAX_RPS
@@ -177,12 +177,12 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
 
 
 def _places(rows: _Joined) -> tuple[float, Ints]:
-    """How long a bin is, in seconds, and in which bin each row lies. Misconfigured where bins are not equal."""
+    """Length of a bin, s, and the bin of each row. Misconfigured where bins are not equal."""
     times = rows.times
     said = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
     if len(times) < 2:
         if said is None:
-            raise rows.wrong(0, "one row does not tell how long a bin is; give at least two")
+            raise rows.wrong(0, "one row does not give the length of a bin; give at least two")
         return said, np.zeros(1, dtype=np.int64)
     steps = np.diff(times)
     widths = [said] if said is not None else [_common_s(times)] if rows.parts[0].exact else []

@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 
 
 class Kind(StrEnum):
-    """What a row is."""
+    """Meaning of a row."""
 
     REQUEST = "requests"
     COUNT = "counts"
@@ -27,38 +27,41 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """How a trace is to be read. `rows` is what a row holds where the file does not say; None: the file says."""
+class TraceOptions:
+    """Options of reading a trace."""
 
+    #: Filter of requests or series.
     where: Where = field(default_factory=Where)
+    #: Meaning of a row where the file leaves it open; None: the file defines it.
     rows: Kind | None = None
 
     def number_kind(self, usual: Kind, name: str) -> Kind:
-        """What the numbers of a metric are, `usual` where nothing else is asked for."""
+        """Meaning of the numbers of a metric: `usual` unless the options set another."""
         if self.rows is Kind.REQUEST:
-            raise Misconfigured(f"{name} holds a number a period, no row a request; say --rows counts or rates")
+            raise Misconfigured(f"{name} holds a number a period, no row a request; use --rows counts or rates")
         return self.rows or usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of a file.
-
-    times: shape (rows,), epoch seconds or seconds from another zero. values: shape (rows,), of bins that start at
-    `times`; None for requests. lines: shape (rows,), where they stand. bin_s: where the file says it. exact: times
-    are whole multiples of the bin, some of which may be missing. as_is: instants that are replayed as written.
-    groups: requests of each target group.
-    """
+    """Rows of a file."""
 
     name: str
     format: str
     kind: Kind
+    #: Epoch seconds or seconds from another zero, shape (rows,).
     times: Floats
+    #: Numbers of the bins that start at `times`, shape (rows,); None for requests.
     values: Floats | None = None
+    #: Line numbers in the file, shape (rows,).
     lines: Ints | None = None
+    #: Length of a bin where the file gives it, s.
     bin_s: float | None = None
+    #: Times are whole multiples of the bin, some of which may be missing.
     exact: bool = False
+    #: Instants are replayed as written.
     as_is: bool = False
+    #: Requests of each target group.
     groups: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

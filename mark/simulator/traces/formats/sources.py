@@ -72,7 +72,7 @@ def find_sources(place: str, objects: Objects | None) -> tuple[Source, ...]:
 
 
 def name_of(place: str) -> str:
-    """What a trace is called: the file, folder or last part of a prefix, without endings and patterns."""
+    """Name of a trace: the file, folder or last part of a prefix, without endings and patterns."""
     parts = [part for part in place.removeprefix(S3).split("/") if part and not MAGIC.search(part)]
     last = parts[-1] if parts else "trace"
     return last.removesuffix(".gz").rsplit(".", 1)[0] or last

@@ -21,16 +21,16 @@ ISO = re.compile(
 )
 """A day, its time to the second or finer, and a zone; UTC where none is given."""
 PLAIN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?")
-"""What numpy reads by itself, but for the Z."""
+"""Instants that numpy reads by itself, but for the Z."""
 
 
 def is_instant(field: str) -> bool:
-    """Whether a field is a date and time, or a day, of ISO 8601 or its variants."""
+    """True for a date and time, or a day, of ISO 8601 or its variants."""
     return ISO.fullmatch(field) is not None
 
 
 def is_number(field: str) -> bool:
-    """Whether a field is a number."""
+    """True for whatever `float` reads."""
     try:
         float(field)
     except ValueError:
@@ -61,7 +61,7 @@ def seconds_of(fields: Sequence[str]) -> Floats:
 
 
 def unit_of(times: Floats) -> float | None:
-    """How many of the numbers' unit make a second, by their size; None where they do not agree."""
+    """Units a second of the numbers, by their size; None where they do not agree."""
     if not len(times):
         return 1.0
     low, high = np.abs(times).min(), np.abs(times).max()

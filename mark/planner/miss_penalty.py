@@ -1,7 +1,8 @@
-"""What a missed request is worth where no Lambda answers in time: the price at which the objective is just kept.
+"""Penalty of a missed request where no Lambda answers in time: the price at which the objective is just kept.
 
-An objective says which share of the requests may miss it. As the price of a constraint (its Lagrange multiplier),
-that share is a price in USD: each level of load is rented in each unit in which
+An objective allows a share of the requests to miss it (its error budget). As the price of a constraint (its
+Lagrange multiplier, or shadow price), that share is a price in USD: each level of load is rented in each unit in
+which
 
     P(rate > level) x price(level) > rent of a request per second
 
@@ -24,9 +25,9 @@ from numpy.typing import NDArray
 
 from mark.domain.demand import Demand
 from mark.domain.offering import Offering
-from mark.domain.plan import Bridge, PlanRequest
-from mark.planner.bridge import NOTICE_S, unplanned
+from mark.domain.plan import Backup, PlanRequest
 from mark.planner.rates import RateTable
+from mark.planner.shortfall_cost import NOTICE_S, expected_shortfall
 
 PLANNED_SHARE = 0.3
 """Of what may miss: the rest is for what no forecast knows of, boots and lost instances among it."""
@@ -35,17 +36,17 @@ WARY_SHARE = 0.03
 LEAST_MISSED = 1e-3
 """The last request in a thousand is not bought: its price has no end."""
 LEAST_SHARE = 1e-6
-"""What an objective of 100 % is planned for: no fleet carries a random load without any chance of a miss."""
+"""Least share of misses planned for, at an objective of 100 %: no fleet rules out a miss under a random load."""
 STEPS = 40
-TOLD_S = 86_400.0
+LONG_HISTORY_S = 86_400.0
 """With less history a forecast knows little of what may come: the last hour is counted beside it."""
 HOUR_UNITS = 60
 
 
-def untold(request: PlanRequest) -> Demand | None:
-    """What is counted beside the forecast, where there is little history and no Lambda in time."""
+def recent_load(request: PlanRequest) -> Demand | None:
+    """The last hour's load, which counts beside the forecast where history is short and no Lambda is in time."""
     past = request.history
-    if math.isfinite(request.bridge.lambda_usd) or len(past) * past.unit_s >= TOLD_S:
+    if math.isfinite(request.backup.lambda_usd) or len(past) * past.unit_s >= LONG_HISTORY_S:
         return None
     return Demand(
         end_at=past.end_at,
@@ -57,18 +58,17 @@ def untold(request: PlanRequest) -> Demand | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissLimit:
-    """What a fleet of whole instances may miss in the unit at the lead, the first that a launch of now serves.
+    """Error budget of whole instances in the unit at the lead, the first that a launch of now serves."""
 
-    levels: shape (n,), capacities in requests/s; missed: shape (n,), requests of that unit that each of them
-    misses; allowed: so many may be missed.
-    """
-
+    #: Capacities, requests/s, shape (n,).
     levels: NDArray[np.float64]
+    #: Requests of that unit that a fleet of each capacity misses, shape (n,).
     missed: NDArray[np.float64]
+    #: Requests of that unit that may be missed.
     allowed: float
 
     def is_kept_by(self, capacity_rps: float) -> bool:
-        """A fleet of that capacity misses no more than is allowed."""
+        """True where a fleet of that capacity misses no more than is allowed."""
         return float(np.interp(capacity_rps, self.levels, self.missed)) <= self.allowed
 
     def usd_that_pays_for(self, item: Offering, unit_s: float) -> float:
@@ -76,16 +76,16 @@ class MissLimit:
         return (item.usd_per_hour * unit_s / 3600.0 + item.launch_usd) / self.allowed
 
 
-def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Bridge, MissLimit | None]:
-    """The request's bridge, with the price of a miss where Lambda is not in time, and what may be missed then."""
-    if math.isfinite(request.bridge.lambda_usd) or not request.offerings:
-        return request.bridge, None
+def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, MissLimit | None]:
+    """The request's backup with the price of a miss in place of a Lambda that is late, and the limit then."""
+    if math.isfinite(request.backup.lambda_usd) or not request.offerings:
+        return request.backup, None
     rent_usd = min(item.usd_per_request for item in request.offerings)
     lead = min(request.lead_units, len(table.carried) - 1)
     to_come = replace(table, carried=table.carried[lead:])
-    left = unplanned(request, to_come)
+    left = expected_shortfall(request, to_come)
     rent = rent_usd * table.levels[1] * table.unit_s
-    is_sure = request.bridge.relieves and untold(request) is None
+    is_sure = request.backup.relieves and recent_load(request) is None
     share = max(LEAST_SHARE, (PLANNED_SHARE if is_sure else WARY_SHARE) * (1.0 - request.slo.target))
     budget = share * float(left.served.sum())
     low, high = math.log(rent_usd), math.log(rent_usd / LEAST_MISSED)
@@ -100,18 +100,18 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Bridge, Mis
     allowed = max(share * float(left.served[0].sum()), float(left.alone[0][~is_rented[0]].sum()))
     missed = np.append(np.cumsum(left.alone[0][::-1])[::-1], 0.0)
     limit = MissLimit(levels=table.levels, missed=missed, allowed=allowed)
-    return replace(request.bridge, lambda_usd=math.exp(high)), limit
+    return replace(request.backup, lambda_usd=math.exp(high)), limit
 
 
 def fewest_instances(request: PlanRequest, laid: Sequence[Offering]) -> int:
-    """Instances that there are at least where nothing else answers in time.
+    """Least number of instances where nothing else answers in time.
 
     One: a request may come at any moment, and a launch takes minutes. Two, where the misses until a lost one is
     replaced (by a standby, where there is one) are more than the objective allows in the time that is planned.
     """
-    bridge = request.bridge
+    backup = request.backup
     out_s = max((item.boot_s for item in laid), default=0.0)
-    if bridge.standby is not None and bridge.standbys:
-        out_s = min(out_s, bridge.wake_s + NOTICE_S)
+    if backup.standby is not None and backup.standbys:
+        out_s = min(out_s, backup.wake_s + NOTICE_S)
     planned_s = len(request.forecast) * request.forecast.unit_s
     return 2 if out_s > (1.0 - request.slo.target) * planned_s else 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.domain.offering import Offering
-from mark.planner.coverage import covering
+from mark.planner.small_fleet import derate_small_fleets
 from tests.planner.builders import offering
 
 WITHIN_S = 1.0
@@ -21,7 +21,7 @@ def steady(works_s: float, batch: int = 8) -> Offering:
 
 def share(item: Offering, load_rps: float) -> float:
     """Of its capacity that it covers in a fleet of its own."""
-    [found] = covering([item], load_rps, WITHIN_S)
+    [found] = derate_small_fleets([item], load_rps, WITHIN_S)
     return found.capacity_rps / item.capacity_rps
 
 

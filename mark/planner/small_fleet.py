@@ -1,4 +1,4 @@
-"""What a small fleet of slow instances carries: a request must find one that is done with its work soon enough.
+"""Derating of small fleets of slow instances: a request must find one that is done with its work soon enough.
 
 An answer that takes S seconds leaves a request slack = objective - S seconds to wait. An instance that is busy
 begins what comes next when it is done: of the moments it works, a share
@@ -19,11 +19,14 @@ from dataclasses import replace
 from mark.domain.offering import Offering
 
 MOST = 0.9
-"""A type that is hardly ever in time carries a tenth: nothing would be no offering."""
+"""Largest share that is taken off: a type that is hardly ever in time still carries a tenth."""
 
 
-def covering(offerings: Sequence[Offering], load_rps: float, within_s: float) -> tuple[Offering, ...]:
-    """The offerings with what each carries in a fleet of its own for that load. within_s: latest finish."""
+def derate_small_fleets(offerings: Sequence[Offering], load_rps: float, within_s: float) -> tuple[Offering, ...]:
+    """The offerings, each with the capacity that it has in a fleet of its own for that load.
+
+    within_s: latest finish after arrival, s.
+    """
     return tuple(
         replace(item, capacity_rps=item.capacity_rps * (1.0 - _too_far(item, load_rps, within_s)))
         for item in offerings
@@ -38,7 +41,7 @@ def _too_far(item: Offering, load_rps: float, within_s: float) -> float:
 
 
 def _usual_batch(item: Offering, load_rps: float) -> int:
-    """How many come while one batch is answered."""
+    """Arrivals while one batch is answered."""
     rate = min(load_rps, item.capacity_rps)
     sizes = range(1, item.batch.max_batch + 1)
     return next((size for size in sizes if size >= rate * item.profile.latency_s(size)), item.batch.max_batch)

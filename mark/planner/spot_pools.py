@@ -1,4 +1,4 @@
-"""Spot pools are spread: one that is lost must not take the fleet with it."""
+"""Diversification over spot pools: the loss of one (a bulk interruption) must not take the fleet with it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mark.domain.offering import Market, Offering
 MOST_IN_ONE_POOL = 0.9
 """Share of the capacity that one spot pool may carry where another can be had."""
 MOST_PREMIUM = 0.05
-"""Share of the fleet's rent that spreading may cost: a small fleet that is lost is bridged for less."""
+"""Share of the fleet's rent that it may cost: backup capacity covers the loss of a small fleet for less."""
 
 
-def spread(
+def diversify_spot(
     counts: Mapping[str, int], offerings: Mapping[str, Offering], refused: frozenset[str]
 ) -> dict[str, int]:
-    """The fleet with what one spot pool carries too much of moved to the cheapest other one (or on demand).
+    """Move what one spot pool carries too much of to the cheapest other one (or on demand).
 
     counts: instances by offering. No capacity is lost; where it would cost too much, or the largest share would be
     no smaller, the fleet stays as it is.
