@@ -130,9 +130,9 @@ class Control:
                     "pid": pids.get(machine.id, 0),
                     "starts": starts.get(machine.id, 0),
                     "launched_at": machine.launched_at,
-                    "running_at": machine.running_at,
-                    "ready_at": machine.ready_at,
-                    "gone_at": machine.gone_at,
+                    "running_at": machine.life.billed_since,
+                    "ready_at": machine.life.ready_at,
+                    "gone_at": machine.life.gone_at,
                     "ended_at": machine.ended_at,
                     "reason": machine.reason_code,
                 }

@@ -1,11 +1,8 @@
 """A cloud in virtual time: instances that boot, wake, drain, are interrupted and billed.
 
-It answers the controller's Cloud port; `next_at` and `fire` let the replay move it from event to event. All
-transitions of an instance are made here:
-
-    launch: pending (unbilled) -> pending (billed, booting) -> ready -> draining -> gone
-    standby: ready -> draining -> stopped -> pending (waking, billed) -> ready, or stopped again
-    spot: a notice, then gone after its time; the instance serves what it can finish before
+It answers the controller's Cloud port; `next_at` and `fire` let the replay move it from event to event. What an
+instance may become, when, and what of it is billed is `mark.cloudmodel.lifecycle`'s; here stands what the engine
+and the bill have to do with it. A process ends at once: nothing is seen to be stopping.
 """
 
 from __future__ import annotations
@@ -15,11 +12,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-import numpy as np
-
+from mark.cloudmodel.lifecycle import (
+    Event,
+    Life,
+    Phase,
+    allows,
+    credits_at_start,
+    credits_kept,
+    draw_launch,
+    draw_victims,
+    draw_wake,
+    launched,
+    step,
+    wake,
+    warn,
+    when_drained,
+)
 from mark.domain.costs import InstanceUsage
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.offering import CREDITED_STARTS_A_DAY, Market, Offering
+from mark.domain.fleet import FleetView, Instance, Role
+from mark.domain.offering import Market, Offering
 from mark.domain.orders import (
     Drain,
     Fact,
@@ -33,7 +44,7 @@ from mark.domain.orders import (
     Terminate,
     WarmLambda,
 )
-from mark.domain.times import CloudTimes, LognormalTime
+from mark.domain.times import CloudTimes
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.rng import stream
@@ -50,13 +61,9 @@ class _Machine:
     role: Role
     token: str
     launched_at: float
-    state: InstanceState = InstanceState.PENDING
-    running_at: float | None = None
+    life: Life
     slot: int | None = None
-    interrupt_at: float | None = None
     credits: float | None = None
-    stopped_at: float | None = None
-    epoch: int = 0  # counts its transitions: an event of an earlier epoch is void
     view: Instance | None = None
 
 
@@ -91,7 +98,7 @@ class SimulatedCloud:
         self._facts: list[Fact] = []
         self._made = 0
         self._tokens: set[str] = set()
-        self._credited: list[float] = []
+        self._credited: tuple[float, ...] = ()
         self.usages: list[InstanceUsage] = []
         self.asleep_s = 0.0
         self.running_s = 0.0
@@ -124,16 +131,16 @@ class SimulatedCloud:
                 self._launch(order)
             case Drain():
                 for machine in self._named(order.instances):
-                    self._drain(machine)
+                    self._leave(machine, Event.DRAIN, self._engine.now)
             case Terminate():
                 for machine in self._named(order.instances):
-                    self._end(machine, self._engine.now)
+                    self._leave(machine, Event.TERMINATE, self._engine.now)
             case StartStandby():
                 for machine in self._named(order.instances):
                     self._wake(machine)
             case StopStandby():
                 for machine in self._named(order.instances):
-                    self._rest(machine)
+                    self._leave(machine, Event.REST, self._engine.now)
             case WarmLambda():
                 self._engine.warm(order.concurrency)
             case _:
@@ -154,14 +161,14 @@ class SimulatedCloud:
 
     def close(self, now: float) -> None:
         """End the run: what still runs is billed to `now`."""
-        for machine in list(self._machines.values()):
-            self._settle_bill(machine, now)
+        for machine in self._machines.values():
+            self._write_down(machine, machine.life, None, now)
 
     def ready(self) -> dict[str, int]:
         """Instances that serve, standbys included, per offering."""
         counts: dict[str, int] = {}
         for machine in self._machines.values():
-            if machine.state is InstanceState.READY:
+            if machine.life.phase is Phase.READY:
                 name = machine.offering.name
                 counts[name] = counts.get(name, 0) + 1
         return counts
@@ -194,155 +201,135 @@ class SimulatedCloud:
             self._at(now, lambda _: self._facts.append(fact))
             return
         for _ in range(order.count):
-            self._made += 1
-            machine = _Machine(
-                id=f"i-{self._made:06d}",
-                offering=offering,
-                role=order.role,
-                token=order.token,
-                launched_at=now,
-            )
-            self._machines[machine.id] = machine
-            self._begin(machine, now)
+            self._begin(order, offering, now)
 
-    def _begin(self, machine: _Machine, now: float) -> None:
-        """Boot a new instance and draw its interruption, always from the same streams in the same order."""
+    def _begin(self, order: Launch, offering: Offering, now: float) -> None:
+        """A new instance; `prewarmed` ones are ready, or asleep where they are standbys."""
+        self._made += 1
         self.launches += 0 if self.prewarmed else 1
-        pending_s = self._boots.uniform(self._times.pending_min_s, self._times.pending_max_s)
-        boot_s = _draw(self._times.launch, self._boots) * self._faults.boot_factor(now - self._start_at)
-        life_s = self._spot[machine.offering.name].exponential()
-        hazard = machine.offering.hazard_per_hour * self._faults.stress / 3600.0
-        if hazard > 0:
-            self._at(now + life_s / hazard, lambda at: self._warn(machine, at))
+        drawn = draw_launch(
+            self._times,
+            self._boots,
+            self._spot[offering.name],
+            boot_factor=self._faults.boot_factor(now - self._start_at),
+            hazard_per_hour=offering.hazard_per_hour * self._faults.stress,
+        )
+        machine = _Machine(
+            id=f"i-{self._made:06d}",
+            offering=offering,
+            role=order.role,
+            token=order.token,
+            launched_at=now,
+            life=launched(
+                now,
+                pending_s=0.0 if self.prewarmed else drawn.pending_s,
+                boot_s=0.0 if self.prewarmed else drawn.boot_s,
+            ),
+        )
+        self._machines[machine.id] = machine
+        if drawn.notice_s is not None:
+            self._at(now + drawn.notice_s, lambda at: self._warn(machine, at))
         if self.prewarmed:
             self._run(machine, now)
             self._serve(machine, now)
             if machine.role is Role.STANDBY:
-                self._stop(machine, now)
+                self._leave(machine, Event.STOP, now)
             return
-        self._after(machine, min(pending_s, boot_s), self._run)
-        self._after(machine, boot_s, self._serve)
+        self._at(machine.life.runs_at, lambda at: self._run(machine, at))
+        self._at(machine.life.ready_at, lambda at: self._serve(machine, at))
 
     def _run(self, machine: _Machine, now: float) -> None:
-        machine.running_at = now
+        self._enter(machine, step(machine.life, Event.RUN, now), now)
 
     def _serve(self, machine: _Machine, now: float) -> None:
-        machine.state = InstanceState.READY
-        burst = machine.offering.instance_type.credits
-        balance = machine.credits or 0.0
-        if burst and self._credit_start(now):
-            balance += burst.launch_credits
+        if not self._enter(machine, step(machine.life, Event.SERVE, now), now):
+            return
+        balance, burst = 0.0, machine.offering.instance_type.credits
+        if burst:
+            balance, self._credited = credits_at_start(burst, machine.credits, self._credited, now)
         machine.slot = self._engine.add(machine.offering, standby=machine.role is Role.STANDBY, balance=balance)
-        if machine.interrupt_at is not None:
-            self._engine.will_go(machine.slot, machine.interrupt_at)
-        self._changed(machine)
-
-    def _credit_start(self, now: float) -> bool:
-        """Whether this start still gets launch credits: an account has so many a day."""
-        self._credited = [at for at in self._credited if at > now - 86400.0]
-        if len(self._credited) >= CREDITED_STARTS_A_DAY:
-            return False
-        self._credited.append(now)
-        return True
+        if machine.life.gone_at is not None:
+            self._engine.will_go(machine.slot, machine.life.gone_at)
 
     def _wake(self, machine: _Machine) -> None:
-        if machine.state is not InstanceState.STOPPED:
-            return
         now = self._engine.now
+        if not allows(machine.life, Event.WAKE):
+            return
         self.wakes += 1
-        self._count_sleep(machine, now)
-        machine.state, machine.running_at = InstanceState.PENDING, now
-        machine.epoch += 1
-        wake_s = _draw(self._times.wake, self._wakes) * self._faults.boot_factor(now - self._start_at)
-        self._after(machine, wake_s, self._serve)
-        self._changed(machine)
+        wake_s = draw_wake(self._times, self._wakes, boot_factor=self._faults.boot_factor(now - self._start_at))
+        self._enter(machine, wake(machine.life, now, wake_s), now)
+        self._run(machine, now)
+        self._at(machine.life.ready_at, lambda at: self._serve(machine, at))
 
-    def _drain(self, machine: _Machine) -> None:
-        """No new requests; stopped (standbys) or gone when the last one is answered."""
-        now = self._engine.now
-        if machine.state is InstanceState.PENDING:
-            self._end(machine, now)
+    def _leave(self, machine: _Machine, event: Event, now: float) -> None:
+        """Take it out of service: what serves drains first, unless it is ended at once."""
+        if not self._enter(machine, step(machine.life, event, now), now):
             return
-        if machine.state is not InstanceState.READY or machine.slot is None:
-            return
-        machine.state = InstanceState.DRAINING
-        self._engine.stop_accepting(machine.slot)
-        self._changed(machine)
-        self._drained(machine, now)
-
-    def _rest(self, machine: _Machine) -> None:
-        """Stop a standby: at once while it still wakes, when its last request is answered otherwise."""
-        if machine.state is InstanceState.PENDING:
-            self._stop(machine, self._engine.now)
+        if machine.life.phase is Phase.DRAINING:
+            assert machine.slot is not None
+            self._engine.stop_accepting(machine.slot)
+            self._drained(machine, now)
         else:
-            self._drain(machine)
+            self._power_off(machine, now)
 
     def _drained(self, machine: _Machine, now: float) -> None:
+        if machine.life.phase is not Phase.DRAINING:
+            return
         assert machine.slot is not None
-        if not self._engine.is_idle(machine.slot):
-            drained_at = self._engine.drained_at(machine.slot)
-            assert drained_at > now, "an instance holds a request that it has answered"
-            self._after(machine, drained_at - now, self._drained)
-        elif machine.role is Role.STANDBY:
-            self._stop(machine, now)
-        else:
-            self._end(machine, now)
+        if self._engine.is_idle(machine.slot):
+            self._leave(machine, when_drained(machine.role), now)
+            return
+        drained_at = self._engine.drained_at(machine.slot)
+        assert drained_at > now, "an instance holds a request that it has answered"
+        self._at(drained_at, lambda at: self._drained(machine, at))
 
-    def _stop(self, machine: _Machine, now: float) -> None:
-        self._settle_bill(machine, now)
-        burst = machine.offering.instance_type.credits
-        if machine.slot is not None:
-            kept = burst is not None and burst.keeps_when_stopped
-            machine.credits = self._engine.credits(machine.slot) if kept else None
-            self._engine.remove(machine.slot, redispatch=self._redispatch)
-        machine.slot = None
-        machine.state, machine.stopped_at = InstanceState.STOPPED, now
-        machine.epoch += 1
-        self._changed(machine)
+    def _power_off(self, machine: _Machine, now: float) -> None:
+        self._enter(machine, step(machine.life, Event.OFF, now), now)
+        slot, machine.slot = machine.slot, None
+        if machine.life.phase is Phase.GONE:
+            del self._machines[machine.id]
+        if slot is not None:
+            machine.credits = credits_kept(machine.offering.instance_type.credits, self._engine.credits(slot))
+            self._engine.remove(slot, redispatch=self._redispatch)
 
     def _warn(self, machine: _Machine, now: float) -> None:
         """The spot notice; the instance is gone when it has run out."""
-        if machine.id not in self._machines or machine.interrupt_at is not None:
+        warned = warn(machine.life, now, self._times.spot_notice_s)
+        if not self._enter(machine, warned, now):
             return
-        gone_at = now + self._times.spot_notice_s
-        machine.interrupt_at = gone_at
+        assert warned.gone_at is not None
         self.interruptions += 1
         if machine.slot is not None:
-            self._engine.will_go(machine.slot, gone_at)
-        self._facts.append(SpotWarned(instance=machine.id, at=now, terminates_at=gone_at))
-        self._at(gone_at, lambda at: self._end(machine, at))
-        self._changed(machine)
+            self._engine.will_go(machine.slot, warned.gone_at)
+        self._facts.append(SpotWarned(instance=machine.id, at=now, terminates_at=warned.gone_at))
+        self._at(warned.gone_at, lambda at: self._leave(machine, Event.TERMINATE, at))
 
     def _take(self, now: float, share: float, offering: str) -> None:
         """A scripted interruption of a share of the ready spot instances."""
         pool = [
             m
             for m in self._machines.values()
-            if m.offering.market is Market.SPOT
-            and m.state is InstanceState.READY
-            and m.interrupt_at is None
-            and offering in ("", m.offering.name)
+            if m.offering.market is Market.SPOT and m.life.is_ready_to_lose and offering in ("", m.offering.name)
         ]
-        count = round(share * len(pool))
-        for place in sorted(self._victims.choice(len(pool), size=count, replace=False)) if count else ():
-            self._warn(pool[place], now)
+        for machine in draw_victims(share, pool, self._victims):
+            self._warn(machine, now)
 
-    def _end(self, machine: _Machine, now: float) -> None:
-        if machine.id not in self._machines:
-            return
-        self._settle_bill(machine, now)
-        machine.state = InstanceState.GONE
-        machine.epoch += 1
-        del self._machines[machine.id]
-        if machine.slot is not None:
-            self._engine.remove(machine.slot, redispatch=self._redispatch)
+    def _enter(self, machine: _Machine, life: Life, now: float) -> bool:
+        """Go on with this life, and write down what ended with the last one; whether it is another."""
+        before, machine.life = machine.life, life
+        if life is before:
+            return False
+        machine.view = None
+        self._write_down(machine, before, life, now)
+        return True
 
     # Bookkeeping.
 
-    def _settle_bill(self, machine: _Machine, now: float) -> None:
-        """Write down the stretch in state running that ends now, and the time asleep."""
-        self._count_sleep(machine, now)
-        if machine.running_at is None:
+    def _write_down(self, machine: _Machine, before: Life, after: Life | None, now: float) -> None:
+        """The stretch that was billed, and the time asleep, of what ends now."""
+        if before.asleep_since is not None and (after is None or after.asleep_since is None):
+            self.asleep_s += now - before.asleep_since
+        if before.billed_since is None or (after is not None and after.billed_since is not None):
             return
         surplus = self._engine.surplus_vcpu_s(machine.slot) if machine.slot is not None else 0.0
         self.usages.append(
@@ -350,53 +337,30 @@ class SimulatedCloud:
                 instance=machine.id,
                 offering=machine.offering.name,
                 role=machine.role,
-                started_at=machine.running_at,
+                started_at=before.billed_since,
                 ended_at=now,
                 surplus_vcpu_s=surplus,
             )
         )
-        self.running_s += now - machine.running_at
-        machine.running_at = None
-
-    def _count_sleep(self, machine: _Machine, now: float) -> None:
-        if machine.stopped_at is not None:
-            self.asleep_s += now - machine.stopped_at
-            machine.stopped_at = None
+        self.running_s += now - before.billed_since
 
     def _view(self, machine: _Machine) -> Instance:
         if machine.view is None:
             machine.view = Instance(
                 id=machine.id,
                 offering=machine.offering.name,
-                state=machine.state,
+                state=machine.life.seen,
                 role=machine.role,
                 token=machine.token,
                 launched_at=machine.launched_at,
-                interrupt_at=machine.interrupt_at,
+                interrupt_at=machine.life.gone_at,
                 credits=machine.credits,
             )
         return machine.view
 
-    def _changed(self, machine: _Machine) -> None:
-        machine.view = None
-
     def _named(self, names: tuple[str, ...]) -> list[_Machine]:
         return [self._machines[name] for name in names if name in self._machines]
-
-    def _after(self, machine: _Machine, delay_s: float, action: Callable[[_Machine, float], None]) -> None:
-        """Do this to the machine in `delay_s`, unless it has changed course by then."""
-        epoch = machine.epoch
-
-        def act(now: float) -> None:
-            if machine.epoch == epoch and machine.id in self._machines:
-                action(machine, now)
-
-        self._at(self._engine.now + delay_s, act)
 
     def _at(self, at: float, action: Callable[[float], None]) -> None:
         self._scheduled += 1
         heapq.heappush(self._heap, (at, self._scheduled, action))
-
-
-def _draw(time: LognormalTime, rng: np.random.Generator) -> float:
-    return time.at(float(rng.standard_normal()))

@@ -71,7 +71,7 @@ class Lab:
 
     def spot_warned(self, machine: Machine, at: float) -> None:
         assert machine.is_spot
-        assert machine.gone_at == at + 120
+        assert machine.life.gone_at == at + 120
 
     def launch(self, market: Market) -> None:
         spec = LaunchSpec(
@@ -181,9 +181,8 @@ def test_a_wake_is_billed_from_its_start() -> None:
         lab.machines.start([machine])
         lab.advance(0.0)
         assert machine.state is S.RUNNING
-        assert machine.running_at == pytest.approx(1530.0)
-        assert machine.ready_at is not None
-        assert machine.ready_at > 1550.0
+        assert machine.life.billed_since == pytest.approx(1530.0)
+        assert machine.life.ready_at > 1550.0
     finally:
         lab.machines.close()
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from mark.catalog.load import model
+from mark.cloudmodel.lifecycle import Phase
 from mark.controller.journal import Header, entry_line, header_line
 from mark.controller.state import Decision, Observation
 from mark.domain.costs import InstanceUsage
-from mark.domain.fleet import FleetView, InstanceState
+from mark.domain.fleet import FleetView
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
 from mark.domain.orders import Order
@@ -229,14 +230,15 @@ def validate_cloud(cloud: SimulatedCloud, engine: Engine) -> None:
     """An instance holds a slot while it is ready or draining, accepts while it is ready, and is billed once."""
     slots = []
     for machine in cloud._machines.values():
-        serves = machine.state in (InstanceState.READY, InstanceState.DRAINING)
+        life = machine.life
+        serves = life.phase in (Phase.READY, Phase.DRAINING)
         assert (machine.slot is not None) is serves, machine
         if machine.slot is not None:
             slots.append(machine.slot)
-            assert (machine.slot in engine._accepting) is (machine.state is InstanceState.READY), machine
-        assert (machine.stopped_at is not None) is (machine.state is InstanceState.STOPPED), machine
-        assert machine.state is not InstanceState.STOPPED or machine.running_at is None, machine
-        assert machine.state is not InstanceState.GONE, machine
+            assert (machine.slot in engine._accepting) is (life.phase is Phase.READY), machine
+        assert (life.asleep_since is not None) is (life.phase is Phase.STOPPED), machine
+        assert life.asleep_since is None or life.billed_since is None, machine
+        assert life.phase not in (Phase.STARTING, Phase.STOPPING, Phase.ENDING, Phase.GONE), machine
     assert sorted(slots) == sorted(engine._used)
 
 

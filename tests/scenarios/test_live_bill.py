@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from mark.accounting.ledger import fleet_usage, running_now
 from mark.catalog.billing import bill_disks, bill_instances, cost_of
-from mark.domain.costs import Ec2State, InstanceUsage, Transition
+from mark.cloudmodel.lifecycle import Life
+from mark.domain.costs import InstanceUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
 from mark.simulator import replay as replay_module
@@ -26,35 +27,20 @@ class Telling(SimulatedCloud):
     told: list[Transition]
     clouds: list[Telling]
 
-    def _run(self, machine: _Machine, now: float) -> None:
-        self._tell(machine, now, "running")
-        super()._run(machine, now)
-
-    def _wake(self, machine: _Machine) -> None:
-        self._tell(machine, self._engine.now, "pending", "running")
-        super()._wake(machine)
-
-    def _stop(self, machine: _Machine, now: float) -> None:
-        self._tell(machine, now, "stopping", "stopped")
-        super()._stop(machine, now)
-
-    def _end(self, machine: _Machine, now: float) -> None:
-        if machine.id in self._machines:
-            self._tell(machine, now, "shutting-down", "terminated")
-        super()._end(machine, now)
-
-    def _tell(self, machine: _Machine, at: float, *states: Ec2State) -> None:
-        for state in states:
+    def _enter(self, machine: _Machine, life: Life, now: float) -> bool:
+        before = machine.life
+        if life.ec2 != before.ec2:
             self.told.append(
                 Transition(
                     instance=machine.id,
                     model="m",
                     offering=machine.offering.name,
                     role=machine.role,
-                    state=state,
-                    at=at,
+                    state=life.ec2,
+                    at=now,
                 )
             )
+        return super()._enter(machine, life, now)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mark.cloudmodel.lifecycle import Phase, caught_up
 from mark.domain.offering import InstanceType
 from mark.emulator.clock import ServiceClock, iso
 from mark.emulator.ec2.instance_filters import matching
@@ -163,7 +164,7 @@ class Ec2Api:
     def _status(self, machine: Machine) -> dict[str, Any]:
         word = "not-applicable"
         if machine.state is MachineState.RUNNING:
-            booted = machine.ready_at is not None and machine.ready_at <= self._clock.now()
+            booted = caught_up(machine.life, self._clock.now()).phase is Phase.READY
             word = "ok" if booted else "initializing"
         return {
             "InstanceId": machine.id,

@@ -58,7 +58,7 @@ class Imds:
             return self._notice(machine, path)
         if path == "mark/ready-at":
             # Not on AWS: when the emulated boot is over, service time; an agent announces itself no sooner.
-            return None if machine.ready_at is None else repr(machine.ready_at)
+            return repr(machine.life.ready_at)
         if path == f"iam/security-credentials/{ROLE}":
             return self._credentials()
         items = {
@@ -79,10 +79,11 @@ class Imds:
         return machine.tags.get(key) if key else "\n".join(machine.tags)
 
     def _notice(self, machine: Machine, path: str) -> str | None:
-        if machine.gone_at is None:
+        gone_at = machine.life.gone_at
+        if gone_at is None:
             return None
         # Whole seconds on AWS. Here with milliseconds: at speed 20 a second of service time is a long time.
-        time = iso(machine.gone_at)
+        time = iso(gone_at)
         return json.dumps({"action": "terminate", "time": time}) if path.endswith("action") else time
 
     def _document(self, machine: Machine) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from mark.cloudmodel.lifecycle import Life
 from mark.domain.offering import InstanceType, Market
 
 
@@ -22,6 +23,9 @@ class MachineState(IntEnum):
     def label(self) -> str:
         """As the API writes it."""
         return self.name.lower().replace("_", "-")
+
+
+_STATES = {state.label: state for state in MachineState}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,11 @@ class LaunchSpec:
     client_token: str = ""
 
     @property
+    def is_spot(self) -> bool:
+        """Whether it can be taken away."""
+        return self.market is Market.SPOT
+
+    @property
     def pool(self) -> str:
         """The pool it is taken from: its offering where it is tagged with one, else type and market."""
         return self.tags.get("mark:offering", f"{self.instance_type.name}:{self.market.value}")
@@ -49,7 +58,7 @@ class LaunchSpec:
 
 @dataclass(slots=True, kw_only=True)
 class Machine:
-    """An instance. Instants are service time; `ready_at`: its boot is over; `gone_at`: a spot notice runs out."""
+    """An instance. Instants are service time."""
 
     id: str
     spec: LaunchSpec
@@ -58,22 +67,23 @@ class Machine:
     reservation: str
     tags: dict[str, str]
     shutdown_behavior: str
+    life: Life
     index: int = 0
-    state: MachineState = MachineState.PENDING
-    ready_at: float | None = None
-    running_at: float | None = None
-    gone_at: float | None = None
     ended_at: float | None = None
     reason_code: str = ""
     reason: str = ""
     spot_request: str = ""
-    epoch: int = 0
     xml: str | None = None
 
     @property
+    def state(self) -> MachineState:
+        """EC2's state of it."""
+        return _STATES[self.life.ec2]
+
+    @property
     def is_spot(self) -> bool:
-        """Whether it can be taken away."""
-        return self.spec.market is Market.SPOT
+        """See `LaunchSpec.is_spot`."""
+        return self.spec.is_spot
 
     @property
     def pool(self) -> str:

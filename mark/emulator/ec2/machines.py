@@ -1,21 +1,31 @@
-"""All transitions of instances, on service time.
+"""All instances of the account on service time, and their processes.
 
-    launch: pending -> running (its process starts; ready when the boot is over) -> shutting-down -> terminated
-    stop: running -> stopping -> stopped; start: stopped -> pending -> running (ready when the wake is over)
-    spot: a notice, then shutting-down when its time has run out
-
-Draws are those of the simulated cloud (`mark.simulator.cloud`), in its order: per launch the pending time, the
-boot and the life; per start the wake.
+What an instance may become, and when, is `mark.cloudmodel.lifecycle`'s, and so are the draws: given the streams of
+the simulated cloud, instances here live the same lives. Here stands what EC2's API and the processes have to do
+with it: a process starts when its instance runs, and an instance has stopped or ended when its process is gone.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from mark.cloudmodel.lifecycle import (
+    Event,
+    Phase,
+    allows,
+    caught_up,
+    draw_launch,
+    draw_victims,
+    draw_wake,
+    launched,
+    step,
+    wake,
+    warn,
+)
 from mark.domain.times import CloudTimes
 from mark.emulator.clock import ServiceClock
 from mark.emulator.config import Draws
@@ -28,9 +38,6 @@ FORGET_AFTER_S = 3600.0
 USER_INITIATED = ("Client.UserInitiatedShutdown", "User initiated shutdown")
 GUEST_INITIATED = ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
 SPOT_TERMINATION = ("Server.SpotInstanceTermination", "Spot instance termination")
-ENDING = (MachineState.SHUTTING_DOWN, MachineState.TERMINATED)
-
-Step = Callable[[Machine, float], None]
 
 
 class Power(Protocol):
@@ -111,6 +118,13 @@ class Machines:
     def launch(self, spec: LaunchSpec, reservation: str, index: int = 0) -> Machine:
         """A new instance: pending, or running and booted where the world is prewarmed."""
         now = self._clock.now()
+        drawn = draw_launch(
+            self._times,
+            self._draws.boots,
+            self._pool(spec.pool),
+            boot_factor=self._boot_factor(),
+            hazard_per_hour=spec.instance_type.spot_hazard_per_hour * self._stress if spec.is_spot else 0.0,
+        )
         machine = Machine(
             id=f"i-{secrets.token_hex(9)[:17]}",
             spec=spec,
@@ -119,12 +133,17 @@ class Machines:
             reservation=reservation,
             tags=dict(spec.tags),
             shutdown_behavior=spec.shutdown_behavior,
+            life=launched(
+                now,
+                pending_s=0.0 if self.prewarm else drawn.pending_s,
+                boot_s=0.0 if self.prewarm else drawn.boot_s,
+            ),
             index=index,
         )
         if machine.is_spot:
             machine.spot_request = f"sir-{secrets.token_hex(4)}"
         self._machines[machine.id] = machine
-        self._begin(machine, now)
+        self._begin(machine, drawn.notice_s, now)
         return machine
 
     def start(self, machines: list[Machine]) -> None:
@@ -147,13 +166,12 @@ class Machines:
         allowed = (MachineState.PENDING, MachineState.RUNNING, MachineState.STOPPING, MachineState.STOPPED)
         self._check(machines, "stopped", allowed)
         for machine in machines:
-            if machine.state in (MachineState.PENDING, MachineState.RUNNING):
-                self._leave(machine, MachineState.STOPPING, USER_INITIATED, self._clock.now())
+            self._leave(machine, Event.STOP, USER_INITIATED, self._clock.now())
 
     def terminate(self, machines: list[Machine]) -> None:
         """End instances; those that end already go on ending."""
         for machine in machines:
-            self._shut_down(machine, USER_INITIATED, self._clock.now())
+            self._leave(machine, Event.TERMINATE, USER_INITIATED, self._clock.now())
 
     def interrupt(self, machines: list[Machine]) -> list[Machine]:
         """Give these spot instances their notice; those that got it."""
@@ -169,19 +187,12 @@ class Machines:
         return [
             machine
             for machine in self
-            if machine.is_spot
-            and machine.state is MachineState.RUNNING
-            and machine.ready_at is not None
-            and machine.ready_at <= now
-            and machine.gone_at is None
-            and offering in ("", machine.pool)
+            if machine.is_spot and caught_up(machine.life, now).is_ready_to_lose and offering in ("", machine.pool)
         ]
 
     def victims(self, share: float, pool: Sequence[Machine]) -> list[Machine]:
         """A share of these, drawn as the simulator draws."""
-        count = round(share * len(pool))
-        chosen: Iterable[int] = self._draws.victims.choice(len(pool), size=count, replace=False) if count else []
-        return [pool[place] for place in sorted(chosen)]
+        return draw_victims(share, pool, self._draws.victims)
 
     # What happens to them.
 
@@ -190,8 +201,7 @@ class Machines:
         machine, now = self._machines[name], self._clock.now()
         if machine.state is MachineState.RUNNING:
             stops = machine.shutdown_behavior == "stop" and not machine.is_spot
-            state = MachineState.STOPPING if stops else MachineState.SHUTTING_DOWN
-            self._leave(machine, state, GUEST_INITIATED, now)
+            self._leave(machine, Event.STOP if stops else Event.TERMINATE, GUEST_INITIATED, now)
         else:
             self._settle(machine, now)
 
@@ -203,100 +213,82 @@ class Machines:
             elif machine.state in (MachineState.STOPPING, MachineState.SHUTTING_DOWN):
                 self._settle(machine, self._clock.now())
 
-    def _begin(self, machine: Machine, now: float) -> None:
-        """Boot a new instance and draw its interruption."""
-        times, boots = self._times, self._draws.boots
-        pending_s = float(boots.uniform(times.pending_min_s, times.pending_max_s))
-        boot_s = times.launch.at(float(boots.standard_normal())) * self._boot_factor()
-        life_s = float(self._pool(machine.pool).exponential())
-        hazard = (
-            machine.spec.instance_type.spot_hazard_per_hour * self._stress / 3600.0 if machine.is_spot else 0.0
-        )
-        if hazard > 0:
-            self._clock.at(now + life_s / hazard, lambda at: self._strike(machine, at))
+    def _begin(self, machine: Machine, notice_s: float | None, now: float) -> None:
+        """Tell of a new instance, and what becomes of it by itself."""
+        if notice_s is not None:
+            self._clock.at(now + notice_s, lambda at: self._strike(machine, at))
         self._say(machine, now)
         if not self.prewarm:
-            machine.ready_at = now + boot_s
-            self._after(machine, min(pending_s, boot_s), self._run)
-            return
-        machine.ready_at = now
-        if machine.tags.get("mark:role") == "standby":
-            self._enter(machine, MachineState.STOPPED, now)
+            self._clock.at(machine.life.runs_at, lambda at: self._run(machine, at))
+        elif machine.tags.get("mark:role") == "standby":
+            self._enter(machine, now, Event.STOP, Event.OFF)
         else:
             self._run(machine, now)
 
     def _wake(self, machine: Machine, now: float) -> None:
-        wake_s = self._times.wake.at(float(self._draws.wakes.standard_normal())) * self._boot_factor()
+        wake_s = draw_wake(self._times, self._draws.wakes, boot_factor=self._boot_factor())
+        machine.life = wake(machine.life, now, wake_s)
         machine.reason_code = machine.reason = ""
-        machine.ended_at, machine.ready_at = None, now + wake_s
-        self._enter(machine, MachineState.PENDING, now)
-        # Billed from now on, as in the simulator: the wake is counted in state running.
-        self._after(machine, 0.0, self._run)
+        machine.ended_at = None
+        self._say(machine, now)
+        self._clock.at(now, lambda at: self._run(machine, at))
 
     def _run(self, machine: Machine, now: float) -> None:
-        machine.running_at = now
-        self._enter(machine, MachineState.RUNNING, now)
-        self._power.power_on(machine.id, self._environment(machine))
+        if self._enter(machine, now, Event.RUN):
+            self._power.power_on(machine.id, self._environment(machine))
 
     def _strike(self, machine: Machine, now: float) -> None:
         self._warn(machine, now)
 
     def _warn(self, machine: Machine, now: float) -> bool:
         """The notice; the instance is shut down when it has run out."""
-        if machine.state in ENDING or machine.gone_at is not None:
+        before, machine.life = machine.life, warn(machine.life, now, self._times.spot_notice_s)
+        if machine.life is before:
             return False
-        machine.gone_at = now + self._times.spot_notice_s
-        self._clock.at(machine.gone_at, lambda at: self._shut_down(machine, SPOT_TERMINATION, at))
+        assert machine.life.gone_at is not None
+        self._clock.at(
+            machine.life.gone_at, lambda at: self._leave(machine, Event.TERMINATE, SPOT_TERMINATION, at)
+        )
         self._watcher.spot_warned(machine, now)
         return True
 
-    def _shut_down(self, machine: Machine, why: tuple[str, str], now: float) -> None:
-        if machine.state not in ENDING:
-            self._leave(machine, MachineState.SHUTTING_DOWN, why, now)
-
-    def _leave(self, machine: Machine, state: MachineState, why: tuple[str, str], now: float) -> None:
-        """Begin to stop or to end; done when its process is gone."""
+    def _leave(self, machine: Machine, event: Event, why: tuple[str, str], now: float) -> None:
+        """Begin to stop or to end, if it does not yet; done when its process is gone."""
+        if not allows(machine.life, event):
+            return
         machine.reason_code, machine.reason = why[0], f"{why[0]}: {why[1]}"
         if machine.ended_at is None:
             machine.ended_at = now
-        self._enter(machine, state, now)
+        self._enter(machine, now, event)
         if self._power.runs(machine.id):
             self._power.power_off(machine.id)
         else:
-            self._after(machine, 0.0, self._settle)
+            self._clock.at(now, lambda at: self._settle(machine, at))
 
     def _settle(self, machine: Machine, now: float) -> None:
         """Stopped or terminated, if it is on its way there and no process is left."""
-        if self._power.runs(machine.id):
+        if self._power.runs(machine.id) or not self._enter(machine, now, Event.OFF):
             return
-        if machine.state is MachineState.STOPPING:
-            self._enter(machine, MachineState.STOPPED, now)
-        elif machine.state is MachineState.SHUTTING_DOWN:
-            self._enter(machine, MachineState.TERMINATED, now)
+        if machine.life.phase is Phase.GONE:
             self._addresses.give_back(machine.address)
             self._clock.at(now + FORGET_AFTER_S, lambda _: self._forget(machine))
 
     def _forget(self, machine: Machine) -> None:
         del self._machines[machine.id]
 
-    def _enter(self, machine: Machine, state: MachineState, now: float) -> None:
-        machine.state = state
-        machine.epoch += 1
+    def _enter(self, machine: Machine, now: float, *events: Event) -> bool:
+        """Live through these at one instant, and tell of where they lead; whether they lead anywhere."""
+        before = machine.life
+        for event in events:
+            machine.life = step(machine.life, event, now)
+        if machine.life is before:
+            return False
         self._say(machine, now)
+        return True
 
     def _say(self, machine: Machine, now: float) -> None:
         machine.xml = None
         self._watcher.state_changed(machine, now)
-
-    def _after(self, machine: Machine, delay_s: float, action: Step) -> None:
-        """Do this in `delay_s`, unless the instance has changed course by then."""
-        epoch = machine.epoch
-
-        def act(at: float) -> None:
-            if machine.epoch == epoch:
-                action(machine, at)
-
-        self._clock.at(self._clock.now() + delay_s, act)
 
     def _pool(self, name: str) -> np.random.Generator:
         if name not in self._pools:

@@ -2,20 +2,22 @@
 
 What is ordered comes to be at the times that a launch, a wake and the offering's boot take on average, is never
 refused and never interrupted, and is written into the ledger: so the bill is that of the fleet that would have
-been. The fleet is kept in the store; whoever acts next goes on with it.
+been. What an instance may become is `mark.cloudmodel.lifecycle`'s. The fleet is kept in the store; whoever acts
+next goes on with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
 from pydantic import TypeAdapter
 
+from mark.cloudmodel.lifecycle import DAY_S, Event, Life, Phase, launched, next_due, step, wake, when_drained
 from mark.controller.service import ServedModel
-from mark.domain.costs import Ec2State, Transition
-from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.costs import Transition
+from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.orders import (
     Drain,
     Fact,
@@ -47,15 +49,37 @@ class LiveCloud(Cloud, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow:
-    """An instance that would have been: billed from `running_at`, ready at `ready_at`; None while it sleeps."""
+    """An instance that would have been."""
 
-    instance: Instance
-    running_at: float | None
-    ready_at: float | None
-    told_running: bool = False
+    id: str
+    offering: str
+    role: Role
+    token: str
+    launched_at: float
+    life: Life
+
+    @property
+    def instance(self) -> Instance:
+        """As a controller sees it."""
+        return Instance(
+            id=self.id,
+            offering=self.offering,
+            state=self.life.seen,
+            role=self.role,
+            token=self.token,
+            launched_at=self.launched_at,
+        )
 
 
-_FLEET = TypeAdapter(tuple[Shadow, ...])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowFleet:
+    """What is kept in the store: the instances, and when launches were ordered, by token."""
+
+    instances: tuple[Shadow, ...] = ()
+    launches: dict[str, float] = field(default_factory=dict)
+
+
+_FLEET = TypeAdapter(ShadowFleet)
 
 
 class ShadowCloud:
@@ -69,8 +93,9 @@ class ShadowCloud:
         self._name = f"shadow:{served.name}"
         self._usd_per_hour = {offering.name: offering.usd_per_hour for offering in served.offerings}
         document = store.status(self._name)
-        kept = () if document is None else _FLEET.validate_python(document["fleet"])
-        self._fleet = {shadow.instance.id: shadow for shadow in kept}
+        kept = ShadowFleet() if document is None else _FLEET.validate_python(document)
+        self._fleet = {shadow.id: shadow for shadow in kept.instances}
+        self._launches = kept.launches
 
     # The Cloud port.
 
@@ -94,15 +119,16 @@ class ShadowCloud:
         match order:
             case Launch():
                 self._launch(order, now)
-            case Drain() | Terminate():
-                for name in order.instances:
-                    self._end(name, now)
+            case Drain():
+                self._leave(order.instances, Event.DRAIN, now)
+            case Terminate():
+                self._leave(order.instances, Event.TERMINATE, now)
             case StartStandby():
-                for name in order.instances:
-                    self._wake(name, now)
+                for shadow in self._named(order.instances):
+                    woken = wake(shadow.life, now, self._times.wake.mean_s)
+                    self._become(shadow, step(woken, Event.RUN, now), now)
             case StopStandby():
-                for name in order.instances:
-                    self._stop(name, now)
+                self._leave(order.instances, Event.REST, now)
             case WarmLambda():
                 return
             case _:
@@ -126,83 +152,72 @@ class ShadowCloud:
     # What would have become of it.
 
     def _launch(self, order: Launch, now: float) -> None:
-        if any(shadow.instance.token == order.token for shadow in self._fleet.values()):
+        """As EC2 does, remember a token for a day: longer than a controller asks again."""
+        self._launches = {token: at for token, at in self._launches.items() if at > now - DAY_S}
+        if order.token in self._launches:
             return
+        self._launches[order.token] = now
         boot_s = self._served.offering(order.offering).boot_s
         for number in range(1, order.count + 1):
-            instance = Instance(
+            shadow = Shadow(
                 id=f"shadow-{order.token}-{number}",
                 offering=order.offering,
-                state=InstanceState.PENDING,
                 role=order.role,
                 token=order.token,
                 launched_at=now,
+                life=launched(now, pending_s=self._times.pending_s, boot_s=boot_s),
             )
-            self._fleet[instance.id] = Shadow(
-                instance=instance, running_at=now + self._times.pending_s, ready_at=now + boot_s
-            )
-            self._note(instance, "pending", now)
+            self._fleet[shadow.id] = shadow
+            self._note(shadow, now)
 
-    def _wake(self, name: str, now: float) -> None:
-        shadow = self._fleet.get(name)
-        if shadow is None or shadow.instance.state is not InstanceState.STOPPED:
-            return
-        instance = replace(shadow.instance, state=InstanceState.PENDING)
-        ready_at = now + self._times.wake.mean_s
-        self._fleet[name] = Shadow(instance=instance, running_at=now, ready_at=ready_at)
-        self._advance(now)
-
-    def _stop(self, name: str, now: float) -> None:
-        shadow = self._fleet.get(name)
-        if shadow is None or shadow.instance.state is InstanceState.STOPPED:
-            return
-        instance = replace(shadow.instance, state=InstanceState.STOPPED)
-        self._fleet[name] = Shadow(instance=instance, running_at=None, ready_at=None)
-        self._note(instance, "stopped", now)
-
-    def _end(self, name: str, now: float) -> None:
-        """At once: nobody is served by it, so nothing is left to answer."""
-        shadow = self._fleet.pop(name, None)
-        if shadow is not None:
-            self._note(shadow.instance, "terminated", now)
+    def _leave(self, names: tuple[str, ...], event: Event, now: float) -> None:
+        """Stop or end at once: nobody is served by it, so nothing is left to answer."""
+        for shadow in self._named(names):
+            life = step(shadow.life, event, now)
+            if life.phase is Phase.DRAINING:
+                life = step(life, when_drained(shadow.role), now)
+            self._become(shadow, step(life, Event.OFF, now), now)
 
     def _advance(self, now: float) -> None:
-        """What pends begins to run and becomes ready; a standby that has never been woken goes to sleep then."""
+        """What pends begins to run and becomes ready; a standby goes to sleep once its first boot is over."""
         changed = False
-        for name, shadow in list(self._fleet.items()):
-            found = shadow
-            if found.running_at is not None and found.running_at <= now and not found.told_running:
-                self._note(found.instance, "running", found.running_at)
-                found = replace(found, told_running=True)
-            pends = found.instance.state is InstanceState.PENDING
-            if pends and found.ready_at is not None and found.ready_at <= now:
-                found = replace(found, instance=replace(found.instance, state=InstanceState.READY))
-            if found is not shadow:
-                self._fleet[name] = found
+        for name in list(self._fleet):
+            while (due := next_due((shadow := self._fleet[name]).life)) is not None and due[0] <= now:
+                at, event = due
+                life = step(shadow.life, event, at)
+                if shadow.role is Role.STANDBY and shadow.life.phase is Phase.BOOTING:
+                    life = step(step(life, Event.STOP, at), Event.OFF, at)
+                self._become(shadow, life, at)
                 changed = True
-                if found.instance.role is Role.STANDBY and self._is_new(found):
-                    assert found.ready_at is not None
-                    self._stop(name, found.ready_at)
         if changed:
             self._keep()
 
-    def _is_new(self, shadow: Shadow) -> bool:
-        """A standby that has become ready by its launch, not by a wake."""
-        launched = shadow.instance.launched_at + self._times.pending_s
-        return shadow.instance.state is InstanceState.READY and shadow.running_at == launched
+    def _become(self, shadow: Shadow, life: Life, at: float) -> None:
+        """Go on with this life; the ledger is told where an instant leads, not of what it leads through."""
+        after = replace(shadow, life=life)
+        if life.phase is Phase.GONE:
+            del self._fleet[shadow.id]
+        else:
+            self._fleet[shadow.id] = after
+        if life.ec2 != shadow.life.ec2:
+            self._note(after, at)
 
-    def _note(self, instance: Instance, state: Ec2State, at: float) -> None:
+    def _named(self, names: tuple[str, ...]) -> list[Shadow]:
+        return [self._fleet[name] for name in names if name in self._fleet]
+
+    def _note(self, shadow: Shadow, at: float) -> None:
         self._store.note(
             Transition(
-                instance=instance.id,
+                instance=shadow.id,
                 model=self._served.name,
-                offering=instance.offering,
-                role=instance.role,
-                state=state,
+                offering=shadow.offering,
+                role=shadow.role,
+                state=shadow.life.ec2,
                 at=at,
-                usd_per_hour=self._usd_per_hour.get(instance.offering),
+                usd_per_hour=self._usd_per_hour.get(shadow.offering),
             )
         )
 
     def _keep(self) -> None:
-        self._store.put_status(self._name, {"fleet": _FLEET.dump_python(tuple(self._fleet.values()), mode="json")})
+        kept = ShadowFleet(instances=tuple(self._fleet.values()), launches=self._launches)
+        self._store.put_status(self._name, _FLEET.dump_python(kept, mode="json"))

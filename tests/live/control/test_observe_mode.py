@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,6 +136,42 @@ def test_standbys_sleep_once_they_are_ready_and_wake(store: ServiceStore, clock:
     assert states(cloud) == [InstanceState.STOPPED]
     cloud.submit(WarmLambda(token="l", reason="none", concurrency=5))
     assert len(store.transitions("m")) == 5
+
+
+def test_a_launch_asked_again_after_its_instances_are_gone_rents_nothing(
+    store: ServiceStore, clock: Clock
+) -> None:
+    cloud = ShadowCloud(SERVED, store=store, clock=clock)
+    cloud.submit(launch(1))
+    cloud.submit(Drain(token="d", reason="less", instances=("shadow-t1-1",)))
+    clock.at += 60.0
+    second = ShadowCloud(SERVED, store=store, clock=clock)
+    second.submit(launch(1))
+    assert states(second) == []
+    second.submit(launch(1, token="t2"))
+    assert states(second) == [InstanceState.PENDING]
+
+
+def test_a_standby_that_is_drained_stops_and_is_kept(store: ServiceStore, clock: Clock) -> None:
+    cloud = ShadowCloud(SERVED, store=store, clock=clock)
+    cloud.submit(launch(1, SLEEPER.name, role=Role.STANDBY))
+    clock.at += 3600.0
+    cloud.observe()
+    cloud.submit(StartStandby(token="w", reason="surge", instances=("shadow-t1-1",)))
+    clock.at += 600.0
+    cloud.submit(Drain(token="d", reason="less", instances=("shadow-t1-1",)))
+    assert states(cloud) == [InstanceState.STOPPED]
+
+
+def test_an_instance_that_boots_in_less_than_the_pending_time_is_billed_from_its_boot(
+    store: ServiceStore, clock: Clock
+) -> None:
+    quick = replace(SERVED, offerings=(replace(SMALL, boot_s=5.0),))
+    cloud = ShadowCloud(quick, store=store, clock=clock)
+    cloud.submit(launch(1))
+    clock.at += 10.0
+    assert states(cloud) == [InstanceState.READY]
+    assert fleet_usage(store.transitions("m"), clock.at).running_s == pytest.approx(5.0)
 
 
 class Steady:
