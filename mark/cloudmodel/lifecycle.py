@@ -8,7 +8,7 @@ What follows from a phase stands in `FACTS`: what EC2 calls it, what a controlle
     standby: ready -> draining -> stopping -> stopped -> starting -> waking -> ready
     spot:    any phase, with a notice; ending when the notice has run out
 
-Time. A life knows when it runs (`runs_at`), is ready (`ready_at`) and is taken away (`gone_at`). `next_due` says
+Time. A life knows when it runs (`runs_at`), is ready (`ready_at`) and is taken away (`terminates_at`). `next_due` says
 which of them comes first, and `step` takes none of them early: a timer that was set for an earlier boot or wake
 finds nothing to do. A world with events steps when they are due; one that is only looked at is `caught_up`. How
 long boots and wakes take is drawn here too (`draw_launch`, `draw_wake`), because the order of the draws is part of
@@ -20,7 +20,7 @@ wake is billed from its first second. A stopped instance pays for its disk. Stre
 one begins when a billed phase is entered from one that is not, and ends with the first that is not.
 
 The notice. It changes no phase: an instance that was warned boots, serves and drains as before. It ends at
-`gone_at` whatever happens meanwhile; only what has ended before is not ended again. There is one notice a life.
+`terminates_at` whatever happens meanwhile; only what has ended before is not ended again. There is one notice a life.
 
 CPU credits. A burstable instance starts with what it kept while it was stopped (T3 keeps, T2 does not) and with
 its launch credits (T2), of which an account gets so many starts a day.
@@ -139,7 +139,7 @@ class Life:
     #: When the boot or the wake under way is over.
     ready_at: float
     #: When its notice runs out; None without one.
-    gone_at: float | None = None
+    terminates_at: float | None = None
     #: Since when its rent is billed without a break.
     billed_since: float | None = None
     #: Since when it sleeps.
@@ -158,12 +158,12 @@ class Life:
     @property
     def can_be_warned(self) -> bool:
         """Whether a notice means something: it has none yet, and does not end anyway."""
-        return self.gone_at is None and self.seen is not InstanceState.GONE
+        return self.terminates_at is None and self.seen is not InstanceState.GONE
 
     @property
     def is_ready_to_lose(self) -> bool:
         """Whether a scripted interruption may take it: ready, and not warned."""
-        return self.gone_at is None and self.phase is Phase.READY
+        return self.terminates_at is None and self.phase is Phase.READY
 
 
 # Transitions.
@@ -197,7 +197,7 @@ def wake(life: Life, at: float, wake_s: float) -> Life:
 
 def warn(life: Life, at: float, notice_s: float) -> Life:
     """The life with its spot notice; the same object where there is one already, or nothing left to warn."""
-    return replace(life, gone_at=at + notice_s) if life.can_be_warned else life
+    return replace(life, terminates_at=at + notice_s) if life.can_be_warned else life
 
 
 def when_drained(role: Role) -> Event:
@@ -217,8 +217,8 @@ def next_due(life: Life) -> tuple[float, Event] | None:
         due.append((life.runs_at, Event.RUN))
     elif allows(life, Event.SERVE):
         due.append((life.ready_at, Event.SERVE))
-    if life.gone_at is not None and allows(life, Event.TERMINATE):
-        due.append((life.gone_at, Event.TERMINATE))
+    if life.terminates_at is not None and allows(life, Event.TERMINATE):
+        due.append((life.terminates_at, Event.TERMINATE))
     return min(due, default=None, key=lambda item: item[0])
 
 

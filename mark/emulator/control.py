@@ -132,7 +132,7 @@ class Control:
                     "launched_at": machine.launched_at,
                     "running_at": machine.life.billed_since,
                     "ready_at": machine.life.ready_at,
-                    "gone_at": machine.life.gone_at,
+                    "terminates_at": machine.life.terminates_at,
                     "ended_at": machine.ended_at,
                     "reason": machine.reason_code,
                 }

@@ -248,8 +248,8 @@ class SimulatedCloud:
         if burst:
             balance, self._credited = credits_at_start(burst, machine.credits, self._credited, now)
         machine.slot = self._engine.add(machine.offering, standby=machine.role is Role.STANDBY, balance=balance)
-        if machine.life.gone_at is not None:
-            self._engine.will_go(machine.slot, machine.life.gone_at)
+        if machine.life.terminates_at is not None:
+            self._engine.will_go(machine.slot, machine.life.terminates_at)
 
     def _wake(self, machine: _Machine) -> None:
         now = self._engine.now
@@ -297,12 +297,12 @@ class SimulatedCloud:
         warned = warn(machine.life, now, self._times.spot_notice_s)
         if not self._enter(machine, warned, now):
             return
-        assert warned.gone_at is not None
+        assert warned.terminates_at is not None
         self.interruptions += 1
         if machine.slot is not None:
-            self._engine.will_go(machine.slot, warned.gone_at)
-        self._facts.append(SpotWarned(instance=machine.id, at=now, terminates_at=warned.gone_at))
-        self._at(warned.gone_at, lambda at: self._leave(machine, Event.TERMINATE, at))
+            self._engine.will_go(machine.slot, warned.terminates_at)
+        self._facts.append(SpotWarned(instance=machine.id, at=now, terminates_at=warned.terminates_at))
+        self._at(warned.terminates_at, lambda at: self._leave(machine, Event.TERMINATE, at))
 
     def _take(self, now: float, share: float, offering: str) -> None:
         """A scripted interruption of a share of the ready spot instances."""
@@ -353,7 +353,7 @@ class SimulatedCloud:
                 role=machine.role,
                 token=machine.token,
                 launched_at=machine.launched_at,
-                interrupt_at=machine.life.gone_at,
+                interrupt_at=machine.life.terminates_at,
                 credits=machine.credits,
             )
         return machine.view

@@ -161,7 +161,7 @@ def test_what_is_billed_never_overlaps_and_never_holds_pending_or_sleep(steps: S
 @given(STEPS, st.floats(0.0, 400.0))
 def test_a_notice_is_followed_by_the_end_at_its_time_whatever_happens(steps: Steps, before_s: float) -> None:
     lived, now = live([("warn", before_s), *steps])
-    notices = {life.gone_at for _, life in lived.was if life.gone_at is not None}
+    notices = {life.terminates_at for _, life in lived.was if life.terminates_at is not None}
     assert notices == {before_s + NOTICE_S}
     lived.come_to(max(now, before_s + NOTICE_S))
     assert lived.life.seen is InstanceState.GONE

@@ -32,9 +32,9 @@ def warned(
     fleet: tuple[Instance, ...], count: int, at: float
 ) -> tuple[tuple[Instance, ...], tuple[SpotWarned, ...]]:
     """The fleet, the first `count` of which are about to go, and the facts that say so."""
-    gone_at = at + 120.0
-    marked = tuple(replace(one, interrupt_at=gone_at) if i < count else one for i, one in enumerate(fleet))
-    return marked, tuple(SpotWarned(instance=one.id, at=at, terminates_at=gone_at) for one in fleet[:count])
+    terminates_at = at + 120.0
+    marked = tuple(replace(one, interrupt_at=terminates_at) if i < count else one for i, one in enumerate(fleet))
+    return marked, tuple(SpotWarned(instance=one.id, at=at, terminates_at=terminates_at) for one in fleet[:count])
 
 
 def bridging(asleep: int = 10, lost: int = 2, serving: int = 4) -> tuple[Stepped, tuple[Instance, ...]]:

@@ -71,7 +71,7 @@ class Lab:
 
     def spot_warned(self, machine: Machine, at: float) -> None:
         assert machine.is_spot
-        assert machine.life.gone_at == at + 120
+        assert machine.life.terminates_at == at + 120
 
     def launch(self, market: Market) -> None:
         spec = LaunchSpec(

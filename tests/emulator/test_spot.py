@@ -53,7 +53,7 @@ def test_a_notice_reaches_queue_and_instance_and_takes_it_away(world: World) -> 
     assert event["resources"][0].endswith(f"instance/{name}")
     action = json.loads(world.ask(name, "/imds/latest/meta-data/spot/instance-action"))
     assert action == {"action": "terminate", "time": "2027-01-15T08:02:00.000Z"}
-    assert world.instances()[name]["gone_at"] == STAND + 120
+    assert world.instances()[name]["terminates_at"] == STAND + 120
     assert world.mark("POST", "interrupt", {"instances": [name]}) == {"instances": []}
 
     world.mark("POST", "clock", {"wall_at": time.time(), "service_at": STAND, "speed": 1000.0})
@@ -102,9 +102,11 @@ def test_launches_draw_what_the_simulated_cloud_draws(start: Callable[..., World
     lives = [spot.exponential() / hazard for _ in range(3)]
     jump = {"wall_at": time.time(), "service_at": STAND + max(lives) + 60.0, "speed": 0.0}
     world.mark("POST", "clock", jump)
-    gone = until(lambda: [one["gone_at"] for one in world.instances().values() if one["gone_at"]][2:] and world)
+    gone = until(
+        lambda: [one["terminates_at"] for one in world.instances().values() if one["terminates_at"]][2:] and world
+    )
     assert gone
-    warned_at = [one["gone_at"] - 120.0 - STAND for one in world.instances().values()]
+    warned_at = [one["terminates_at"] - 120.0 - STAND for one in world.instances().values()]
     assert warned_at == pytest.approx(lives, abs=1e-5)
 
 

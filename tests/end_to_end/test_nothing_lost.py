@@ -81,7 +81,7 @@ def observed(live: Rig) -> Counter[str]:
     return Counter(
         row["tags"]["mark:offering"]
         for row in live.instances("pending", "running")
-        if row["tags"]["mark:role"] == Role.SERVING.value and row["gone_at"] is None
+        if row["tags"]["mark:role"] == Role.SERVING.value and row["terminates_at"] is None
     )
 
 

@@ -84,7 +84,7 @@ class Machine:
     state: InstanceState = InstanceState.PENDING
     due_at: float = math.inf
     then: InstanceState = InstanceState.READY
-    gone_at: float = math.inf
+    terminates_at: float = math.inf
 
 
 @dataclass(slots=True)
@@ -114,16 +114,16 @@ class World:
         for machine in list(self.machines.values()):
             if machine.due_at <= at:
                 machine.state, machine.due_at = machine.then, math.inf
-            if machine.state is InstanceState.GONE or machine.gone_at <= at:
+            if machine.state is InstanceState.GONE or machine.terminates_at <= at:
                 del self.machines[machine.id]
 
     def _warn(self, at: float, share: float) -> None:
         """Take the oldest of the spot instances that serve."""
-        pool = [m for m in self.machines.values() if m.offering.endswith(":spot") and m.gone_at == math.inf]
+        pool = [m for m in self.machines.values() if m.offering.endswith(":spot") and m.terminates_at == math.inf]
         ready = [m for m in pool if m.state is InstanceState.READY]
         for machine in ready[: math.ceil(share * len(ready))]:
-            machine.gone_at = at + NOTICE_S
-            self.notices.append(SpotWarned(instance=machine.id, at=at, terminates_at=machine.gone_at))
+            machine.terminates_at = at + NOTICE_S
+            self.notices.append(SpotWarned(instance=machine.id, at=at, terminates_at=machine.terminates_at))
 
     def obtainable(self, offering: str, count: int) -> int:
         """How many of a launch can be had now."""
@@ -256,7 +256,7 @@ class Life:
                     role=m.role,
                     token=m.token,
                     launched_at=m.launched_at,
-                    interrupt_at=None if m.gone_at == math.inf else m.gone_at,
+                    interrupt_at=None if m.terminates_at == math.inf else m.terminates_at,
                 )
                 for m in sorted(self.world.machines.values(), key=lambda m: m.id)
                 if self.world.now >= m.launched_at + LISTED_S
@@ -367,7 +367,7 @@ def standing(life: Life) -> Standing:
 
 
 def _stays(machine: Machine) -> bool:
-    leaves = machine.gone_at < math.inf or machine.state is InstanceState.DRAINING
+    leaves = machine.terminates_at < math.inf or machine.state is InstanceState.DRAINING
     return machine.role is Role.STANDBY or not leaves
 
 

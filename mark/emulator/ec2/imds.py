@@ -79,11 +79,11 @@ class Imds:
         return machine.tags.get(key) if key else "\n".join(machine.tags)
 
     def _notice(self, machine: Machine, path: str) -> str | None:
-        gone_at = machine.life.gone_at
-        if gone_at is None:
+        terminates_at = machine.life.terminates_at
+        if terminates_at is None:
             return None
         # Whole seconds on AWS. Here with milliseconds: at speed 20 a second of service time is a long time.
-        time = iso(gone_at)
+        time = iso(terminates_at)
         return json.dumps({"action": "terminate", "time": time}) if path.endswith("action") else time
 
     def _document(self, machine: Machine) -> str:

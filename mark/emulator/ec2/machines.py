@@ -245,9 +245,9 @@ class Machines:
         before, machine.life = machine.life, warn(machine.life, now, self._times.spot_notice_s)
         if machine.life is before:
             return False
-        assert machine.life.gone_at is not None
+        assert machine.life.terminates_at is not None
         self._clock.at(
-            machine.life.gone_at, lambda at: self._leave(machine, Event.TERMINATE, SPOT_TERMINATION, at)
+            machine.life.terminates_at, lambda at: self._leave(machine, Event.TERMINATE, SPOT_TERMINATION, at)
         )
         self._watcher.spot_warned(machine, now)
         return True
