@@ -8,11 +8,11 @@ What follows from a phase stands in `FACTS`: what EC2 calls it, what a controlle
     standby: ready -> draining -> stopping -> stopped -> starting -> waking -> ready
     spot:    any phase, with a notice; ending when the notice has run out
 
-Time. A life knows when it runs (`runs_at`), is ready (`ready_at`) and is taken away (`terminates_at`). `next_due`
-says which of them comes first, and `step` takes none of them early: a timer that was set for an earlier boot or
-wake finds nothing to do. A world with events steps when they are due; one that is only looked at is `caught_up`.
-How long boots and wakes take is drawn here too (`draw_launch`, `draw_wake`), because the order of the draws is part
-of the model: worlds that are given the same streams live the same lives.
+Time. A life knows when it runs (`runs_at`), is ready (`ready_at`) and is taken away (`terminates_at`).
+`next_due` says which of them comes first, and `step` takes none of them early: a timer that was set for an
+earlier boot or wake finds nothing to do. A world with events steps when they are due; one that is only looked
+at is `caught_up`. How long boots and wakes take is drawn here too (`draw_launch`, `draw_wake`), because the
+order of the draws is part of the model: worlds that are given the same streams live the same lives.
 
 The bill. EC2 bills per second in state running, 60 s at least per start (`mark.catalog.billing`): booting, ready,
 draining and waking are billed, pending and all that follows a stop are not. A start begins to run at once, so a
