@@ -97,7 +97,7 @@ class FunctionsStack(ServiceStack):
 
     def _report(self) -> None:
         """It reads the store, so it stands in the network."""
-        asked, place = self.blueprint.rollout.report, Place(self)
+        mails, place = self.blueprint.rollout.report, Place(self)
         function = self._function(
             "Report",
             "report",
@@ -107,9 +107,9 @@ class FunctionsStack(ServiceStack):
             environment={
                 "MARK_SERVICE": self.blueprint.service,
                 "MARK_STORE_SECRET": self.told("store-secret"),
-                "MARK_REPORT_FROM": asked.sender or "",
-                "MARK_REPORT_TO": ",".join(asked.to),
-                **({"MARK_REPORT_RECONCILE": "1"} if asked.reconcile else {}),
+                "MARK_REPORT_FROM": mails.sender or "",
+                "MARK_REPORT_TO": ",".join(mails.to),
+                **({"MARK_REPORT_RECONCILE": "1"} if mails.reconcile else {}),
                 "MARK_REPORT_BUCKET": self.told("bucket"),
             },
             more=(allow("Network", NETWORK_ACTIONS, ("*",), why=NETWORK_WHY),),

@@ -253,8 +253,8 @@ def _name(call: Call) -> None:
 def _of_bucket(call: Call) -> str:
     """S3's actions differ by method, by whether an object is meant, by what of it: `PUT /bucket?versioning`."""
     _, bucket, *key = call.path.split("/", 2)
-    asked = (text.partition("=")[0] for text in call.scope["query_string"].decode().split("&"))
-    part = next((f"?{name}" for name in asked if name in PARTS), "")
+    names = (text.partition("=")[0] for text in call.scope["query_string"].decode().split("&"))
+    part = next((f"?{name}" for name in names if name in PARTS), "")
     return f"{call.scope['method']} /{bucket}{'/object' if key and key[0] else ''}{part}"
 
 

@@ -55,25 +55,25 @@ class Ses:
         """The document of one call; ApiError where SES refuses or this does not do it."""
         if not path.startswith("/v2/"):
             raise not_emulated("version 1 of SES")
-        asked = json.loads(body) if body else {}
+        request = json.loads(body) if body else {}
         if (method, path) == ("POST", "/v2/email/outbound-emails"):
-            return self._send(asked)
+            return self._send(request)
         if (method, path) == ("GET", "/v2/email/account"):
             return self._account()
         if (method, path) == ("POST", "/v2/email/identities"):
-            return self._create(str(asked["EmailIdentity"]))
+            return self._create(str(request["EmailIdentity"]))
         found = IDENTITY.fullmatch(path)
         if found and method in {"GET", "DELETE"}:
             return self._identity(unquote(found[1]), delete=method == "DELETE")
         raise not_emulated(f"SES's {method} {path}")
 
-    def control(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def control(self, request: dict[str, Any]) -> dict[str, Any]:
         """Verify identities, leave the sandbox; what the outbox holds."""
-        unknown = asked.keys() - {"verify", "sandbox"}
+        unknown = request.keys() - {"verify", "sandbox"}
         if unknown:
             raise ApiError("ValidationException", f"unknown field {', '.join(sorted(unknown))}")
-        self._verified |= dict.fromkeys(asked.get("verify", ()), True)
-        self._sandbox = bool(asked.get("sandbox", self._sandbox))
+        self._verified |= dict.fromkeys(request.get("verify", ()), True)
+        self._sandbox = bool(request.get("sandbox", self._sandbox))
         return {
             "sandbox": self._sandbox,
             "identities": dict(self._verified),
@@ -115,14 +115,14 @@ class Ses:
             "VerificationStatus": "SUCCESS" if verified else "PENDING",
         }
 
-    def _send(self, asked: dict[str, Any]) -> dict[str, Any]:
-        unknown = asked.keys() - {"FromEmailAddress", "Destination", "Content"}
-        if unknown or asked.get("Content", {}).keys() != {"Raw"}:
+    def _send(self, request: dict[str, Any]) -> dict[str, Any]:
+        unknown = request.keys() - {"FromEmailAddress", "Destination", "Content"}
+        if unknown or request.get("Content", {}).keys() != {"Raw"}:
             raise not_emulated("SendEmail but for a raw message, its sender and its destination")
-        raw = _raw(asked["Content"]["Raw"]["Data"])
+        raw = _raw(request["Content"]["Raw"]["Data"])
         message = message_from_bytes(raw)
-        sender = parseaddr(str(asked.get("FromEmailAddress") or message["From"] or ""))[1]
-        named = [address for addresses in asked.get("Destination", {}).values() for address in addresses]
+        sender = parseaddr(str(request.get("FromEmailAddress") or message["From"] or ""))[1]
+        named = [address for addresses in request.get("Destination", {}).values() for address in addresses]
         told = named or [value for name in ("To", "Cc", "Bcc") for value in message.get_all(name, ())]
         to = tuple(address for _, address in getaddresses(told))
         if not sender or not to or len(to) > MOST_RECIPIENTS:

@@ -59,13 +59,13 @@ def make_resources(
     return set_up(aws, setup)
 
 
-def _report_of(asked: ReportMailSettings) -> ReportSetup | None:
+def _report_of(mails: ReportMailSettings) -> ReportSetup | None:
     """The report that is mailed, if one is. Misconfigured where nobody is to get it."""
-    if asked.sender is None:
+    if mails.sender is None:
         return None
-    if not asked.to:
+    if not mails.to:
         raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
-    return ReportSetup(sender=asked.sender, to=asked.to, schedule=asked.schedule, timezone=asked.timezone)
+    return ReportSetup(sender=mails.sender, to=mails.to, schedule=mails.schedule, timezone=mails.timezone)
 
 
 def remove_resources(aws: Aws, service: str) -> None:

@@ -25,7 +25,7 @@ from mark.live.local.run_dir import RunFolder, find_running
 from mark.live.models import settings_of_model
 from mark.offline.explain import find_journal
 from mark.offline.workloads import workload_on
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import journal_of
 from mark.report.terminal import note
 from mark.simulator.rng import stream
@@ -129,7 +129,7 @@ def _levelled(counts: Ints, most: int) -> Ints:
     return level
 
 
-def service_journal(store: KeptService, service: str, model: str) -> Journalled:
+def service_journal(store: ArchiveReader, service: str, model: str) -> Journalled:
     """The demand that a service's journal knows of a model, and what was kept of before. Misconfigured without."""
     journal = journal_of(store, model, skip=lambda why: note(f"the journal of {model}: {why}"))
     demand, seen_from = journal_demand(journal)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mark.config.settings import Settings, TraceSettings
 from mark.simulator.traces.formats.filters import parse_where
-from mark.simulator.traces.formats.rows import Asked, Kind
+from mark.simulator.traces.formats.rows import Kind, ReadOptions
 from mark.simulator.traces.formats.sources import S3, Objects
 from mark.simulator.traces.trace import Trace, read_trace
 
@@ -28,8 +28,10 @@ class TraceReading:
     @classmethod
     def of(cls, settings: Settings) -> TraceReading:
         """The reading that settings ask for."""
-        asked = settings.trace
-        return cls(where=asked.where, rows=asked.rows, bursts=asked.bursts, region=settings.service.aws.region)
+        options = settings.trace
+        return cls(
+            where=options.where, rows=options.rows, bursts=options.bursts, region=settings.service.aws.region
+        )
 
 
 def read_place(place: str, reading: TraceReading) -> Trace:
@@ -39,9 +41,9 @@ def read_place(place: str, reading: TraceReading) -> Trace:
 
 def read_places(places: Sequence[str], reading: TraceReading) -> Trace:
     """The trace of several places, as a shell writes out a pattern."""
-    asked = Asked(where=parse_where(reading.where), rows=Kind(reading.rows) if reading.rows else None)
+    options = ReadOptions(where=parse_where(reading.where), rows=Kind(reading.rows) if reading.rows else None)
     with _objects(places, reading.region) as objects:
-        return read_trace(places, asked, objects)
+        return read_trace(places, options, objects)
 
 
 @contextmanager

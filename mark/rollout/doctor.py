@@ -33,13 +33,13 @@ OLD_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorAsked:
-    """What `mark doctor` was asked for. `prices`: a price file to write or to renew."""
+class DoctorOptions:
+    """Flags of `mark doctor`. `prices`: a price file to write or to renew."""
 
     prices: Path | None = None
 
 
-def examine(settings: Settings, asked: DoctorAsked, *, as_json: bool) -> int:
+def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int:
     """Ask everything, say it, and return the exit status."""
     today = datetime.now(UTC).date()
     models = make_live_models(settings)
@@ -47,9 +47,9 @@ def examine(settings: Settings, asked: DoctorAsked, *, as_json: bool) -> int:
     try:
         with progress() as report:
             findings = list(_findings(settings, models, aws, today, lambda what: report(what, 0.0)))
-            if asked.prices is not None and findings[0].state == "well":
+            if options.prices is not None and findings[0].state == "well":
                 report("prices", 0.0)
-                findings.append(refresh_prices(aws, load_prices(settings.prices), asked.prices, today))
+                findings.append(refresh_prices(aws, load_prices(settings.prices), options.prices, today))
     finally:
         aws.close()
     mend = any(finding.state == "mend" for finding in findings)
@@ -173,17 +173,17 @@ def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
 
 def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
     """Whether the report can be mailed."""
-    asked = settings.rollout.report
-    if asked.sender is None:
+    mails = settings.rollout.report
+    if mails.sender is None:
         yield Finding(check="mail", state="off", said="rollout.report.sender is not set: no report is mailed")
         return
-    verified = is_verified(aws, asked.sender)
+    verified = is_verified(aws, mails.sender)
     if verified:
-        yield Finding(check="sender", state="well", said=f"{asked.sender} is verified")
+        yield Finding(check="sender", state="well", said=f"{mails.sender} is verified")
     else:
         said = "is not verified yet" if verified is False else "is not known to SES"
-        do = f"`aws sesv2 create-email-identity --email-identity {asked.sender}`, then follow the link in the mail"
-        yield Finding(check="sender", state="mend", said=f"{asked.sender} {said}", do=do)
+        do = f"`aws sesv2 create-email-identity --email-identity {mails.sender}`, then follow the link in the mail"
+        yield Finding(check="sender", state="mend", said=f"{mails.sender} {said}", do=do)
     account = mail_account(aws)
     if not account.sends:
         do = "see SES's account dashboard: sending is paused"
@@ -191,7 +191,7 @@ def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
     elif not account.sandbox:
         yield Finding(check="SES", state="well", said=f"out of the sandbox, {account.a_day:,.0f} mails a day")
     else:
-        yield _sandbox(asked.to, aws)
+        yield _sandbox(mails.to, aws)
 
 
 def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
@@ -226,7 +226,7 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 def _say(findings: Sequence[Finding]) -> None:
     mend = sum(1 for finding in findings if finding.state == "mend")
-    asked = sum(1 for finding in findings if finding.state != "off")
-    show(f"{mend} of {asked} must be mended" if mend else f"nothing of {asked} must be mended")
+    checked = sum(1 for finding in findings if finding.state != "off")
+    show(f"{mend} of {checked} must be mended" if mend else f"nothing of {checked} must be mended")
     if any(finding.state == "unknown" for finding in findings):
         note("what is unknown could not be asked: the calls are in `mark.aws.permissions.calls`, role doctor")

@@ -80,5 +80,5 @@ def _vcpus_for(model: LiveModel, item: Offering) -> int:
 
 
 def _ask_for(service: str, code: str, value: int) -> str:
-    asked = f"--service-code {service} --quota-code {code} --desired-value {value}"
-    return f"ask for more: `aws service-quotas request-service-quota-increase {asked}`"
+    request = f"--service-code {service} --quota-code {code} --desired-value {value}"
+    return f"ask for more: `aws service-quotas request-service-quota-increase {request}`"

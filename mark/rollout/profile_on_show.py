@@ -17,7 +17,7 @@ from mark.rollout.profile_on_cost import Meter, Price
 from mark.serving.profiling import MeasuredPoint
 
 if TYPE_CHECKING:
-    from mark.rollout.profile_on import ProfileOnAsked
+    from mark.rollout.profile_on import ProfileOnOptions
 
 
 def ask(prices: Sequence[Price], seconds: float, estimate_usd: float) -> None:
@@ -33,7 +33,7 @@ def ask(prices: Sequence[Price], seconds: float, estimate_usd: float) -> None:
 
 def say(
     model: str,
-    asked: ProfileOnAsked,
+    options: ProfileOnOptions,
     points: Mapping[str, Sequence[MeasuredPoint]],
     skipped: Mapping[str, str],
     meter: Meter,
@@ -47,8 +47,8 @@ def say(
         show_json(_document(model, points, skipped, meter))
     else:
         show(_table(points, meter), f"spent about {told(sum(meter.done.values()))} of {meter.max_usd:g} USD")
-        if asked.to is not None and points:
-            show(f"wrote {asked.to}; name it under profiles in the settings")
+        if options.to is not None and points:
+            show(f"wrote {options.to}; name it under profiles in the settings")
     if not points:
         raise Misconfigured("nothing was measured")
 

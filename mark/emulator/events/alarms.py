@@ -116,23 +116,23 @@ def _refuse_what_has_no_value() -> None:
     """An alarm that would never be evaluated, or that would tell nobody, is not made."""
     original = getattr(CLOUDWATCH_BACKEND.put_metric_alarm, "original", CLOUDWATCH_BACKEND.put_metric_alarm)
 
-    def put_metric_alarm(self: Any, **asked: Any) -> Any:
-        dimensions = {entry["Name"] for entry in asked["dimensions"]}
-        if asked["namespace"] != NAMESPACE or asked["metric_name"] not in METRICS or dimensions != {"QueueName"}:
-            raise NotImplementedError(f"alarms on {asked['namespace']}'s {asked['metric_name']}")
-        if asked["statistic"] not in STATISTICS or asked["comparison_operator"] not in COMPARISONS:
+    def put_metric_alarm(self: Any, **given: Any) -> Any:
+        dimensions = {entry["Name"] for entry in given["dimensions"]}
+        if given["namespace"] != NAMESPACE or given["metric_name"] not in METRICS or dimensions != {"QueueName"}:
+            raise NotImplementedError(f"alarms on {given['namespace']}'s {given['metric_name']}")
+        if given["statistic"] not in STATISTICS or given["comparison_operator"] not in COMPARISONS:
             raise NotImplementedError(
-                f"alarms that compare {asked['statistic']} by {asked['comparison_operator']}"
+                f"alarms that compare {given['statistic']} by {given['comparison_operator']}"
             )
-        if int(asked["period"]) % int(MINUTE_S) or asked.get("treat_missing_data") not in (
+        if int(given["period"]) % int(MINUTE_S) or given.get("treat_missing_data") not in (
             None,
             "missing",
             "notBreaching",
         ):
             raise NotImplementedError("alarms with other periods than minutes, or that treat missing data")
-        if any(asked.get(name) for name in ("alarm_actions", "ok_actions", "insufficient_data_actions")):
+        if any(given.get(name) for name in ("alarm_actions", "ok_actions", "insufficient_data_actions")):
             raise NotImplementedError("actions of alarms: their events reach EventBridge's rules")
-        return original(self, **asked)
+        return original(self, **given)
 
     put_metric_alarm.original = original  # type: ignore[attr-defined]
     CLOUDWATCH_BACKEND.put_metric_alarm = put_metric_alarm

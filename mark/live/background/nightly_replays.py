@@ -108,13 +108,13 @@ class NightlyReplays:
         """The latest day that is over and was not replayed under all the policies; what failed last comes last."""
         period = report_period(self._store, period_s=KEEP_DAYS * DAY_S, wall_at=steady_time())
         midnight = math.floor((period.until - SETTLE_S) / DAY_S) * DAY_S
-        told, asked = self._told(), set(self._settings.service.report.policies)
+        status, policies = self._told(), set(self._settings.service.report.policies)
         missing = [
             (day.isoformat(), Period(since=start, until=end))
             for day, start, end in reversed(days_between(period.since, midnight))
-            if not asked <= set(told.days.get(day.isoformat(), ()))
+            if not policies <= set(status.days.get(day.isoformat(), ()))
         ]
-        failed = told.failed and told.failed.day
+        failed = status.failed and status.failed.day
         return min(missing, key=lambda item: item[0] == failed, default=None)
 
     def _replay(self, day: str, period: Period, over: threading.Event) -> None:

@@ -42,14 +42,14 @@ FORECASTER = "boosted"
 def demonstrate(settings: Settings, *, as_json: bool) -> None:
     """Drive the slice through the live service and set it beside its replay."""
     out = settings.out or FOLDER
-    asked = demo_settings(settings, out)
+    chosen = demo_settings(settings, out)
     note(
         f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, "
         f"{SPEED:g} times as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute "
         f"{INTERRUPT.at_min:g}. Some three minutes, without any cloud account. Forecasts are by "
-        f"{asked.forecaster}."
+        f"{chosen.forecaster}."
     )
-    rehearsed = rehearse(asked)
+    rehearsed = rehearse(chosen)
     document = comparison_document(
         rehearsed.live,
         rehearsed.replay,
@@ -75,16 +75,16 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
 def replay_all(settings: Settings, *, as_json: bool) -> None:
     """Replay a day of the shipped workload under all policies, for `inception-v3` where no model is named."""
     workload = generators.demo_workload(settings.seed)
-    asked = settings.model_copy(
+    chosen = settings.model_copy(
         update={"model": settings.model or MODEL, "policies": (ALL,), "out": settings.out or FOLDER}
     )
     expected = round(workload.trace.mean_between(workload.start_s, workload.end_s) * workload.duration_s)
     note(
         f"{duration_words(workload.duration_s)} of generated traffic, {count_words(expected)} requests for "
-        f"{asked.model}, are replayed under every policy; {duration_words(workload.start_s)} before it "
+        f"{chosen.model}, are replayed under every policy; {duration_words(workload.start_s)} before it "
         "are the history that forecasters learn from. Some minutes, without any cloud account."
     )
-    simulate_settings(asked, as_json=as_json, workload=workload)
+    simulate_settings(chosen, as_json=as_json, workload=workload)
 
 
 def demo_settings(settings: Settings, out: Path) -> Settings:

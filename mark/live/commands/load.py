@@ -34,8 +34,8 @@ LEAD_S = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadAsked:
-    """What `mark load` was asked for. `duration_s` and `start_s` are on the trace's clock."""
+class LoadOptions:
+    """Flags of `mark load`. `duration_s` and `start_s` are on the trace's clock."""
 
     service: str
     model: str | None
@@ -49,15 +49,15 @@ class LoadAsked:
     reading: TraceReading = field(default_factory=TraceReading)
 
 
-def load_service(asked: LoadAsked, *, as_json: bool) -> None:
+def load_service(options: LoadOptions, *, as_json: bool) -> None:
     """Send the load and print what became of it."""
-    running = find_running(asked.service)
-    due_s = due_times(asked)
+    running = find_running(options.service)
+    due_s = due_times(options)
     if not due_s.size:
-        raise Misconfigured(_nothing_due(asked))
-    model = chosen(running, asked.model)
+        raise Misconfigured(_nothing_due(options))
+    model = chosen(running, options.model)
     with progress() as report:
-        result = send(running, model, due_s, speed=asked.speed, report=lambda share: report("sending", share))
+        result = send(running, model, due_s, speed=options.speed, report=lambda share: report("sending", share))
     document = load_document(result)
     if as_json:
         show_json(document)
@@ -65,34 +65,34 @@ def load_service(asked: LoadAsked, *, as_json: bool) -> None:
         _show(document, model)
 
 
-def due_times(asked: LoadAsked) -> NDArray[np.float64]:
+def due_times(options: LoadOptions) -> NDArray[np.float64]:
     """When each request is due, real seconds from the start. A replay at that speed draws the same instants."""
-    if (asked.trace is None) == (asked.rate_rps is None):
+    if (options.trace is None) == (options.rate_rps is None):
         raise Misconfigured("say what to send: either --trace FILE or --rate RPS")
-    if asked.trace is not None:
-        trace = read_place(asked.trace, asked.reading)
-        if asked.mean_rps is not None:
-            trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
-        trace = with_bursts(trace, asked.reading.bursts, asked.seed)
+    if options.trace is not None:
+        trace = read_place(options.trace, options.reading)
+        if options.mean_rps is not None:
+            trace = trace.scaled(options.mean_rps, options.start_s, options.duration_s)
+        trace = with_bursts(trace, options.reading.bursts, options.seed)
     else:
-        if asked.rate_rps is not None and not asked.rate_rps > 0:
-            raise Misconfigured(f"--rate must be above 0, not {asked.rate_rps:g}")
-        if asked.duration_s is None:
+        if options.rate_rps is not None and not options.rate_rps > 0:
+            raise Misconfigured(f"--rate must be above 0, not {options.rate_rps:g}")
+        if options.duration_s is None:
             raise Misconfigured("say for how long: --duration SECONDS")
-        assert asked.rate_rps is not None
-        trace = constant(asked.rate_rps, duration_s=asked.start_s + asked.duration_s, seed=asked.seed)
+        assert options.rate_rps is not None
+        trace = constant(options.rate_rps, duration_s=options.start_s + options.duration_s, seed=options.seed)
     workload = Workload(
-        trace=trace, seed=asked.seed, start_s=asked.start_s, duration_s=asked.duration_s, speed=asked.speed
+        trace=trace, seed=options.seed, start_s=options.start_s, duration_s=options.duration_s, speed=options.speed
     )
     for text in workload.notes:
         note(text)
-    return (workload.arrivals(workload.start_s, workload.end_s) - workload.start_s) / asked.speed
+    return (workload.arrivals(workload.start_s, workload.end_s) - workload.start_s) / options.speed
 
 
-def _nothing_due(asked: LoadAsked) -> str:
-    if asked.duration_s is None:
+def _nothing_due(options: LoadOptions) -> str:
+    if options.duration_s is None:
         return "nothing would be sent: the trace holds no request from --start-s on"
-    real_s = asked.duration_s / asked.speed
+    real_s = options.duration_s / options.speed
     return (
         f"nothing would be sent in {real_s:g} real seconds: give a longer --duration, more load or a lower --speed"
     )

@@ -20,7 +20,7 @@ from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.commands.down import end
-from mark.live.commands.load import LoadAsked, due_times, load_document, send
+from mark.live.commands.load import LoadOptions, due_times, load_document, send
 from mark.live.commands.up import heeding_ends, start
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.run_dir import Running
@@ -124,7 +124,7 @@ def service(settings: Settings) -> Iterator[Running]:
 def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str, Any]:
     """Send the slice's requests, interrupt as the settings say; what the clients saw."""
     speed = settings.trace.speed
-    asked = LoadAsked(
+    options = LoadOptions(
         service=running.name,
         model=settings.model,
         trace=settings.trace.file,
@@ -136,7 +136,7 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str,
         seed=settings.seed,
         reading=TraceReading.of(settings),
     )
-    due_s = due_times(asked)
+    due_s = due_times(options)
     model = next(m for m in running.models if m["name"] == settings.model)
     over = threading.Event()
     threads = [threading.Thread(target=_interrupt, args=(running, settings, speed, over), daemon=True)]

@@ -58,15 +58,15 @@ def heeding_ends() -> Iterator[None]:
 
 def start(settings: Settings, *, hold: bool = False) -> Running:
     """Start the service and wait until it is ready; Ctrl-C meanwhile ends what was started."""
-    asked = settings.service  # what can be known to be wrong is said before anything starts
-    if not is_loopback(asked.host) and asked.tls_certificate is None:
-        note(f"the gateway on {asked.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
-    bearer_token(asked)
-    server_tls(asked)
-    for line in exposed_secrets(asked):
+    own = settings.service  # what can be known to be wrong is said before anything starts
+    if not is_loopback(own.host) and own.tls_certificate is None:
+        note(f"the gateway on {own.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
+    bearer_token(own)
+    server_tls(own)
+    for line in exposed_secrets(own):
         note(line)
-    folder = RunFolder.of(asked.name)
-    with folder.lock(asked.name) as lock:  # the supervisor keeps it to its end
+    folder = RunFolder.of(own.name)
+    with folder.lock(own.name) as lock:  # the supervisor keeps it to its end
         try:
             _prepare(settings)
             folder.create(settings)

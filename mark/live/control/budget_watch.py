@@ -34,7 +34,7 @@ class RestraintWatch:
 
     def __init__(
         self,
-        asked: BudgetSettings,
+        limits: BudgetSettings,
         served: Sequence[ServedModel],
         *,
         store: ServiceStore,
@@ -43,7 +43,7 @@ class RestraintWatch:
     ) -> None:
         """`wake` is called when something else is held back than before."""
         self._budget = Budget(
-            daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
+            daily_usd=limits.daily_usd, monthly_usd=limits.monthly_usd, when_reached=limits.when_reached
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
         self._verdict = Verdict(restraint=SpendingLimit.NONE, reasons=())

@@ -132,10 +132,10 @@ class Leader:
 
 def _forecasters(models: Sequence[LiveModel], settings: Settings, slot: threading.Lock) -> Forecasters:
     """The policies' forecasters, trained anew one at a time, and those that answer when they fail or are late."""
-    asked, name = settings.service.retrain, settings.service.name
+    retrain, name = settings.service.retrain, settings.service.name
     return {
         model.name: (
-            Retraining(model, asked, slot=slot, service=name),
+            Retraining(model, retrain, slot=slot, service=name),
             build_forecaster("last-value", model.setup),
         )
         for model in models

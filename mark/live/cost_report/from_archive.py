@@ -48,7 +48,7 @@ class Figures:
 
 
 class ArchivedService:
-    """A `mark.report.cost.archive_reader.KeptService` of files; what is put into it is forgotten with it."""
+    """A `mark.report.cost.archive_reader.ArchiveReader` of files; what is put into it is forgotten with it."""
 
     def __init__(self, spec: ServiceSpec, figures: Mapping[str, Figures]) -> None:
         self._spec, self._figures = spec, figures

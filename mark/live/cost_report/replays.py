@@ -19,7 +19,7 @@ from mark.domain.errors import MarkError, Misconfigured
 from mark.live.models import settings_of_model
 from mark.live.replay_from_journal import Journalled, demand_trace, service_journal
 from mark.offline.experiments import make_experiment, warm_engine
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import Period
 from mark.report.cost.replays import LATE_S, ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
 from mark.report.terminal import Report, note
@@ -44,7 +44,7 @@ class _Subject:
 
 
 def replay_days(
-    store: KeptService, settings: Settings, period: Period, policies: Sequence[str], report: Report
+    store: ArchiveReader, settings: Settings, period: Period, policies: Sequence[str], report: Report
 ) -> Mapping[str, Sequence[ReplayedDay]]:
     """The days of a period under these policies, by model; a model that cannot be replayed has none."""
     spec = store.spec()
@@ -57,15 +57,14 @@ def replay_days(
             note(f"{served.name} is not replayed: {error}")
             continue
         # what an observing service's own policy would have cost is known by replay alone: Lambda is part of it
-        asked = (own.policies[0], *policies) if spec.observed else policies
-        asked = tuple(dict.fromkeys(asked))
-        subject = _Subject(served=served, settings=own, trace=demand_trace(journalled, own.seed), policies=asked)
+        chosen = tuple(dict.fromkeys((own.policies[0], *policies) if spec.observed else policies))
+        subject = _Subject(served=served, settings=own, trace=demand_trace(journalled, own.seed), policies=chosen)
         found[served.name] = _model_days(store, subject, journalled, period, report)
     return found
 
 
 def _model_days(
-    store: KeptService, subject: _Subject, journalled: Journalled, period: Period, report: Report
+    store: ArchiveReader, subject: _Subject, journalled: Journalled, period: Period, report: Report
 ) -> Sequence[ReplayedDay]:
     model = subject.served.name
     kept = {item.day: item for item in replayed_days(store, model)}

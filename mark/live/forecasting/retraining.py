@@ -201,16 +201,16 @@ class Retraining:
 
     def _due(self, now: float) -> TrainingCause | None:
         """Why a training should begin now."""
-        asked, trained = self._settings, self._trained
+        schedule, trained = self._settings, self._trained
         if trained is None or self._cache is None or time.monotonic() < self._rest_until:
             return None
         since_h = (now - max(trained.at, self._tried_at)) / HOUR_S
-        if since_h < asked.at_least_h:
+        if since_h < schedule.at_least_h:
             return None
-        if asked.every_h is not None and now - trained.at >= asked.every_h * HOUR_S:
+        if schedule.every_h is not None and now - trained.at >= schedule.every_h * HOUR_S:
             return "schedule"
         drift = worsening(self._drift, self._drift_policy)
-        return "drift" if drift is not None and asked.drift is not None and drift >= asked.drift else None
+        return "drift" if drift is not None and schedule.drift is not None and drift >= schedule.drift else None
 
     def _train(self, why: TrainingCause, history: Demand, now: float, again: Trained | None = None) -> bool:
         """Begin, where nothing else is being trained in this process; says whether."""

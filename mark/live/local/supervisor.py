@@ -115,7 +115,7 @@ class Supervisor:
     # Up.
 
     def _start_up(self) -> None:
-        """Bring it up; what is known of why it could not be is added to the error while it can be asked."""
+        """Bring it up; a failure names the causes that the account still gives."""
         try:
             self._bring_up()
         except MarkError as error:
@@ -211,22 +211,24 @@ class Supervisor:
         self._controls.open()
 
     def _start_gateways(self) -> None:
-        asked = self._settings.service
-        token = bearer_token(asked)
-        port = choose_port(asked.host, 8080 if asked.port is None else asked.port, fall_back=asked.port is None)
-        scheme = "https" if asked.tls_certificate else "http"
-        self._note(
-            gateway=f"{scheme}://{asked.host}:{port}", token=token, step="starting gateways and controllers"
+        service = self._settings.service
+        token = bearer_token(service)
+        port = choose_port(
+            service.host, 8080 if service.port is None else service.port, fall_back=service.port is None
         )
-        for number in range(asked.gateways):
+        scheme = "https" if service.tls_certificate else "http"
+        self._note(
+            gateway=f"{scheme}://{service.host}:{port}", token=token, step="starting gateways and controllers"
+        )
+        for number in range(service.gateways):
             self._start(f"gateway-{number}", "gateway", f"gateway-{number}", str(port))
 
     def _start_status_page(self) -> None:
-        asked = self._settings.service
-        wanted = 8090 if asked.status_port is None else asked.status_port
-        port = choose_port(asked.host, wanted, fall_back=asked.status_port is None)
-        scheme = "https" if asked.tls_certificate else "http"
-        self._note(status_page=f"{scheme}://{asked.host}:{port}")
+        service = self._settings.service
+        wanted = 8090 if service.status_port is None else service.status_port
+        port = choose_port(service.host, wanted, fall_back=service.status_port is None)
+        scheme = "https" if service.tls_certificate else "http"
+        self._note(status_page=f"{scheme}://{service.host}:{port}")
         self._start("status-page", "status_page", str(port))
 
     def _start(self, name: str, module: str, *arguments: str) -> None:

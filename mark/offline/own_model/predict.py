@@ -44,8 +44,8 @@ SHOWN = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictAsked:
-    """What `mark predict` was asked for. file, data: its input; else zeros, or drawn ones, of `rows` items."""
+class PredictOptions:
+    """Flags of `mark predict`. file, data: its input; else zeros, or drawn ones, of `rows` items."""
 
     model: str | None
     target: str | None
@@ -68,11 +68,11 @@ class Tried:
     mistakes: tuple[str, ...]
 
 
-def predict_once(settings: Settings, asked: PredictAsked, *, as_json: bool) -> None:
+def predict_once(settings: Settings, options: PredictOptions, *, as_json: bool) -> None:
     """Call the model and print what came. typer.Exit(1) where outputs differ from what the model declares."""
-    if asked.rows < 1:
-        raise Misconfigured(f"--rows must be 1 or more, not {asked.rows}")
-    chosen = tried_model(settings, model=asked.model, target=asked.target, kind="python")
+    if options.rows < 1:
+        raise Misconfigured(f"--rows must be 1 or more, not {options.rows}")
+    chosen = tried_model(settings, model=options.model, target=options.target, kind="python")
     if chosen.kind != "python":
         raise Misconfigured(
             f"{chosen.name} is at {chosen.target}: ask that server; predict calls models in Python"
@@ -82,7 +82,7 @@ def predict_once(settings: Settings, asked: PredictAsked, *, as_json: bool) -> N
         model = make_model(chosen.target, chosen.folder)
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {chosen.target!r}: {'; '.join(mistakes)}")
-    tried = try_model(model, _inputs(asked, chosen, tuple(model.inputs)))
+    tried = try_model(model, _inputs(options, chosen, tuple(model.inputs)))
     if as_json:
         show_json(_document(chosen, tried))
     else:
@@ -127,18 +127,18 @@ def _called(model: PythonModel, inputs: Tensors) -> tuple[object, float]:
     return outputs, time.perf_counter() - began
 
 
-def _inputs(asked: PredictAsked, chosen: TriedModel, specs: tuple[TensorSpec, ...]) -> Tensors:
+def _inputs(options: PredictOptions, chosen: TriedModel, specs: tuple[TensorSpec, ...]) -> Tensors:
     """The inputs that were given, else an example, checked as a request's are."""
-    if asked.file is not None and asked.data is not None:
+    if options.file is not None and options.data is not None:
         raise Misconfigured("give --input or --data, not both")
-    if asked.file is None and asked.data is None:
-        return drawn(specs, asked.rows, asked.seed) if asked.random else zeros(specs, asked.rows)
-    where = "--data" if asked.file is None else str(asked.file)
+    if options.file is None and options.data is None:
+        return drawn(specs, options.rows, options.seed) if options.random else zeros(specs, options.rows)
+    where = "--data" if options.file is None else str(options.file)
     try:
-        if asked.file is None:
-            inputs = _from_json((asked.data or "").encode(), chosen.name, specs)
+        if options.file is None:
+            inputs = _from_json((options.data or "").encode(), chosen.name, specs)
         else:
-            inputs = _from_file(asked.file, chosen.name, specs)
+            inputs = _from_file(options.file, chosen.name, specs)
         check_inputs(inputs, specs)
         row_count(inputs)
     except BadRequest as error:

@@ -36,8 +36,8 @@ BASELINES = {
     "lambda-only": ("policy.overflow_limits.",),
 }
 """Policies that buy on demand in any market and take nothing from the section `policy` but these keys."""
-ASKED = ("trace.", "faults.", "policy.managed.", "objective.latency_ms")
-ASKED_KEYS = ("model", "models", "prices", "profiles")
+INPUT_PREFIXES = ("trace.", "faults.", "policy.managed.", "objective.latency_ms")
+INPUT_KEYS = ("model", "models", "prices", "profiles")
 """What is asked of a fleet or happens to it, not how it is met: each value has a front of its own."""
 
 
@@ -150,11 +150,11 @@ def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[_Able]:
 def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
     settings, policy = _effective(point, able), able.policy
     shown = {key: _plain(value) for key, value in point.swept.items() if key not in ("seed", "trace.file")}
-    asked = {key: value for key, value in shown.items() if key.startswith(ASKED) or key in ASKED_KEYS}
-    names = short_names(list(asked))
-    group = ", ".join([load.name, *(f"{names[key]} {value_words(value)}" for key, value in asked.items())])
-    own = tuple((key, value) for key, value in shown.items() if key not in asked and _counts(key, able))
-    told = (f"{key}={value_words(value)}" for key, value in (*asked.items(), *own))
+    inputs = {key: value for key, value in shown.items() if key.startswith(INPUT_PREFIXES) or key in INPUT_KEYS}
+    names = short_names(list(inputs))
+    group = ", ".join([load.name, *(f"{names[key]} {value_words(value)}" for key, value in inputs.items())])
+    own = tuple((key, value) for key, value in shown.items() if key not in inputs and _counts(key, able))
+    parts = (f"{key}={value_words(value)}" for key, value in (*inputs.items(), *own))
     tree, bound_tree = portable(settings), portable(_of_load(settings))
     return Cell(
         job=Job(
@@ -163,7 +163,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
             code=code,
             settings=tree,
             policy=policy,
-            label=" ".join([load.name, policy, *told, f"seed={settings.seed}"]),
+            label=" ".join([load.name, policy, *parts, f"seed={settings.seed}"]),
         ),
         bounds=Job(
             key=job_key(bound_tree, trace=load.digest, code=code, forecaster=None),

@@ -90,12 +90,12 @@ def _unused(model: ModelReport) -> Iterable[str]:
 
 def _dearest_objective(models: Sequence[ModelReport], money: Money) -> Iterable[str]:
     """Which promise costs most a request; with one model there is nothing to compare."""
-    asked = [model for model in models if model.answers.finished >= LEAST_REQUESTS]
-    if len(asked) < 2:
+    busy = [model for model in models if model.answers.finished >= LEAST_REQUESTS]
+    if len(busy) < 2:
         return
-    rates = {model.name: MILLION * model.cost.total / model.answers.finished for model in asked}
-    dearest = max(asked, key=lambda model: rates[model.name])
-    others = ", ".join(f"{model.name} {money(rates[model.name])}" for model in asked if model is not dearest)
+    rates = {model.name: MILLION * model.cost.total / model.answers.finished for model in busy}
+    dearest = max(busy, key=lambda model: rates[model.name])
+    others = ", ".join(f"{model.name} {money(rates[model.name])}" for model in busy if model is not dearest)
     promise = f"{percent(dearest.slo.target)} in {duration_words(dearest.slo.latency_s)}"
     yield (
         f"The objective of {dearest.name} ({promise}) costs most: {money(rates[dearest.name])} USD a million "

@@ -11,7 +11,7 @@ from mark.domain.costs import LedgerRecord
 from mark.domain.traffic import ModelTraffic
 
 
-class KeptService(Protocol):
+class ArchiveReader(Protocol):
     """As much of a store (`mark.store.service`) as reports and replays ask for."""
 
     def spec(self) -> ServiceSpec:

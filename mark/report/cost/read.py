@@ -31,7 +31,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.orders import Launch, WarmLambda
 from mark.domain.profile import assumed_words, evidence_line, stand_in_words
 from mark.report.cost.advice import advice_of
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.replays import LATE_S, ReplayedDay, replayed_days
 from mark.report.cost.report import (
     Answers,
@@ -82,7 +82,7 @@ class _Read:
     missing: Sequence[str]
 
 
-def report_period(store: KeptService, *, period_s: float, wall_at: float) -> Period:
+def report_period(store: ArchiveReader, *, period_s: float, wall_at: float) -> Period:
     """The last `period_s` seconds of the service's clock, from its beginning on at most."""
     until = store.clock().service_time(wall_at)
     marks = [_marks(store, served.name, until)[0].at for served in store.spec().models]
@@ -91,7 +91,7 @@ def report_period(store: KeptService, *, period_s: float, wall_at: float) -> Per
 
 
 def read_cost_report(
-    store: KeptService,
+    store: ArchiveReader,
     *,
     period_s: float,
     wall_at: float,
@@ -127,7 +127,7 @@ def read_cost_report(
     )
 
 
-def journal_of(store: KeptService, model: str, *, skip: Callable[[str], object]) -> Iterator[Segment]:
+def journal_of(store: ArchiveReader, model: str, *, skip: Callable[[str], object]) -> Iterator[Segment]:
     """All segments of a model's journal that are kept, oldest first; none where it has no journal.
 
     `skip` is told of each line that cannot be read, and is left out; a segment whose header cannot is left out.
@@ -144,7 +144,7 @@ def journal_of(store: KeptService, model: str, *, skip: Callable[[str], object])
                 skip(f"segment {number} is left out: {error}")
 
 
-def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
+def _read(store: ArchiveReader, served: ServedModel, period: Period) -> _Read:
     missing: list[str] = []
     journal = journal_of(store, served.name, skip=missing.append)
     marks = _marks(store, served.name, period.until)
@@ -158,7 +158,7 @@ def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
     )
 
 
-def _marks(store: KeptService, model: str, now: float) -> tuple[TallyMark, ...]:
+def _marks(store: ArchiveReader, model: str, now: float) -> tuple[TallyMark, ...]:
     """The kept marks, and one of `now`, or of the last tick where that is later."""
     told = MODEL.read(store, model) or PublishedModel()
     now = max(now, told.at)  # a report of the past: what is counted by now came until now
@@ -344,8 +344,8 @@ def _notes(
     assumed, stand_ins = assumed_words(profiles), stand_in_words(profiles)
     if assumed or stand_ins:
         yield evidence_line(assumed, stand_ins)
-    asked = observed or any(model.answers.finished for model in models)
-    if asked and not any(model.baselines for model in models):
+    has_load = observed or any(model.answers.finished for model in models)
+    if has_load and not any(model.baselines for model in models):
         yield (
             "no baseline was replayed for these days yet: the acting controller does it after midnight "
             "(service.report.policies), `mark report` on a machine with the settings at once"

@@ -8,7 +8,7 @@ from datetime import date
 
 from pydantic import TypeAdapter
 
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 
 KEEP_DAYS = 40
 EDGE_S = 1.0
@@ -59,13 +59,13 @@ class ReplayedDay:
 _DAYS = TypeAdapter(tuple[ReplayedDay, ...])
 
 
-def replayed_days(store: KeptService, model: str) -> tuple[ReplayedDay, ...]:
+def replayed_days(store: ArchiveReader, model: str) -> tuple[ReplayedDay, ...]:
     """The days that were kept, oldest first."""
     document = store.status(_name(model))
     return () if document is None else _DAYS.validate_python(document["days"])
 
 
-def keep_replayed_days(store: KeptService, model: str, *days: ReplayedDay) -> None:
+def keep_replayed_days(store: ArchiveReader, model: str, *days: ReplayedDay) -> None:
     """Keep these beside those that are there, the last KEEP_DAYS of them; of one day the one that comes last."""
     kept = {item.day: item for item in (*replayed_days(store, model), *days)}
     ordered = sorted(kept.values(), key=lambda item: item.day)[-KEEP_DAYS:]

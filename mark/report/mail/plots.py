@@ -64,9 +64,9 @@ def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
         with drawing_rules("mail"), mpl.rc_context({"font.size": FONT_SIZE}):
             if report.lines:
                 found.append((f"spend{theme.suffix}", _spend(report, theme)))
-            asked = [model for model in report.models if model.days]
-            if asked:
-                found.append((f"objective{theme.suffix}", _objective(asked, theme)))
+            used = [model for model in report.models if model.days]
+            if used:
+                found.append((f"objective{theme.suffix}", _objective(used, theme)))
             for number, model in enumerate(report.models):
                 if model.baselines:
                     found.append((f"baselines-{number}{theme.suffix}", _baselines(report, model, theme)))

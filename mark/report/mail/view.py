@@ -106,8 +106,8 @@ def _headline(report: CostReport, money: Money) -> str:
     missed = [model.name for model in report.models if (model.answers.burn(model.slo.target) or 0) > 1]
     if missed:
         return f"{words}, and {' and '.join(missed)} missed the objective"
-    asked = any(model.answers.finished for model in report.models)
-    return f"{words}, and the objective held" if asked else words
+    used = any(model.answers.finished for model in report.models)
+    return f"{words}, and the objective held" if used else words
 
 
 def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
@@ -255,8 +255,8 @@ def _of(report: CostReport, model: ModelReport) -> str:
 
 
 def _objective(report: CostReport) -> Section | None:
-    asked = [model for model in report.models if model.answers.finished]
-    if not asked:
+    used = [model for model in report.models if model.answers.finished]
+    if not used:
         return None
     rows = tuple(
         (
@@ -268,15 +268,15 @@ def _objective(report: CostReport) -> Section | None:
             f"{model.answers.shed:,}",
             f"{model.answers.failed:,}",
         )
-        for model in asked
+        for model in used
     )
     columns = ("Model", "Objective", "In time", "Budget used", "Late", "Shed", "Failed")
     return Section(title="Objective", table=Table(columns=columns, rows=rows), plot="objective")
 
 
 def _answers(report: CostReport) -> Section | None:
-    asked = [model for model in report.models if model.answers.came]
-    if not asked:
+    used = [model for model in report.models if model.answers.came]
+    if not used:
         return None
     rows = tuple(
         (
@@ -287,13 +287,13 @@ def _answers(report: CostReport) -> Section | None:
             f"{model.answers.lambda_:,}",
             percent(model.answers.overflow or 0.0, digits=2),
         )
-        for model in asked
+        for model in used
     )
     columns = ("Model", "Requests", "Instances", "Standby", "Lambda", "Overflow")
     text = tuple(
         f"{_of(report, model)}{model.answers.rejected:,} more were rejected: wrong in themselves, as the model "
         "said, so no objective counts them."
-        for model in asked
+        for model in used
         if model.answers.rejected
     )
     return Section(title="Who answered", text=text, table=Table(columns=columns, rows=rows))
