@@ -14,7 +14,7 @@ from mark.dispatch.policy import Routing
 from mark.domain.objective import ModelSpec
 from mark.plugins.load import forecaster_names
 from mark.policies.bundles import policy_names
-from mark.report.formatting import duration_words, percent
+from mark.report.formatting import format_duration, percent
 from mark.report.terminal import show, show_json
 
 ABOUT = {
@@ -92,7 +92,7 @@ def _table(*columns: str) -> Table:
 
 
 def _needs(spec: ModelSpec) -> tuple[str, str, str]:
-    objective = f"{percent(spec.slo.target)} in {duration_words(spec.slo.latency_s)}"
+    objective = f"{percent(spec.slo.target)} in {format_duration(spec.slo.latency_s)}"
     return spec.name, objective, f"{spec.memory_gib:g} GiB"
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from mark.domain.errors import Misconfigured, unknown
 from mark.offline.trace_source import TraceReading, read_places
-from mark.report.formatting import count_words, duration_words
+from mark.report.formatting import format_count, format_duration
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.traces.bursts import has_long_bins, long_bins_note
 from mark.simulator.traces.generators import constant, diurnal_floods, mmpp, surge
@@ -126,8 +126,8 @@ def _lines(found: TraceStatistics) -> tuple[tuple[str, str], ...]:
 
     return (
         ("trace", found.name),
-        ("length", f"{duration_words(found.duration_s)} in bins of {found.bin_s:g} s"),
-        ("requests", count_words(round(found.requests))),
+        ("length", f"{format_duration(found.duration_s)} in bins of {found.bin_s:g} s"),
+        ("requests", format_count(round(found.requests))),
         ("mean rate", f"{found.mean_rps:.4g} requests/s"),
         ("p50, p99, peak", f"{found.p50_rps:.4g}, {found.p99_rps:.4g}, {found.peak_rps:.4g} requests/s"),
         ("peak / mean", f"{found.peak_over_mean:.3g}"),

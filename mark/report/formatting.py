@@ -44,7 +44,7 @@ def ratio(times: float | None, *, digits: int = 2) -> str:
     return f"{times:,.{digits}f}x"
 
 
-def count_words(count: int) -> str:
+def format_count(count: int) -> str:
     """`5.6 M`, `12.3 k`, `812`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if count >= size:
@@ -53,7 +53,7 @@ def count_words(count: int) -> str:
     return f"{count:,}"
 
 
-def duration_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`600 ms`, `1.5 s`, `15 min`, `24 h`, `7 d`: the largest unit that keeps it short."""
     if not math.isfinite(seconds):
         return MISSING
@@ -66,7 +66,7 @@ def duration_words(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
-def stood_in_words(stood_in: int, forecasts: int) -> str:
+def format_fallbacks(stood_in: int, forecasts: int) -> str:
     """`last-value stood in 3 of 10 times`: what replaced a forecaster that failed, and how often."""
     return f"last-value stood in {stood_in:,} of {forecasts:,} times"
 

@@ -13,14 +13,14 @@ from markupsafe import Markup, escape
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.report.formatting import duration_words, percent, ratio, served_percent, unbroken, usd
+from mark.report.formatting import format_duration, percent, ratio, served_percent, unbroken, usd
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
     cost_ratio,
+    format_attainment,
+    format_latency,
     headline,
-    kept_words,
-    latency_words,
     reference_run,
     run_labels,
 )
@@ -161,12 +161,12 @@ def _trusted(svg: str) -> Markup:
 
 def _cells(run: ComparedRun, reference: ComparedRun) -> dict[str, str]:
     result = run.result
-    p50, p95, p99 = latency_words(run)
+    p50, p95, p99 = format_latency(run)
     return {
         "total": usd(result.cost.total),
         "times": ratio(cost_ratio(run, reference)),
         "over_bound": ratio(run.cost_over_bound),
-        "attained": kept_words(run, digits=2),
+        "attained": format_attainment(run, digits=2),
         "target": percent(result.slo.target),
         "p50": p50,
         "p95": p95,
@@ -181,9 +181,9 @@ def _facts(runs: Sequence[ComparedRun]) -> tuple[tuple[str, str], ...]:
     columns = {
         "Model": [r.model for r in results],
         "Market": [r.market for r in results],
-        "Objective": [f"{percent(r.slo.target)} within {duration_words(r.slo.latency_s)}" for r in results],
+        "Objective": [f"{percent(r.slo.target)} within {format_duration(r.slo.latency_s)}" for r in results],
         "Trace": [r.trace for r in results],
-        "Length": [duration_words(r.duration_s) for r in results],
+        "Length": [format_duration(r.duration_s) for r in results],
         "Requests": [f"{r.requests:,}" for r in results],
         "Seed": [str(r.seed) for r in results],
     }

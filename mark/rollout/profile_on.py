@@ -50,7 +50,10 @@ ANSWERS_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOnOptions:
-    """Flags of `mark profile --on`. `types`: instance types, and `lambda`. `model` None: the first that is no emulation."""
+    """Flags of `mark profile --on`.
+
+    `types`: instance types, and `lambda`. `model` None: the first that is no emulation.
+    """
 
     types: tuple[str, ...]
     model: str | None

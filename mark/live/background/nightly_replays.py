@@ -170,10 +170,10 @@ def replay_apart(task: Task, over: threading.Event, *, limit_s: float = LIMIT_S)
             raise _ReplayFailed("the term ended")
     if child.returncode != 0:
         lines = said.decode(errors="replace").splitlines()
-        raise _ReplayFailed(lines[-1] if lines else _end_words(child.returncode, limit_s))
+        raise _ReplayFailed(lines[-1] if lines else _format_end(child.returncode, limit_s))
 
 
-def _end_words(status: int, limit_s: float) -> str:
+def _format_end(status: int, limit_s: float) -> str:
     if status == -9:
         return f"its process was killed: it lacked memory, or was not done within {limit_s:g} s"
     return f"its process ended with status {status}"

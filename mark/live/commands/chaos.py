@@ -31,10 +31,10 @@ def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) 
     if as_json:
         show_json({"instances": taken, "ready": ready})
     else:
-        show(interrupted_words(taken, share=share, ready=ready))
+        show(format_interrupted(taken, share=share, ready=ready))
 
 
-def interrupted_words(taken: Sequence[str], *, share: float, ready: int) -> str:
+def format_interrupted(taken: Sequence[str], *, share: float, ready: int) -> str:
     """What came of asking for a share of the `ready` spot instances."""
     if taken:
         what = "1 spot instance has its" if len(taken) == 1 else f"{len(taken)} spot instances have their"

@@ -18,7 +18,7 @@ from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.offline.out_folder import make_folder
 from mark.offline.simulate import simulate_settings
-from mark.report.formatting import count_words, duration_words
+from mark.report.formatting import format_count, format_duration
 from mark.report.live.rehearsal import comparison_document, comparison_table, headline, write_comparison
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces import generators
@@ -80,8 +80,8 @@ def replay_all(settings: Settings, *, as_json: bool) -> None:
     )
     expected = round(workload.trace.mean_between(workload.start_s, workload.end_s) * workload.duration_s)
     note(
-        f"{duration_words(workload.duration_s)} of generated traffic, {count_words(expected)} requests for "
-        f"{chosen.model}, are replayed under every policy; {duration_words(workload.start_s)} before it "
+        f"{format_duration(workload.duration_s)} of generated traffic, {format_count(expected)} requests for "
+        f"{chosen.model}, are replayed under every policy; {format_duration(workload.start_s)} before it "
         "are the history that forecasters learn from. Some minutes, without any cloud account."
     )
     simulate_settings(chosen, as_json=as_json, workload=workload)

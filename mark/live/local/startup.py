@@ -112,11 +112,11 @@ def findings(models: Sequence[ModelStart], restarts: Mapping[str, Restarts], log
     """Lines that plans, instances and logs give to a start that failed."""
     lines = [line for model in models for line in start_lines(model)]
     for row in (row for model in models for row in model.instances if row.get("starts", 0) > 1):
-        if words := last_words(logs / f"{row['id']}.log"):
+        if words := last_log_line(logs / f"{row['id']}.log"):
             lines.append(f"the agent of {row['id']} said last: {'; '.join(words)}")
             break
     for name, ends in restarts.items():
-        if ends.count and (words := last_words(logs / f"{name}.log")):
+        if ends.count and (words := last_log_line(logs / f"{name}.log")):
             lines.append(f"{name} ended {ends.count} times and said last: {'; '.join(words)}")
     return lines
 
@@ -174,7 +174,7 @@ def is_ready(store: ServiceStore, model: str, since: float) -> bool:
     return ready >= sum(told.planned.values())
 
 
-def last_words(log_file: Path) -> list[str]:
+def last_log_line(log_file: Path) -> list[str]:
     """The end of a log that says what went wrong: its last error, or its last line. Empty where it has none."""
     try:
         with log_file.open("rb") as opened:

@@ -41,7 +41,10 @@ DAY_MIN = 1440
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestOptions:
-    """Flags of `mark forecast backtest` beside the settings. `leads` empty stands for all of them; windows are texts."""
+    """Flags of `mark forecast backtest` beside the settings.
+
+    `leads` empty stands for all of them; windows are texts.
+    """
 
     predictors: list[str]
     leads: tuple[float, ...]

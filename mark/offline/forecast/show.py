@@ -15,7 +15,7 @@ from mark.offline.out_folder import make_folder
 from mark.offline.workloads import chosen_workload
 from mark.report.forecast.page import write_forecast
 from mark.report.forecast.table import forecast_table
-from mark.report.formatting import duration_words
+from mark.report.formatting import format_duration
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.backtest_span import demand_between, history_before
 from mark.simulator.workload import Workload
@@ -40,7 +40,7 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
     if as_json:
         show_json(document)
     else:
-        known = duration_words(len(history) * history.unit_s)
+        known = format_duration(len(history) * history.unit_s)
         show(f"{name} at {at_s:.10g} s of {workload.trace.name}, after {known}: {forecast.label or 'no source'}")
         show("", forecast_table(forecast, actual))
     if settings.out is not None:
@@ -80,7 +80,7 @@ def _write(
     facts = (
         ("Trace", document["trace"]),
         ("Moment", f"{document['at_s']:.10g} s"),
-        ("History", duration_words(len(history) * history.unit_s)),
+        ("History", format_duration(len(history) * history.unit_s)),
         ("Source", forecast.label),
     )
     return write_forecast(out, built.name, history, forecast, actual, facts=facts)

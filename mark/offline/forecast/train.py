@@ -15,7 +15,7 @@ from mark.offline.out_folder import make_folder
 from mark.offline.workloads import chosen_workload
 from mark.report.forecast.documents import plain
 from mark.report.forecast.table import card_lines, card_table
-from mark.report.formatting import duration_words
+from mark.report.formatting import format_duration
 from mark.report.page import write_whole
 from mark.report.terminal import progress, show, show_json
 
@@ -44,7 +44,7 @@ def train_settings(
         make_folder(out.parent)
     with progress() as report:
         built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
-        source, failure = _first_words(built, history)
+        source, failure = _format_first_forecast(built, history)
     document = _document(built, workload.trace.name, len(history) * history.unit_s, source)
     if out is not None:
         write_whole(out, _written(document, out.suffix))
@@ -56,7 +56,7 @@ def train_settings(
         raise failure
 
 
-def _first_words(built: Built, history: Demand) -> tuple[str | None, Misconfigured | None]:
+def _format_first_forecast(built: Built, history: Demand) -> tuple[str | None, Misconfigured | None]:
     """What it says of a forecast from here: whether it learned, or what is missing. Or why there is none."""
     try:
         forecast, _ = ask(built, history)
@@ -66,7 +66,7 @@ def _first_words(built: Built, history: Demand) -> tuple[str | None, Misconfigur
 
 
 def _print(document: dict[str, Any], out: Path | None) -> None:
-    name, days = document["predictor"], duration_words(document["history_s"])
+    name, days = document["predictor"], format_duration(document["history_s"])
     made = f"{name} took {document['train_s']:.1f} s, made from {days} of {document['trace']}"
     show(f"{made}; it says of its forecasts: {document['source']}" if document["source"] else f"{made}.")
     if document["card"]:  # what learns nothing, or in a second, has none
@@ -89,7 +89,7 @@ def _document(built: Built, trace: str, history_s: float, source: str | None) ->
 def _written(document: dict[str, Any], suffix: str) -> str:
     if suffix == ".json":
         return json_text(document, indent=2) + "\n"
-    head = [("trace", document["trace"]), ("history", duration_words(document["history_s"]))]
+    head = [("trace", document["trace"]), ("history", format_duration(document["history_s"]))]
     said = [*head, *card_lines(document["card"] or {})]
     lines = [f"| {key.replace('|', '/')} | {value.replace('|', '/')} |" for key, value in said]
     return "\n".join([f"# {document['predictor']}", "", "| | |", "|---|---|", *lines, ""])

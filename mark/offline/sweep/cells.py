@@ -23,7 +23,7 @@ from mark.offline.sweep.job import Job
 from mark.offline.sweep.keys import code_digest, job_key, portable, trace_digest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.offline.workloads import workload_on
-from mark.report.sweep.pareto import Value, short_names, value_words
+from mark.report.sweep.pareto import Value, format_value, short_names
 from mark.report.terminal import Report
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.bursts import NONE
@@ -152,9 +152,9 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
     shown = {key: _plain(value) for key, value in point.swept.items() if key not in ("seed", "trace.file")}
     inputs = {key: value for key, value in shown.items() if key.startswith(INPUT_PREFIXES) or key in INPUT_KEYS}
     names = short_names(list(inputs))
-    group = ", ".join([load.name, *(f"{names[key]} {value_words(value)}" for key, value in inputs.items())])
+    group = ", ".join([load.name, *(f"{names[key]} {format_value(value)}" for key, value in inputs.items())])
     own = tuple((key, value) for key, value in shown.items() if key not in inputs and _counts(key, able))
-    parts = (f"{key}={value_words(value)}" for key, value in (*inputs.items(), *own))
+    parts = (f"{key}={format_value(value)}" for key, value in (*inputs.items(), *own))
     tree, bound_tree = portable(settings), portable(_of_load(settings))
     return Cell(
         job=Job(

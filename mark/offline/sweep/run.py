@@ -29,7 +29,7 @@ from mark.offline.sweep.job import Job
 from mark.offline.sweep.progress import sweep_progress
 from mark.report.sweep.document import sweep_document
 from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
-from mark.report.sweep.pareto import ParetoRow, SweptRun, pareto_rows, value_words
+from mark.report.sweep.pareto import ParetoRow, SweptRun, format_value, pareto_rows
 from mark.report.sweep.table import pareto_tables
 from mark.report.terminal import INTERRUPTED, note, progress, show, show_json, show_wide
 
@@ -179,7 +179,7 @@ def _page(points: Sequence[Combination], layout: Layout, outcome: Outcome, rows:
     swept: dict[str, list[str]] = {}
     for point in points:
         for key, value in point.swept.items():
-            swept.setdefault(key, []).append(value_words(value))
+            swept.setdefault(key, []).append(format_value(value))
     facts = [(key, ", ".join(dict.fromkeys(values))) for key, values in swept.items()]
     models = dict.fromkeys(str(point.settings.model) for point in points)
     facts = [("Model", ", ".join(models)), ("Replays", f"{len(layout.cells):,}"), *facts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mark.report.cost.report import ModelReport
-from mark.report.formatting import duration_words, percent
+from mark.report.formatting import format_duration, percent
 from mark.report.mail.formatting import Money
 
 IDLE_WORTH = 0.05
@@ -96,7 +96,7 @@ def _dearest_objective(models: Sequence[ModelReport], money: Money) -> Iterable[
     rates = {model.name: MILLION * model.cost.total / model.answers.finished for model in busy}
     dearest = max(busy, key=lambda model: rates[model.name])
     others = ", ".join(f"{model.name} {money(rates[model.name])}" for model in busy if model is not dearest)
-    promise = f"{percent(dearest.slo.target)} in {duration_words(dearest.slo.latency_s)}"
+    promise = f"{percent(dearest.slo.target)} in {format_duration(dearest.slo.latency_s)}"
     yield (
         f"The objective of {dearest.name} ({promise}) costs most: {money(rates[dearest.name])} USD a million "
         f"requests ({others})."

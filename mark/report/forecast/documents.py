@@ -77,7 +77,7 @@ def figure(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}f}" if math.isfinite(value) else MISSING
 
 
-def leads_words(leads: Sequence[int]) -> str:
+def format_leads(leads: Sequence[int]) -> str:
     """`1 to 60 min`, `5 min`, `1, 5, 15 min`."""
     if len(leads) > 2 and leads == tuple(range(leads[0], leads[-1] + 1)):
         return f"{leads[0]} to {leads[-1]} min"

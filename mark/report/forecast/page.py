@@ -17,12 +17,12 @@ from mark.report.forecast.documents import (
     backtest_document,
     backtest_headline,
     figure,
-    leads_words,
+    format_leads,
     marked_scores,
     scored_runs,
 )
 from mark.report.forecast.table import card_lines
-from mark.report.formatting import duration_words
+from mark.report.formatting import format_duration
 from mark.report.page import write_whole
 from mark.simulator.backtest import SCORED, BacktestSpan
 
@@ -131,10 +131,10 @@ def _facts(span: BacktestSpan, leave_out: Sequence[str]) -> tuple[tuple[str, str
     return (
         ("Trace", span.trace),
         ("Forecast", TARGET_WORDS[span.target]),
-        ("Leads", leads_words(span.leads)),
+        ("Leads", format_leads(span.leads)),
         ("Origins", f"{len(span.origins):,}, {every}"),
-        ("Span", duration_words(len(span.future) * span.future.unit_s)),
-        ("History before it", duration_words(len(span.history) * span.history.unit_s)),
+        ("Span", format_duration(len(span.future) * span.future.unit_s)),
+        ("History before it", format_duration(len(span.history) * span.history.unit_s)),
         *left_out,
     )
 

@@ -16,13 +16,13 @@ from mark.report.forecast.documents import (
     TARGET_WORDS,
     BacktestRun,
     figure,
-    leads_words,
+    format_leads,
     marked_scores,
     plain,
     scored_runs,
 )
-from mark.report.formatting import MISSING, duration_words
-from mark.report.live.formatting import rps_words
+from mark.report.formatting import MISSING, format_duration
+from mark.report.live.formatting import format_rps
 from mark.simulator.backtest import SCORED, BacktestSpan
 
 SHOWN_MINUTES = (1, 5, 15, 30, 60)
@@ -67,8 +67,10 @@ def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> tuple[str | Text, .
 
 
 def _notes(runs: Sequence[BacktestRun], span: BacktestSpan) -> list[str]:
-    tested, learnt = (duration_words(len(part) * part.unit_s) for part in (span.future, span.history))
-    what = f"{TARGET_WORDS[span.target]}, {leads_words(span.leads)} ahead, over {tested} after {learnt} of history"
+    tested, learnt = (format_duration(len(part) * part.unit_s) for part in (span.future, span.history))
+    what = (
+        f"{TARGET_WORDS[span.target]}, {format_leads(span.leads)} ahead, over {tested} after {learnt} of history"
+    )
     notes = [f"{what}; {len(span.origins):,} origins scored; {BEST} is the best"]
     said: dict[str, list[str]] = {}
     for run, scores in scored_runs(runs):
@@ -89,8 +91,8 @@ def forecast_table(forecast: Forecast, actual: Demand) -> Table:
     for name, rows, came in kinds:
         for minute in SHOWN_MINUTES:
             known = came[minute - 1] if minute <= len(came) else math.nan
-            rates = (rps_words(rate) for rate in rows[minute - 1])
-            table.add_row(name if minute == SHOWN_MINUTES[0] else "", str(minute), *rates, rps_words(known))
+            rates = (format_rps(rate) for rate in rows[minute - 1])
+            table.add_row(name if minute == SHOWN_MINUTES[0] else "", str(minute), *rates, format_rps(known))
     return table
 
 
@@ -109,18 +111,18 @@ def card_lines(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines = []
     for key, value in plain(card).items():
         if isinstance(value, Mapping):
-            lines += [(f"{key}: {name}", card_words(item)) for name, item in value.items()]
+            lines += [(f"{key}: {name}", format_card_value(item)) for name, item in value.items()]
         else:
-            lines.append((key, card_words(value)))
+            lines.append((key, format_card_value(value)))
     return lines
 
 
-def card_words(value: Any) -> str:
+def format_card_value(value: Any) -> str:
     """One plain value of a card in a line."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {card_words(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {format_card_value(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(card_words(item) for item in value)
+        return ", ".join(format_card_value(item) for item in value)
     if isinstance(value, float):
         return f"{value:.6g}"
     return MISSING if value is None else str(value)

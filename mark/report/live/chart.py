@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from mark.report.live.formatting import finite, rps_words, time_words
+from mark.report.live.formatting import finite, format_rps, format_time
 from mark.telemetry.status_document import LoadSeries
 
 LEAST_PAST_S = 900.0
@@ -168,11 +168,11 @@ def describe(load: Load) -> str:
 
     ahead = [value for value in load.forecast.values if value is not None]
     words = (
-        f"In the minute before {time_words(load.mean.end_at, seconds=False)} the mean was "
-        f"{rps_words(last(load.mean))} requests/s and the maximum {rps_words(last(load.highest))}; "
-        f"the ready instances carried {rps_words(last(load.capacity))}."
+        f"In the minute before {format_time(load.mean.end_at, seconds=False)} the mean was "
+        f"{format_rps(last(load.mean))} requests/s and the maximum {format_rps(last(load.highest))}; "
+        f"the ready instances carried {format_rps(last(load.capacity))}."
     )
-    return f"{words} The forecast's highest is {rps_words(max(ahead))}." if ahead else words
+    return f"{words} The forecast's highest is {format_rps(max(ahead))}." if ahead else words
 
 
 def rate_ticks(peak: float, *, count: int) -> tuple[float, ...]:
@@ -201,13 +201,13 @@ def _grid(frame: Frame, rates: Sequence[float]) -> str:
         y = frame.y(rate)
         parts.append(f'<path class="grid" d="M{LEFT} {y:g}H{right}"/>')
         parts.append(
-            f'<text class="tick" x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{_rate_words(rate)}</text>'
+            f'<text class="tick" x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{_format_rate(rate)}</text>'
         )
     for at in time_ticks(frame.start_at, frame.end_at, most=max(3, frame.width // 58)):
         x = frame.x(at)
         if LEFT + 14 <= x <= right - 14:
             parts.append(f'<path class="axis" d="M{x:g} {bottom}v4"/>')
-            words = time_words(at, seconds=False)
+            words = format_time(at, seconds=False)
             parts.append(f'<text class="tick" x="{x:g}" y="{bottom + 18}" text-anchor="middle">{words}</text>')
     parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>')
     return "".join(parts)
@@ -244,6 +244,6 @@ def _now_line(frame: Frame, now: float) -> str:
     )
 
 
-def _rate_words(rate: float) -> str:
+def _format_rate(rate: float) -> str:
     """A label that fits left of the axis: 60, 2.5, 13k."""
     return f"{rate / 1000:,.4g}k" if rate >= 10_000 else f"{rate:,.4g}"

@@ -23,10 +23,10 @@ from mark.report.live.formatting import (
     answerers,
     components,
     finite,
-    ms_words,
-    objective_words,
+    format_ms,
+    format_objective,
+    format_share,
     quantiles,
-    share_words,
 )
 from mark.report.live.page import NARROW, WIDE, live_environment
 from mark.report.page import write_whole
@@ -111,13 +111,13 @@ def _orders(live: Orders, replayed: Orders) -> list[dict[str, Any]]:
 
 def comparison_rows(document: Mapping[str, Any]) -> tuple[ComparedRow, ...]:
     """All figures in the order that they are read: did it keep its objective, what did it cost, who answered."""
-    rows = [_row("answered in time", document["attained"], share_words, _points)]
+    rows = [_row("answered in time", document["attained"], format_share, _points)]
     rows += [
         _row(f"{label}, USD", document["cost_usd"][key], _usd, _usd_apart, is_sum=key in SUMS)
         for key, label in COMPONENTS
     ]
     rows += [
-        _row(f"latency {name}, ms", document["latency_ms"][name], ms_words, _signed) for name in SHOWN_QUANTILES
+        _row(f"latency {name}, ms", document["latency_ms"][name], format_ms, _signed) for name in SHOWN_QUANTILES
     ]
     rows.append(_row("requests", document["requests"], _count, _signed))
     rows += [
@@ -127,7 +127,7 @@ def comparison_rows(document: Mapping[str, Any]) -> tuple[ComparedRow, ...]:
     rows += [
         _row(name, document[name], _count, _signed) for name in ("failed", "rejected") if document[name]["live"]
     ]
-    rows.append(_row("Lambda started cold", document["cold_start_rate"], share_words, _points))
+    rows.append(_row("Lambda started cold", document["cold_start_rate"], format_share, _points))
     for order in document["orders"]:
         rows.append(_row(f"ordered: {order['kind']} {order['offering']}".strip(), order, _count, _signed))
     return tuple(rows)
@@ -137,7 +137,7 @@ def comparison_table(document: Mapping[str, Any]) -> Table:
     """Live | replayed | difference, for a terminal."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 3, 0, 0), pad_edge=False, show_edge=False)
     table.add_column(
-        Text(f"{document['model']}, {objective_words(**document['objective'])}"), overflow="fold", max_width=48
+        Text(f"{document['model']}, {format_objective(**document['objective'])}"), overflow="fold", max_width=48
     )
     for name in ("live", "replayed", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -197,8 +197,8 @@ def headline(document: Mapping[str, Any]) -> str:
     """Both worlds in a sentence."""
     cost, attained = document["cost_usd"]["total"], document["attained"]
     return (
-        f"Live: {_usd(cost['live'])} USD and {share_words(attained['live'])} in time; "
-        f"the replay of the same slice: {_usd(cost['replayed'])} USD and {share_words(attained['replayed'])}."
+        f"Live: {_usd(cost['live'])} USD and {format_share(attained['live'])} in time; "
+        f"the replay of the same slice: {_usd(cost['replayed'])} USD and {format_share(attained['replayed'])}."
     )
 
 

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day
 from mark.report.formatting import percent
-from mark.report.mail.formatting import money_of, own_words
+from mark.report.mail.formatting import format_own_policy, money_of
 from mark.report.mail.view import COMPONENTS
 from mark.report.svg import SERIES, drawing_rules
 
@@ -112,7 +112,7 @@ def _objective(models: Sequence[ModelReport], theme: _Theme) -> bytes:
 def _baselines(report: CostReport, model: ModelReport, theme: _Theme) -> bytes:
     """A bar a policy, ours first; whose objective was missed is hatched."""
     first, money = model.baselines[0], money_of(report.cost)
-    bars = [(own_words(report, model), first.measured_usd, first.measured_attained)]
+    bars = [(format_own_policy(report, model), first.measured_usd, first.measured_attained)]
     bars += [(one.policy, one.usd, one.attained) for one in model.baselines]
     figure, axes = _figure(0.75 + 0.36 * len(bars), theme)
     for row, (_, usd, attained) in enumerate(bars):

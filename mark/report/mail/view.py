@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from mark.domain.costs import BillLine, CostUsd
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day, spend_by_item
-from mark.report.formatting import MISSING, duration_words, percent
+from mark.report.formatting import MISSING, format_duration, percent
 from mark.report.mail.formatting import (
     DAY_S,
     Money,
-    burn_words,
-    instant_words,
+    format_burn,
+    format_instant,
+    format_own_policy,
+    format_period,
+    format_replayed,
+    format_stretch,
     money_of,
-    own_words,
-    period_words,
-    replayed_words,
     signed,
-    stretch_words,
 )
 
 COMPONENTS = (
@@ -91,7 +91,7 @@ def mail_view(report: CostReport) -> MailView:
     headline = _headline(report, money)
     return MailView(
         subject=f"{report.service}: {headline[0].lower()}{headline[1:]}",
-        title=f"{report.service}, {period_words(report)}",
+        title=f"{report.service}, {format_period(report)}",
         headline=f"{headline}.",
         tiles=_tiles(report, money) if report.has_data else (),
         sections=tuple(part for part in parts if part is not None),
@@ -102,7 +102,7 @@ def _headline(report: CostReport, money: Money) -> str:
     if not report.has_data:
         return "Nothing was spent and nobody asked"
     verb = "Would have cost" if report.observed else "Cost"
-    words = f"{verb} {money(report.cost.total)} USD in {stretch_words(report.until - report.since)}"
+    words = f"{verb} {money(report.cost.total)} USD in {format_stretch(report.until - report.since)}"
     missed = [model.name for model in report.models if (model.answers.burn(model.slo.target) or 0) > 1]
     if missed:
         return f"{words}, and {' and '.join(missed)} missed the objective"
@@ -145,7 +145,7 @@ def _objective_tile(model: ModelReport, *, alone: bool) -> Tile:
     return Tile(
         label="In time" if alone else f"{model.name} in time",
         value=MISSING if attained is None else percent(attained, digits=2),
-        beside=f"target {percent(model.slo.target)}, {burn_words(burn)} of the error budget used",
+        beside=f"target {percent(model.slo.target)}, {format_burn(burn)} of the error budget used",
         bad=(burn or 0) > 1,
     )
 
@@ -165,7 +165,7 @@ def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str] | Non
     if not found:
         return None
     usd, policy, own, replayed_s = min(found)
-    return policy, usd, own, stretch_words(replayed_s)
+    return policy, usd, own, format_stretch(replayed_s)
 
 
 def _advice(report: CostReport) -> Section | None:
@@ -193,7 +193,7 @@ def _by_item(report: CostReport, money: Money) -> Section | None:
     lines = spend_by_item(report.lines)
     if not lines:
         return None
-    rows = [(_item_words(line), money(line.usd), _quantity_words(line), line.component) for line in lines]
+    rows = [(_format_item(line), money(line.usd), _format_quantity(line), line.component) for line in lines]
     table = Table(
         columns=("What", "USD", "Quantity", "Component"),
         rows=(*rows, ("All", money(report.cost.total), "", "")),
@@ -202,12 +202,12 @@ def _by_item(report: CostReport, money: Money) -> Section | None:
     return Section(title="Spend by offering and item", table=table)
 
 
-def _item_words(line: BillLine) -> str:
+def _format_item(line: BillLine) -> str:
     """`Lambda duration`; all other items tell by themselves what they are."""
     return f"Lambda {line.item}" if line.component == "lambda" else line.item
 
 
-def _quantity_words(line: BillLine) -> str:
+def _format_quantity(line: BillLine) -> str:
     """Requests are whole."""
     return f"{line.quantity:,.{0 if line.unit == 'requests' else 2}f} {line.unit}"
 
@@ -227,10 +227,15 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
             for one in model.baselines
         ]
         first = model.baselines[0]
-        own = (own_words(report, model), money(first.measured_usd), "", _kept(first.measured_attained, model))
+        own = (
+            format_own_policy(report, model),
+            money(first.measured_usd),
+            "",
+            _kept(first.measured_attained, model),
+        )
         yield Section(
             title=f"{_of(report, model)}What others would have cost",
-            text=(replayed_words(first),),
+            text=(format_replayed(first),),
             table=Table(columns=("Policy", "USD", "More than ours", "In time"), rows=(own, *rows)),
             plot=f"baselines-{report.models.index(model)}",
         )
@@ -261,9 +266,9 @@ def _objective(report: CostReport) -> Section | None:
     rows = tuple(
         (
             model.name,
-            f"{percent(model.slo.target)} in {duration_words(model.slo.latency_s)}",
+            f"{percent(model.slo.target)} in {format_duration(model.slo.latency_s)}",
             _attained(model),
-            burn_words(model.answers.burn(model.slo.target)),
+            format_burn(model.answers.burn(model.slo.target)),
             f"{model.answers.late:,}",
             f"{model.answers.shed:,}",
             f"{model.answers.failed:,}",
@@ -349,7 +354,7 @@ def _decisions(report: CostReport) -> Iterable[Section | None]:
         if not model.decisions:
             continue
         bullets = tuple(
-            f"{instant_words(one.at)}: {one.what} ({one.usd_per_hour:+,.2f} USD an hour): {one.reason}"
+            f"{format_instant(one.at)}: {one.what} ({one.usd_per_hour:+,.2f} USD an hour): {one.reason}"
             for one in model.decisions
         )
         yield Section(title=f"{_of(report, model)}Largest decisions", bullets=bullets)

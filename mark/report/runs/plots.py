@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from mark.report.formatting import duration_words, percent, usd
+from mark.report.formatting import format_duration, percent, usd
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.series import arrivals_band, capacity_steps, forecast_steps, missed_steps, thinned_ccdf
 from mark.report.svg import GRID, INK, MUTED, OTHER, SERIES, SURFACE, drawing_rules, inline_svg
@@ -181,7 +181,7 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         for latency_s, target in sorted({(r.result.slo.latency_s, r.result.slo.target) for _, r in runs}):
             _draw_objective(axes, latency_s, target)
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=MOST_TICKS))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: duration_words(value / 1000)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_duration(value / 1000)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.set_xlabel("latency", color=INK)
@@ -196,7 +196,7 @@ def _draw_objective(axes: Axes, latency_s: float, target: float) -> None:
     stroke: dict[str, Any] = {"color": INK, "linewidth": 1.1, "linestyle": (0, (4, 3))}
     axes.axvline(latency_s * 1000, **stroke)
     axes.annotate(
-        f"objective {duration_words(latency_s)}", (latency_s * 1000, 0.0), (4, 4), va="bottom",
+        f"objective {format_duration(latency_s)}", (latency_s * 1000, 0.0), (4, 4), va="bottom",
         xycoords=("data", "axes fraction"), textcoords="offset points", color=INK, bbox=LABEL_BOX,
     )  # fmt: skip
     if target < 1:

@@ -10,13 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.formatting import duration_words, percent, ratio, served_percent, usd
+from mark.report.formatting import format_duration, percent, ratio, served_percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
     cost_ratio,
-    kept_words,
-    latency_words,
+    format_attainment,
+    format_latency,
     reference_run,
     run_labels,
 )
@@ -57,7 +57,7 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
 
 def _kept_header(runs: Sequence[ComparedRun]) -> str:
     limits = {run.result.slo.latency_s for run in runs}
-    return f"within\n{duration_words(limits.pop())}" if len(limits) == 1 else "within\nobjective"
+    return f"within\n{format_duration(limits.pop())}" if len(limits) == 1 else "within\nobjective"
 
 
 def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | Text, ...]:
@@ -68,7 +68,7 @@ def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | 
         ratio(cost_ratio(run, reference)),
         ratio(run.cost_over_bound),
         _kept(run),
-        "/".join(words.replace(",", "") for words in latency_words(run)),
+        "/".join(words.replace(",", "") for words in format_latency(run)),
         "/".join(f"{share:.1f}" for share in served_percent(result.served)),
         f"{result.launches:,}",
         f"{result.interruptions:,}",
@@ -76,7 +76,7 @@ def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | 
 
 
 def _kept(run: ComparedRun) -> Text:
-    kept = kept_words(run, digits=2)
+    kept = format_attainment(run, digits=2)
     if run.keeps_objective:
         return Text(kept)
     # the sign and the target say it, the colour only repeats it

@@ -139,10 +139,10 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
 def row_label(row: ParetoRow) -> str:
     """`mark, lead_min 3, market spot`."""
     names = short_names([key for key, _ in row.settings])
-    return ", ".join([row.policy, *(f"{names[key]} {value_words(value)}" for key, value in row.settings)])
+    return ", ".join([row.policy, *(f"{names[key]} {format_value(value)}" for key, value in row.settings)])
 
 
-def value_words(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A setting's value as a table shows it."""
     if value is None:
         return "default"

@@ -115,7 +115,7 @@ def _scale(axes: Axes, rows: Sequence[ParetoRow]) -> None:
     axes.set_ylim(min(1.15, 1.8 * max(missed, default=1.0)), 0.6 * min(missed, default=SMALLEST_MISS))
     axes.yaxis.set_major_locator(FixedLocator(list(TICKS)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _share_words(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _format_share(value)))
     axes.set_ylabel("answered in time", color=INK)
     costs = np.array([row.total_usd.mean for row in rows])
     if costs.size and costs.min() > 0 and costs.max() / costs.min() > WIDE:
@@ -129,7 +129,7 @@ def _scale(axes: Axes, rows: Sequence[ParetoRow]) -> None:
     axes.set_xlabel("total cost of the run (USD)", color=INK)
 
 
-def _share_words(missed: float) -> str:
+def _format_share(missed: float) -> str:
     words = f"{round(100 * (1 - missed), 4):g} %"
     return f"{words} or more" if missed <= SMALLEST_MISS else words
 

@@ -8,19 +8,19 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.formatting import MISSING, percent, ratio, stood_in_words, usd
+from mark.report.formatting import MISSING, format_fallbacks, percent, ratio, usd
 from mark.report.sweep.pareto import (
     ParetoRow,
     Spread,
     by_group,
     cheapest_keeping,
+    format_value,
     row_label,
     short_names,
     swept_keys,
-    value_words,
 )
 
-Words = Callable[[float], str]
+Formatter = Callable[[float], str]
 
 
 def pareto_tables(rows: Sequence[ParetoRow]) -> list[tuple[str, Table]]:
@@ -34,7 +34,7 @@ def group_headline(rows: Sequence[ParetoRow]) -> str:
     rentable = [row for row in rows if not row.foreseeing]
     waiting = sum(row.missing > 0 for row in rentable)
     if best is not None and best.attained is not None:
-        kept, cost = share_words(best.attained.mean), usd(best.total_usd.mean)
+        kept, cost = format_share(best.attained.mean), usd(best.total_usd.mean)
         said = f"Cheapest that keeps its objective: {row_label(best)}: {cost} USD, {kept} in time."
     elif rentable and waiting == len(rentable):
         return "No row has all its seeds yet."
@@ -47,27 +47,27 @@ def group_headline(rows: Sequence[ParetoRow]) -> str:
     return f"{said} Seeds are missing in {waiting} of {len(rows)} rows." if waiting else said
 
 
-def mean_words(spread: Spread | None, words: Words) -> str:
+def format_mean(spread: Spread | None, form: Formatter) -> str:
     """The mean, `12.30`."""
-    return MISSING if spread is None else words(spread.mean)
+    return MISSING if spread is None else form(spread.mean)
 
 
-def range_words(spread: Spread | None, words: Words) -> str:
+def format_range(spread: Spread | None, form: Formatter) -> str:
     """Lowest and highest, `11.90-12.80`; nothing where they read alike."""
     if spread is None:
         return ""
-    low, high = words(spread.low), words(spread.high)
+    low, high = form(spread.low), form(spread.high)
     return "" if low == high else f"{low.removesuffix(' %').removesuffix('x')}-{high}"
 
 
-def share_words(share: float) -> str:
+def format_share(share: float) -> str:
     """A share in time with three digits: fronts are often told apart by the third."""
     return percent(share, digits=3)
 
 
-def kept_words(row: ParetoRow) -> str:
+def format_attainment(row: ParetoRow) -> str:
     """The mean share in time; below the target it says so."""
-    kept = mean_words(row.attained, share_words)
+    kept = format_mean(row.attained, format_share)
     return kept if row.keeps_objective else f"{kept} < {percent(row.target)}"
 
 
@@ -79,7 +79,7 @@ def remark(row: ParetoRow) -> str:
     if row.missing:
         said.append(f"{row.missing} of {row.missing + len(row.seeds)} seeds missing")
     if row.stood_in:
-        said.append(stood_in_words(row.stood_in, row.forecasts))
+        said.append(format_fallbacks(row.stood_in, row.forecasts))
     return ", ".join(said)
 
 
@@ -105,17 +105,17 @@ def _table(rows: Sequence[ParetoRow]) -> Table:
         cells = [
             f"{row.front}" if row.front else "",
             row.policy,
-            *(value_words(settings[key]) if key in settings else MISSING for key in keys),
-            _with_range(mean_words(row.total_usd, usd), row.total_usd, usd),
-            _with_range(mean_words(row.serving_usd, usd), row.serving_usd, usd),
-            _with_range(kept_words(row), row.attained, share_words),
-            _with_range(mean_words(row.cost_over_bound, ratio), row.cost_over_bound, ratio),
+            *(format_value(settings[key]) if key in settings else MISSING for key in keys),
+            _with_range(format_mean(row.total_usd, usd), row.total_usd, usd),
+            _with_range(format_mean(row.serving_usd, usd), row.serving_usd, usd),
+            _with_range(format_attainment(row), row.attained, format_share),
+            _with_range(format_mean(row.cost_over_bound, ratio), row.cost_over_bound, ratio),
             *([remark(row)] if remarks else []),
         ]
         table.add_row(*(Text(cell, style="bold" if row.front else "") for cell in cells))
     return table
 
 
-def _with_range(said: str, spread: Spread | None, words: Words) -> str:
-    between = range_words(spread, words)
+def _with_range(said: str, spread: Spread | None, form: Formatter) -> str:
+    between = format_range(spread, form)
     return f"{said} ({between})" if between else said

@@ -17,7 +17,7 @@ from mark.live.local.startup import (
     check_models,
     findings,
     hopeless,
-    last_words,
+    last_log_line,
     start_lines,
 )
 from mark.telemetry.status_document import PlanStatus, PublishedModel
@@ -94,8 +94,8 @@ def test_findings_hold_the_last_words_of_agents_and_processes_that_ended(tmp_pat
 
 def test_a_log_without_an_error_gives_its_last_line(tmp_path: Path) -> None:
     path = tmp_path / "one.log"
-    assert last_words(path) == []
+    assert last_log_line(path) == []
     path.write_text("")
-    assert last_words(path) == []
+    assert last_log_line(path) == []
     path.write_text("loading\nkilled\n\n")
-    assert last_words(path) == ["killed"]
+    assert last_log_line(path) == ["killed"]
