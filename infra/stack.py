@@ -48,7 +48,7 @@ class ServiceStack(Stack):
         output = "Told" + "".join(word.capitalize() for word in name.split("-"))
         CfnOutput(self, output, value=value, export_name=self.blueprint.name(name))
 
-    def told(self, name: str) -> str:
+    def imported(self, name: str) -> str:
         """A value that an earlier stack published."""
         return Fn.import_value(self.blueprint.name(name))
 

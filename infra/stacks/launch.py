@@ -107,7 +107,7 @@ class LaunchStack(ServiceStack):
             environment={"MARK_SERVICE": self.blueprint.service},
             gpu=bool(machine.accelerator),
             model_image=rollout.model_image or "",
-            bundle=f"s3://{self.told('bucket')}/{rollout.bundle}" if rollout.bundle else "",
+            bundle=f"s3://{self.imported('bucket')}/{rollout.bundle}" if rollout.bundle else "",
             powers_off=True,
         )
         make_template(

@@ -134,10 +134,10 @@ class Place:
     def __init__(self, stack: ServiceStack) -> None:
         network = stack.blueprint.rollout.network
         given = network.vpc is not None
-        self.vpc = network.vpc or stack.told("vpc")
+        self.vpc = network.vpc or stack.imported("vpc")
         self.subnets = (
             list(network.subnets)
             if given
-            else [stack.told(f"subnet-{number}") for number in range(len(stack.blueprint.zones))]
+            else [stack.imported(f"subnet-{number}") for number in range(len(stack.blueprint.zones))]
         )
         self.cidr = network.cidr

@@ -200,10 +200,10 @@ class Front:
                 unquote(match[1]), call.headers(), call.scope["query_string"].decode(), call.body
             )
             return Answer(status, body, "application/json", headers)
-        document = self._told(call)
+        document = self._fault_target(call)
         return None if document is None else Answer(200, json.dumps(document).encode())
 
-    def _told(self, call: Call) -> dict[str, Any] | None:
+    def _fault_target(self, call: Call) -> dict[str, Any] | None:
         """The document, where it is not moto's to tell."""
         services = self._services
         if call.service == "servicequotas":

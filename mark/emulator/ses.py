@@ -24,7 +24,7 @@ from mark.emulator.errors import ApiError, not_emulated
 MOST_RECIPIENTS = 50
 MOST_BYTES = 40 * 1024 * 1024
 """A raw message's limit."""
-KEPT = 100
+MOST_SENT = 100
 """Mails of the outbox; older ones are forgotten."""
 IDENTITY = re.compile(r"/v2/email/identities/([^/]+)")
 SANDBOX_A_DAY, PRODUCTION_A_DAY = 200.0, 50_000.0
@@ -123,8 +123,8 @@ class Ses:
         message = message_from_bytes(raw)
         sender = parseaddr(str(request.get("FromEmailAddress") or message["From"] or ""))[1]
         named = [address for addresses in request.get("Destination", {}).values() for address in addresses]
-        told = named or [value for name in ("To", "Cc", "Bcc") for value in message.get_all(name, ())]
-        to = tuple(address for _, address in getaddresses(told))
+        recipients = named or [value for name in ("To", "Cc", "Bcc") for value in message.get_all(name, ())]
+        to = tuple(address for _, address in getaddresses(recipients))
         if not sender or not to or len(to) > MOST_RECIPIENTS:
             raise ApiError("BadRequestException", f"a sender and 1 to {MOST_RECIPIENTS} recipients, not {len(to)}")
         failed = [who for who in (sender, *(to if self._sandbox else ())) if not self._is_verified(who)]
@@ -134,7 +134,7 @@ class Ses:
             raise ApiError("MessageRejected", f"{text} {REGION.upper()}: {who}")
         name = secrets.token_hex(16)
         sent = Sent(id=name, at=self._clock.now(), sender=sender, to=to, raw=raw.decode("utf-8", "replace"))
-        self._sent = [*self._sent, sent][-KEPT:]
+        self._sent = [*self._sent, sent][-MOST_SENT:]
         return {"MessageId": name}
 
     def _is_verified(self, address: str) -> bool:

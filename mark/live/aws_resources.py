@@ -109,13 +109,13 @@ def function_of(served: ServedModel) -> FunctionSetup:
             "MARK_BACKEND_TARGET": served.backend.target,
             **({MODEL_FOLDER: served.backend.folder} if served.backend.folder else {}),
             "MARK_EMULATED_LATENCY_S": repr(overflow.latency_s),
-            "MARK_INPUTS": _told(served.inputs),
-            "MARK_OUTPUTS": _told(served.outputs),
+            "MARK_INPUTS": _tensors_variable(served.inputs),
+            "MARK_OUTPUTS": _tensors_variable(served.outputs),
         },
     )
 
 
-def _told(tensors: Sequence[TensorSpec]) -> str:
+def _tensors_variable(tensors: Sequence[TensorSpec]) -> str:
     return json_text([{"name": t.name, "datatype": t.datatype, "shape": list(t.shape)} for t in tensors])
 
 

@@ -240,9 +240,9 @@ def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[Te
             raise Misconfigured(f"a backend of kind {backend.kind} needs http://HOST:PORT, not {backend.target!r}")
         return (), ()
     factory = load_model(backend.target, backend.folder)
-    told = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds
-    model = factory if isinstance(told, tuple | list) else make_model(backend.target, backend.folder)
+    declared = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds
+    model = factory if isinstance(declared, tuple | list) else make_model(backend.target, backend.folder)
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {backend.target!r}: {'; '.join(mistakes)}")
-    said = cast("PythonModel", model)
-    return tuple(said.inputs), tuple(said.outputs)
+    model_ = cast("PythonModel", model)
+    return tuple(model_.inputs), tuple(model_.outputs)

@@ -181,7 +181,7 @@ def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
     """One tick in words."""
     return ExplainedTick(
         at_s=tick.seen.now - start_at,
-        seen=_seen(tick, header),
+        seen=_format_seen(tick, header),
         forecast=_expected(tick, header),
         plan=_planned(tick),
         orders=tuple(_order(order, tick.seen.plan) for order in tick.orders),
@@ -189,7 +189,7 @@ def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
     )
 
 
-def _seen(tick: Tick, header: Header) -> str:
+def _format_seen(tick: Tick, header: Header) -> str:
     seen = tick.seen
     parts = []
     if seen.demand is not None:

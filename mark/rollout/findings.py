@@ -15,5 +15,5 @@ class Finding:
 
     check: str
     state: Found
-    said: str
+    detail: str
     do: str = ""

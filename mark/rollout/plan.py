@@ -70,8 +70,8 @@ def with_change_sets(
             yield StackPlan(name=plan.name, act="keep", state=plan.state)
         else:
             differs = {change.resource: change.differs for change in plan.changes}
-            told = tuple(replace(change, differs=differs.get(change.resource, "")) for change in made.changes)
-            yield replace(plan, changes=told, change_set=made)
+            changes = tuple(replace(change, differs=differs.get(change.resource, "")) for change in made.changes)
+            yield replace(plan, changes=changes, change_set=made)
 
 
 def is_long(template: Mapping[str, Any]) -> bool:
@@ -87,8 +87,8 @@ def template_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Ite
             if old.get(name) == new.get(name):
                 continue
             action = "Add" if name not in old else "Remove" if name not in new else "Modify"
-            told = kind or str((new.get(name) or old[name]).get("Type", ""))
-            yield Change(action=action, resource=name, type=told, differs=_which(old.get(name), new.get(name)))
+            changes = kind or str((new.get(name) or old[name]).get("Type", ""))
+            yield Change(action=action, resource=name, type=changes, differs=_which(old.get(name), new.get(name)))
 
 
 def _which(old: Any, new: Any) -> str:

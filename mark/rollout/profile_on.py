@@ -34,7 +34,7 @@ from mark.ports import Backend
 from mark.report.terminal import Report, note, progress
 from mark.rollout.profile_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
 from mark.rollout.profile_on_lambda import LambdaBackend
-from mark.rollout.profile_on_show import ask, say, told
+from mark.rollout.profile_on_show import confirm, format_usd, show_result
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of
 
@@ -92,7 +92,7 @@ def profile_on(settings: Settings, options: ProfileOnOptions, *, as_json: bool) 
             "name fewer types, or a higher limit"
         )
     if not options.yes:
-        ask(prices, options.seconds, estimate_usd)
+        confirm(prices, options.seconds, estimate_usd)
     meter = Meter(options.max_usd)
     aws = service_aws(settings, "profiler")
     try:
@@ -100,7 +100,7 @@ def profile_on(settings: Settings, options: ProfileOnOptions, *, as_json: bool) 
             outcome = _Rounds(settings, options, model, aws, meter, report).run(prices)
     finally:
         aws.close()
-    say(model.name, options, outcome.points, outcome.skipped, meter, as_json=as_json)
+    show_result(model.name, options, outcome.points, outcome.skipped, meter, as_json=as_json)
 
 
 class _Rounds:
@@ -149,7 +149,7 @@ class _Rounds:
             instance_type=load_prices(self._settings.prices).instance_type(price.name),
             expires_at=now + allowed_s,
         )
-        self._say(price, "launching", 0.0)
+        self._report_step(price, "launching", 0.0)
         known: list[str] = []
         self._meter.start(price, now)
         try:
@@ -202,12 +202,12 @@ class _Rounds:
 
     def _watch(self, price: Price, share: float, doing: str = "measuring") -> None:
         """Show the running total; RetryLater where the limit is reached."""
-        self._say(price, doing, share)
+        self._report_step(price, doing, share)
         if self._meter.spent_usd(time.time()) >= self._meter.max_usd:
             raise RetryLater(f"stopped at the limit of {self._meter.max_usd:g} USD")
 
-    def _say(self, price: Price, doing: str, share: float) -> None:
-        spent = told(self._meter.spent_usd(time.time()))
+    def _report_step(self, price: Price, doing: str, share: float) -> None:
+        spent = format_usd(self._meter.spent_usd(time.time()))
         self._report(f"{price.name}: {doing}; {spent} of {self._meter.max_usd:g} USD", share)
 
     def _end(self, known: Sequence[str], price: Price) -> None:

@@ -20,18 +20,21 @@ if TYPE_CHECKING:
     from mark.rollout.profile_on import ProfileOnOptions
 
 
-def ask(prices: Sequence[Price], seconds: float, estimate_usd: float) -> None:
+def confirm(prices: Sequence[Price], seconds: float, estimate_usd: float) -> None:
     """Show the estimate and ask whether to go on. Misconfigured where nobody can answer."""
     for price in prices:
-        note(f"{price.name}: {price.usd_per_hour:.4f} USD an hour, about {told(price.estimate_usd(seconds))} USD")
+        note(
+            f"{price.name}: {price.usd_per_hour:.4f} USD an hour, "
+            f"about {format_usd(price.estimate_usd(seconds))} USD"
+        )
     if not sys.stdin.isatty():
         raise Misconfigured(
-            f"this will cost about {told(estimate_usd)} USD: say --yes to go on without a question"
+            f"this will cost about {format_usd(estimate_usd)} USD: give --yes to go on without a question"
         )
-    typer.confirm(f"Rent these for about {told(estimate_usd)} USD?", abort=True, err=True)
+    typer.confirm(f"Rent these for about {format_usd(estimate_usd)} USD?", abort=True, err=True)
 
 
-def say(
+def show_result(
     model: str,
     options: ProfileOnOptions,
     points: Mapping[str, Sequence[MeasuredPoint]],
@@ -46,14 +49,14 @@ def say(
     if as_json:
         show_json(_document(model, points, skipped, meter))
     else:
-        show(_table(points, meter), f"spent about {told(sum(meter.done.values()))} of {meter.max_usd:g} USD")
+        show(_table(points, meter), f"spent about {format_usd(sum(meter.done.values()))} of {meter.max_usd:g} USD")
         if options.to is not None and points:
             show(f"wrote {options.to}; name it under profiles in the settings")
     if not points:
         raise Misconfigured("nothing was measured")
 
 
-def told(usd: float) -> str:
+def format_usd(usd: float) -> str:
     """An amount that may be a fraction of a cent."""
     return f"{usd:.2f}" if usd >= 1 else f"{usd:.4f}"
 
@@ -88,6 +91,6 @@ def _table(points: Mapping[str, Sequence[MeasuredPoint]], meter: Meter) -> Table
                 f"{point.p95_s * 1000:.3f}",
                 f"{point.batch / point.median_s:,.0f}",
                 str(point.calls),
-                "" if number else told(meter.done[name]),
+                "" if number else format_usd(meter.done[name]),
             )
     return table

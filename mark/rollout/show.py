@@ -42,13 +42,13 @@ def plan_table(plans: Sequence[StackPlan]) -> Table:
 
 def _kinds(changes: Sequence[Change]) -> str:
     kinds = Counter(change.type.rpartition("::")[2] for change in changes)
-    told = [f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common(SHOWN_NEW)]
-    return ", ".join([*told, *(["..."] if len(kinds) > SHOWN_NEW else [])])
+    parts = [f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common(SHOWN_NEW)]
+    return ", ".join([*parts, *(["..."] if len(kinds) > SHOWN_NEW else [])])
 
 
 def _replaced(change: Change) -> str:
-    told = (change.differs, {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.replaced, ""))
-    return "; ".join(word for word in told if word)
+    parts = (change.differs, {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.replaced, ""))
+    return "; ".join(word for word in parts if word)
 
 
 def agreed(question: str) -> bool:
@@ -100,6 +100,6 @@ class EventLog:
         reason = f"  {event.reason}" if event.status.endswith("_FAILED") else ""
         self._console.print(f"  {at} {event.status:<28} {event.resource}{reason}", markup=False)
 
-    def say(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         """Anything else."""
         self._console.print(f"  {text}", markup=False)

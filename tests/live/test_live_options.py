@@ -28,7 +28,7 @@ def test_a_load_of_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("observes", [False, True])
 def test_what_to_do_next_names_the_service_where_it_must_be_named(observes: bool) -> None:
     assert "--name" not in what_next(RUNNING, observes=observes)
-    told = what_next(replace(RUNNING, name="shop"), observes=observes).split(";")
-    assert len(told) == 3
-    assert all(command.endswith(" --name shop") for command in told)
-    assert "--model digits" in told[0]
+    status = what_next(replace(RUNNING, name="shop"), observes=observes).split(";")
+    assert len(status) == 3
+    assert all(command.endswith(" --name shop") for command in status)
+    assert "--model digits" in status[0]

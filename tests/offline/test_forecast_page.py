@@ -89,7 +89,7 @@ def test_the_example_plugs_in_by_module_and_by_entry_point(saved, monkeypatch, c
     name, value = ENTRY_POINT
     package = Path("site/my_package")
     package.mkdir(parents=True)
-    (package / "tests/end_to_end/__init__.py").touch()
+    (package / "__init__.py").touch()
     (package / "last_hour.py").write_text(EXAMPLE)
     monkeypatch.syspath_prepend("site")
     entry = EntryPoint(name=name, value=value, group=load.FORECASTERS)

@@ -114,8 +114,8 @@ def _values(text: str, name: str, low: int, high: int, expression: str) -> froze
 
 def _instant(day: date, hour: int, minute: int, zone: ZoneInfo) -> float | None:
     """The wall's time there as an instant, the first of two; None where the clock skips it."""
-    told = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
-    at = told.timestamp()
+    due_local = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
+    at = due_local.timestamp()
     shown = datetime.fromtimestamp(at, UTC).astimezone(zone)
     return at if (shown.hour, shown.minute) == (hour, minute) else None
 

@@ -63,7 +63,7 @@ def watch_metrics(
     *,
     holder: str,
     stop: threading.Event,
-    tell: Callable[[str | None], None] = lambda _: None,
+    note_failure: Callable[[str | None], None] = lambda _: None,
 ) -> Iterator[str]:
     """A line for each model each minute while `holder` acts, and one for all of them, until `stop`.
 
@@ -75,12 +75,12 @@ def watch_metrics(
         try:
             lines, before = _minute(service, models, store, holder, before)
         except RetryLater as error:
-            tell(str(error))
+            note_failure(str(error))
         except Exception as error:  # whatever it is: it would be the last minute that anybody hears of
             log.exception("nothing is told to CloudWatch")
-            tell(failure_words(error))
+            note_failure(failure_words(error))
         else:
-            tell(None)
+            note_failure(None)
         yield from lines
         if stop.wait(EACH_S):
             return

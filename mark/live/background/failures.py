@@ -25,7 +25,7 @@ TWICE_AT_MOST = 16
 """So often a pause is doubled: more would be a number that nobody waits for."""
 
 
-class Troubles:
+class BackgroundFailures:
     """What fails in the background of one process, `holder`; safe to share between threads."""
 
     def __init__(self, store: ServiceStore, holder: str) -> None:
@@ -79,7 +79,7 @@ class Troubles:
         self._told = failing
 
 
-def trouble_lines(told: BackgroundStatus, wall: float) -> list[str]:
+def failure_lines(told: BackgroundStatus, wall: float) -> list[str]:
     """What fails as notes of a status. wall: epoch seconds."""
     return [
         f"{work} fails for {max(0.0, wall - one.since):.0f} s and is tried again: {one.why}"

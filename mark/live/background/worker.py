@@ -12,7 +12,7 @@ from typing import Protocol
 from mark.aws.session import Aws
 from mark.live.background.alerts import AlertWatch
 from mark.live.background.archive import Archivist
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.background.housekeeping import Housekeeper
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
@@ -44,14 +44,14 @@ def begin_aside(
     make_aws: Callable[[], Aws],
     holder: str,
     stop: threading.Event,
-    troubles: Troubles,
+    failures: BackgroundFailures,
     duties: Callable[[ServiceStore, Aws], Sequence[Duty]] = all_duties,
 ) -> threading.Thread:
     """Start it; it works while `holder` has the lease, until `stop` is set. What fails is told by `troubles`."""
     work = _Work(store, make_aws, holder, duties)
 
     def run() -> None:
-        troubles.keep_on("archiving, alarms and housekeeping", work.turn, each_s=LOOK_S, stop=stop, begin_s=LOOK_S)
+        failures.keep_on("archiving, alarms and housekeeping", work.turn, each_s=LOOK_S, stop=stop, begin_s=LOOK_S)
         work.close()
 
     thread = threading.Thread(target=run, name="aside", daemon=True)

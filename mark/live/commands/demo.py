@@ -68,7 +68,7 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
         show_json({**document, "load": rehearsed.load})
         return
     show(headline(document), "", comparison_table(document), "")
-    _say(rehearsed)
+    _show(rehearsed)
     show(f"report: {page}")
 
 
@@ -119,7 +119,7 @@ def surge_start_s(trace: Trace) -> float:
     raise AssertionError("a day of the shipped workload holds some ten surges")
 
 
-def _say(rehearsed: Rehearsed) -> None:
+def _show(rehearsed: Rehearsed) -> None:
     """What clients saw, in one line."""
     load = rehearsed.load
     by = ", ".join(f"{count:,} by {who}" for who, count in load["by"].items() if count and who != "shed")

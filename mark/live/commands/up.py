@@ -33,10 +33,10 @@ def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = Fa
     with heeding_ends():
         running = start(settings, hold=hold)
         if detach:
-            _say(running, as_json=as_json)
+            _show(running, as_json=as_json)
             return
         try:
-            _say(running, as_json=as_json)
+            _show(running, as_json=as_json)
             watch_service(running)
         except KeyboardInterrupt:
             end(running.pid)
@@ -46,13 +46,13 @@ def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = Fa
 def heeding_ends() -> Iterator[None]:
     """Meanwhile SIGTERM and a closed terminal are what Ctrl-C is, so that whoever started a service ends it."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores it
-    for number in heeded:
+    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores it
+    for number in handled:
         signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for number in heeded:
+        for number in handled:
             signal.signal(number, before[number])
 
 
@@ -74,7 +74,7 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
             folder.unmake()
             raise
         supervisor = _spawn(folder, lock, hold=hold)
-        lock.tell(supervisor.pid)
+        lock.publish(supervisor.pid)
     try:
         return _wait_ready(folder, supervisor)
     except KeyboardInterrupt:
@@ -128,10 +128,10 @@ def _wait_ready(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> Runni
 
 def _failed(folder: RunFolder) -> Misconfigured:
     """The reason that the supervisor left, after the lines that explain it were printed."""
-    said = folder.failure()
-    if not said:
+    lines = folder.failure()
+    if not lines:
         return Misconfigured(f"the service could not start: its logs are in {folder.logs}")
-    reason, *details = said
+    reason, *details = lines
     for line in details:
         note(line)
     if details:
@@ -155,7 +155,7 @@ def up_document(running: Running) -> dict[str, Any]:
     }
 
 
-def _say(running: Running, *, as_json: bool) -> None:
+def _show(running: Running, *, as_json: bool) -> None:
     if as_json:
         show_json(up_document(running))
         return

@@ -12,7 +12,7 @@ from contextlib import suppress
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import aws_of
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.background.nightly_replays import NightlyReplays
 from mark.live.background.worker import begin_aside
 from mark.live.control.term import Forecasters, Term
@@ -47,14 +47,14 @@ class Leader:
         *,
         store: ServiceStore,
         holder: str,
-        troubles: Troubles,
-        tell: Callable[[], None] | None = None,
+        failures: BackgroundFailures,
+        publish_spec: Callable[[], None] | None = None,
     ) -> None:
         """`tell` writes to the store what the service is; None where somebody else does. Only who acts tells."""
-        self._tell = tell
+        self._publish_spec = publish_spec
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
-        self._troubles = troubles
+        self._failures = failures
         self._aws = aws_of(settings, running, "controller")
         slot = threading.Lock()
         self._forecasters = _forecasters(models, settings, slot)
@@ -68,7 +68,7 @@ class Leader:
             make_aws=lambda: aws_of(self._settings, self._running, "controller"),
             holder=self._holder,
             stop=stop,
-            troubles=self._troubles,
+            failures=self._failures,
         )
         until = time.monotonic() + CATCH_UP_S
         while not (stop.is_set() or self._is_caught_up() or time.monotonic() > until):
@@ -108,16 +108,16 @@ class Leader:
         """One term after another while the lease is ours."""
         while not stop.is_set():
             try:
-                if self._tell is not None:
+                if self._publish_spec is not None:
                     self._store.leases.renew(lease)  # what is told has no other fence
-                    self._tell()
+                    self._publish_spec()
                 term = Term(
                     self._settings,
                     self._running,
                     store=self._store,
                     aws=self._aws,
                     lease=lease,
-                    troubles=self._troubles,
+                    failures=self._failures,
                 )
                 term.run(self._models, self._forecasters, stop, beside=(self._replays.run,))
             except LeaseLost as error:

@@ -52,7 +52,7 @@ class Shadow:
     instance: Instance
     running_at: float | None
     ready_at: float | None
-    told_running: bool = False
+    running_reported: bool = False
 
 
 _FLEET = TypeAdapter(tuple[Shadow, ...])
@@ -168,9 +168,9 @@ class ShadowCloud:
         changed = False
         for name, shadow in list(self._fleet.items()):
             found = shadow
-            if found.running_at is not None and found.running_at <= now and not found.told_running:
+            if found.running_at is not None and found.running_at <= now and not found.running_reported:
                 self._note(found.instance, "running", found.running_at)
-                found = replace(found, told_running=True)
+                found = replace(found, running_reported=True)
             pends = found.instance.state is InstanceState.PENDING
             if pends and found.ready_at is not None and found.ready_at <= now:
                 found = replace(found, instance=replace(found.instance, state=InstanceState.READY))

@@ -26,7 +26,7 @@ from mark.controller.service_time_ratios import measured_paces
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import RestraintWatch
 from mark.live.control.data_plane import LivePlane
@@ -73,9 +73,9 @@ class Term:
         store: ServiceStore,
         aws: Aws,
         lease: Lease,
-        troubles: Troubles,
+        failures: BackgroundFailures,
     ) -> None:
-        self._settings, self._running, self._troubles = settings, running, troubles
+        self._settings, self._running, self._failures = settings, running, failures
         self._store, self._aws, self._lease = store, aws, lease
         self._over = threading.Event()
         self._failure: BaseException | None = None
@@ -146,7 +146,7 @@ class Term:
                 self._aws.sqs,
                 resources["events_url"],
                 wake=wake,
-                tell=lambda why: self._troubles.note("hearing of spot notices", why),
+                note_failure=lambda why: self._failures.note("hearing of spot notices", why),
                 poll_s=POLL_S,
             ),
             guard=Guard(_rails(self._settings), offerings),
@@ -198,7 +198,7 @@ class Term:
             cloud=cloud,
             plane=plane,
             publisher=Publisher(
-                model, store=store, clock=clock, began_at=written.began_at, trained=retraining.told
+                model, store=store, clock=clock, began_at=written.began_at, trained=retraining.in_use
             ),
             journal=written.journal,
             header=written.header,

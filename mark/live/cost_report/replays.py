@@ -99,19 +99,19 @@ def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDa
     settings, trace = subject.settings, subject.trace
     from_s, to_s = round(day.since - trace.start_at), round(day.until - trace.start_at)
     begin_s = max(0.0, from_s - RUN_IN_S)
-    whole = _experiment(settings, trace, begin_s, to_s)
+    full = _experiment(settings, trace, begin_s, to_s)
     before = _experiment(settings, trace, begin_s, from_s) if from_s > begin_s else None
-    warm_engine(whole, report)
+    warm_engine(full, report)
     found, unable = dict(day.policies), list(day.unable)
 
-    def told(label: str, share: float) -> None:
+    def report_share(label: str, share: float) -> None:
         report(f"{day.day}: {label}", share)
 
     for policy in subject.policies:
         changed = chosen_overrides(settings)
         try:
-            overflows = whole.bundle(policy, changed).controller.overflow is not None
-            ran = whole.run(policy, overrides=changed, progress=told)
+            overflows = full.bundle(policy, changed).controller.overflow is not None
+            ran = full.run(policy, overrides=changed, progress=report_share)
             ran_in = before.run(policy, overrides=changed) if before else None
         except MarkError as error:
             note(f"{day.day}: {policy} is left out: {error}")
@@ -135,14 +135,14 @@ def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) ->
     return make_experiment(settings, workload=workload)
 
 
-def _difference(whole: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:
+def _difference(full: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:
     """What came after the run-in."""
-    seconds, skipped = whole.seconds, round(run_in_s)
-    cost, less = whole.cost, before.cost if before else None
+    seconds, skipped = full.seconds, round(run_in_s)
+    cost, less = full.cost, before.cost if before else None
     return ReplayedPolicy(
         serving_usd=max(0.0, cost.serving - (less.serving if less else 0.0)),
         overhead_usd=max(0.0, cost.overhead - (less.overhead if less else 0.0)),
         requests=int(seconds.arrivals[skipped:].sum()),
         missed=int(seconds.missed[skipped:].sum()),
-        uses_truth=whole.uses_truth,
+        uses_truth=full.uses_truth,
     )

@@ -84,9 +84,9 @@ def report_service(settings: Settings, options: ReportOptions, *, as_json: bool)
     sender = _sender(settings, own) if options.email else ""
     period = report_period(store, period_s=options.period_s, wall_at=wall_at)
     policies = own.service.report.policies if options.policies is None else options.policies
-    with progress() as tell:
-        replays = replay_days(store, own, period, policies, tell) if policies else None
-        tell("reading ledger and journal", 0.0)
+    with progress() as progress_:
+        replays = replay_days(store, own, period, policies, progress_) if policies else None
+        progress_("reading ledger and journal", 0.0)
         report = read_cost_report(
             store,
             period_s=options.period_s,
@@ -95,7 +95,7 @@ def report_service(settings: Settings, options: ReportOptions, *, as_json: bool)
             replays=replays,
         )
         if options.to is not None or options.email:
-            tell("drawing", 0.0)
+            progress_("drawing", 0.0)
             _hand_out(render(report), own, options, sender)
     if as_json:
         show_json(report_document(report))

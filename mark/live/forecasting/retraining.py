@@ -148,7 +148,7 @@ class Retraining:
             drift = worsening(self._drift, self._drift_policy)
             self.notes.append(_begun(why, history, drift, self._settings.limit_min))
 
-    def told(self) -> ForecasterStatus | None:
+    def in_use(self) -> ForecasterStatus | None:
         """For the status: what was trained last, on what, why; how forecasts do; and what runs or failed."""
         trained, run = self._trained, self._run
         if trained is None:
@@ -175,8 +175,8 @@ class Retraining:
                 self._take(self._run, self._run.since, store)
             return self._run is None
         known_at = max(self._given_up_at, self._trained.at if self._trained else -math.inf)
-        told = store.status(f"trained:{self._model.name}")
-        if told is None or told["at"] <= known_at or self._cache is None:
+        trained_status = store.status(f"trained:{self._model.name}")
+        if trained_status is None or trained_status["at"] <= known_at or self._cache is None:
             return True
         try:
             record = _TRAINED.validate_python(store.status(f"trained-on:{self._model.name}"))
@@ -186,7 +186,7 @@ class Retraining:
             )
             record = None
         if record is None or (record.forecaster, record.seed) != (self.name, self._model.setup.seed):
-            self._given_up_at = told["at"]  # it was trained under other settings
+            self._given_up_at = trained_status["at"]  # it was trained under other settings
             return True
         self._train(record.why, record.history, record.at, again=record)
         return False

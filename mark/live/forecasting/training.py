@@ -120,13 +120,13 @@ class Training:
             self._child = _spawn()
         with self._child as child:
             try:
-                said, _ = child.communicate(_TASK.dump_json(self._task), timeout=self._limit_s)
+                output, _ = child.communicate(_TASK.dump_json(self._task), timeout=self._limit_s)
             except subprocess.TimeoutExpired as error:
                 raise _TrainingFailed(f"not done within {self._limit_s:g} s") from error
             finally:
                 _end(child)
         if child.returncode != 0:
-            lines = said.decode(errors="replace").splitlines()
+            lines = output.decode(errors="replace").splitlines()
             raise _TrainingFailed(lines[-1] if lines else f"its process ended with status {child.returncode}")
 
 

@@ -41,8 +41,8 @@ class EmulatedControls:
 
     def interrupt(self, share: float, offering: str = "") -> tuple[list[str], int]:
         """Send spot notices to a share of the ready spot instances; who got one, and of how many."""
-        said = self._send("interrupt", {"share": share, "offering": offering})
-        return list(said["instances"]), int(said["ready"])
+        reply = self._send("interrupt", {"share": share, "offering": offering})
+        return list(reply["instances"]), int(reply["ready"])
 
     def fault(self, fault: dict[str, Any]) -> None:
         """Inject a fault (docs/emulated-aws.md)."""
@@ -67,8 +67,8 @@ class EmulatedControls:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as reply:  # noqa: S310 - as above
                 text = reply.read()
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace").strip()[:300]
-            raise Misconfigured(f"the emulated AWS refused {path}: {said or error.reason}") from error
+            reason = error.read().decode(errors="replace").strip()[:300]
+            raise Misconfigured(f"the emulated AWS refused {path}: {reason or error.reason}") from error
         except OSError as error:
             raise RetryLater(f"the emulated AWS does not answer: {error}") from error
         found: dict[str, Any] = json.loads(text) if text else {}

@@ -47,7 +47,7 @@ class ModelStart:
     """
 
     name: str
-    told: PublishedModel | None
+    published: PublishedModel | None
     overflows: bool
     agents: Mapping[str, int]
     instances: Sequence[Mapping[str, Any]]
@@ -55,12 +55,12 @@ class ModelStart:
     @property
     def planned(self) -> int:
         """Instances of the first plan."""
-        return 0 if self.told is None else sum(self.told.planned.values())
+        return 0 if self.published is None else sum(self.published.planned.values())
 
 
 def hopeless(model: ModelStart) -> str | None:
     """Why this model will never serve, where that is known already."""
-    has_plan = model.told is not None and model.told.plan is not None
+    has_plan = model.published is not None and model.published.plan is not None
     if has_plan and not model.planned and not model.overflows and not model.instances:
         return (
             f"{model.name}: the first plan holds no instance, and no Lambda function may answer; "
@@ -76,13 +76,13 @@ def hopeless(model: ModelStart) -> str | None:
 
 def start_lines(model: ModelStart) -> list[str]:
     """What is planned and why, and what is there."""
-    if model.told is None:
+    if model.published is None:
         return [f"{model.name}: no plan yet"]
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(model.told.planned.items()) if count)
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(model.published.planned.items()) if count)
     lines = [f"{model.name}: planned {counts or 'no instance'}; {_there(model)}"]
-    if model.told.plan is not None and model.told.plan.reason:
-        lines.append(f"{model.name}: the plan's reason: {model.told.plan.reason}")
-    return lines + [f"{model.name}: {note}" for note in model.told.notes]
+    if model.published.plan is not None and model.published.plan.reason:
+        lines.append(f"{model.name}: the plan's reason: {model.published.plan.reason}")
+    return lines + [f"{model.name}: {note}" for note in model.published.notes]
 
 
 def _there(model: ModelStart) -> str:
@@ -140,7 +140,7 @@ def look_at_start(
         found.append(
             ModelStart(
                 name=name,
-                told=told_since(store, name, since),
+                published=published_since(store, name, since),
                 overflows=overflows_too,
                 agents=agents,
                 instances=mine,
@@ -151,27 +151,27 @@ def look_at_start(
 
 def is_held_back(store: ServiceStore) -> bool:
     """Whether a budget or a pause holds instances back. RetryLater where the store is away."""
-    told = BUDGET.read(store)
-    return told is not None and told.held_back is not SpendingLimit.NONE
+    published = BUDGET.read(store)
+    return published is not None and published.held_back is not SpendingLimit.NONE
 
 
-def told_since(store: ServiceStore, model: str, since: float) -> PublishedModel | None:
+def published_since(store: ServiceStore, model: str, since: float) -> PublishedModel | None:
     """What a controller told of the model from `since` (service time) on; not what one of an earlier life did."""
-    told = MODEL.read(store, model)
-    return told if told is not None and told.at >= since else None
+    published = MODEL.read(store, model)
+    return published if published is not None and published.at >= since else None
 
 
 def is_ready(store: ServiceStore, model: str, since: float) -> bool:
     """Whether the instances that the first plan from `since` on wanted all serve."""
     try:
-        told = told_since(store, model, since)
+        published = published_since(store, model, since)
         members = store.membership(model).members()
     except RetryLater:
         return False
-    if told is None:
+    if published is None:
         return False
     ready = sum(1 for m in members if m.state is MemberState.READY and m.role is Role.SERVING)
-    return ready >= sum(told.planned.values())
+    return ready >= sum(published.planned.values())
 
 
 def last_log_line(log_file: Path) -> list[str]:
@@ -183,9 +183,9 @@ def last_log_line(log_file: Path) -> list[str]:
     except OSError:
         return []
     for line in reversed(lines):
-        said = _error_in(line)
-        if said:
-            return said
+        message = _error_in(line)
+        if message:
+            return message
     return [line[:LINE_LENGTH] for line in lines if line.strip()][-1:]
 
 

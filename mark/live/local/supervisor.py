@@ -47,7 +47,7 @@ from mark.live.local.startup import (
     is_held_back,
     is_ready,
     look_at_start,
-    told_since,
+    published_since,
 )
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.offline.out_folder import JOURNAL_NAME
@@ -128,7 +128,9 @@ class Supervisor:
         store.forget_wall()
         adopt_wall(store)
         clocks = store.clocks()
-        seen_until = max((told.at for told in map(self._last_told, self._models) if told), default=0.0)
+        seen_until = max(
+            (published.at for published in map(self._last_published, self._models) if published), default=0.0
+        )
         started = first_anchor(clocks[-1] if clocks else None, steady_time(), seen_until)
         self._since = started.service_at
         store.put_spec(service_spec(self._settings, self._models))
@@ -154,7 +156,7 @@ class Supervisor:
         if self._settings.service.mode is Mode.OBSERVE:
             self._until(
                 "the first plan",
-                lambda: all(told_since(store, name, self._since) for name in names),
+                lambda: all(published_since(store, name, self._since) for name in names),
                 within_s=FLEET_S,
             )
             return
@@ -179,7 +181,7 @@ class Supervisor:
         self._note(store=url)
         return ServiceStore(connect(url), self._running.name)
 
-    def _last_told(self, model: LiveModel) -> PublishedModel | None:
+    def _last_published(self, model: LiveModel) -> PublishedModel | None:
         """What an earlier life of the service told of the model last."""
         assert self._store is not None
         return MODEL.read(self._store, model.name)
@@ -300,7 +302,7 @@ class Supervisor:
             restarts = self._children.restarts()
             if self._redis is not None:
                 restarts["store"] = self._redis.restarts
-            self._processes.tell(
+            self._processes.publish(
                 self._store,
                 restarts,
                 down=self._children.down(),

@@ -28,7 +28,7 @@ from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.live.aws_resources import RESOURCES
 from mark.live.background.cloudwatch import watch_metrics
-from mark.live.background.failures import Troubles
+from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader
 from mark.live.local.run_dir import Running
@@ -74,18 +74,18 @@ def _own_address(environment: Mapping[str, str]) -> str | None:
 
 def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
     """The settings, and where the service's parts are. AWS is where boto3 finds it."""
-    settings = Settings.model_validate_json(told(environment, "MARK_SETTINGS"))
+    settings = Settings.model_validate_json(required_variable(environment, "MARK_SETTINGS"))
     service = settings.service.model_copy(update={"host": EVERYWHERE})
     running = Running(
         name=service.name,
         pid=os.getpid(),
-        store=told(environment, "MARK_STORE_URL"),
+        store=required_variable(environment, "MARK_STORE_URL"),
         token=environment.get("MARK_TOKEN"),
     )
     return settings.model_copy(update={"service": service}), running
 
 
-def told(environment: Mapping[str, str], name: str) -> str:
+def required_variable(environment: Mapping[str, str], name: str) -> str:
     """A variable that the templates set; Misconfigured where it is missing."""
     value = environment.get(name)
     if not value:
@@ -95,14 +95,14 @@ def told(environment: Mapping[str, str], name: str) -> str:
 
 def resources(environment: Mapping[str, str], machine: str) -> dict[str, object]:
     """What controllers read from the store: `launches_of` understands it. machine: the first kind."""
-    templates: dict[str, str] = json.loads(told(environment, "MARK_TEMPLATES"))
+    templates: dict[str, str] = json.loads(required_variable(environment, "MARK_TEMPLATES"))
     return {
-        "events_url": told(environment, "MARK_EVENTS_URL"),
-        "bucket": told(environment, "MARK_BUCKET"),
+        "events_url": required_variable(environment, "MARK_EVENTS_URL"),
+        "bucket": required_variable(environment, "MARK_BUCKET"),
         "templates": {role.value: templates[f"{role.value}/{machine}"] for role in Role},
         "machines": templates,
         "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
-        "owner": told(environment, "MARK_OWNER"),
+        "owner": required_variable(environment, "MARK_OWNER"),
     }
 
 
@@ -129,17 +129,22 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned)
     store = ServiceStore(connect(running.store), running.name)
     adopt_wall(store)
-    spec, parts = service_spec(settings, models), resources(environment, told(environment, "MARK_MACHINE"))
+    spec, parts = (
+        service_spec(settings, models),
+        resources(environment, required_variable(environment, "MARK_MACHINE")),
+    )
 
-    def tell() -> None:
+    def publish_spec() -> None:
         store.put_spec(spec)
         store.put_status(RESOURCES, parts)
 
     holder = f"{socket.gethostname()}.{os.getpid()}"
-    troubles = Troubles(store, holder)
-    leader = Leader(settings, running, models, store=store, holder=holder, troubles=troubles, tell=tell)
+    failures = BackgroundFailures(store, holder)
+    leader = Leader(
+        settings, running, models, store=store, holder=holder, failures=failures, publish_spec=publish_spec
+    )
     measuring = threading.Thread(
-        target=_measure, args=(running.name, models, store, holder, stop, troubles), daemon=True
+        target=_measure, args=(running.name, models, store, holder, stop, failures), daemon=True
     )
     measuring.start()
     leader.run(stop)
@@ -151,11 +156,11 @@ def _measure(
     store: ServiceStore,
     holder: str,
     stop: threading.Event,
-    troubles: Troubles,
+    failures: BackgroundFailures,
 ) -> None:
-    tell = partial(troubles.note, "telling CloudWatch")
+    note_failure = partial(failures.note, "telling CloudWatch")
     served = [model.served for model in models]
-    for line in watch_metrics(service, served, store, holder=holder, stop=stop, tell=tell):
+    for line in watch_metrics(service, served, store, holder=holder, stop=stop, note_failure=note_failure):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 

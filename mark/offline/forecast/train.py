@@ -90,6 +90,6 @@ def _written(document: dict[str, Any], suffix: str) -> str:
     if suffix == ".json":
         return json_text(document, indent=2) + "\n"
     head = [("trace", document["trace"]), ("history", format_duration(document["history_s"]))]
-    said = [*head, *card_lines(document["card"] or {})]
-    lines = [f"| {key.replace('|', '/')} | {value.replace('|', '/')} |" for key, value in said]
+    rows = [*head, *card_lines(document["card"] or {})]
+    lines = [f"| {key.replace('|', '/')} | {value.replace('|', '/')} |" for key, value in rows]
     return "\n".join([f"# {document['predictor']}", "", "| | |", "|---|---|", *lines, ""])

@@ -93,7 +93,7 @@ def write_model(options: InitOptions) -> None:
         raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
     if profile is not None:
         write_profiles(folder / PROFILE_FILE, (profile,))
-    _say(folder, needs, profile)
+    _show(folder, needs, profile)
 
 
 def _refuse_existing(folder: Path, options: InitOptions) -> None:
@@ -255,7 +255,7 @@ FOLDER = """\
 """
 
 
-def _say(folder: Path, needs: _Needs, profile: Profile | None) -> None:
+def _show(folder: Path, needs: _Needs, profile: Profile | None) -> None:
     """What was written, how sure it is, and commands that work as they are."""
     config = folder / CONFIG_FILE
     written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profile else ())]

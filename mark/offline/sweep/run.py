@@ -99,7 +99,7 @@ def _run(layout: Layout, folder: SweepFolder, engine: Engine) -> Outcome:
         with progress() as report:  # once here, or every worker would compile it
             warm_engine(layout.experiment, report)
         with (
-            sweep_progress(len(jobs) - len(todo), len(jobs)) as tell,
+            sweep_progress(len(jobs) - len(todo), len(jobs)) as report_finished,
             closing(engine.run(todo, layout.traces)) as stream,
         ):
             for finished in stream:
@@ -108,7 +108,7 @@ def _run(layout: Layout, folder: SweepFolder, engine: Engine) -> Outcome:
                 else:
                     folder.keep(finished)
                     outcome.results[finished.job.key] = finished.document
-                tell(finished)
+                report_finished(finished)
     except KeyboardInterrupt:
         outcome.interrupted = True
     return outcome

@@ -27,14 +27,14 @@ def advice_of(models: Sequence[ModelReport], *, service: str, money: Money) -> t
     found = []
     for model in models:
         journal = f"{service} --model {model.name}" if named else service
-        said = (
+        sentences = (
             *_missed(model),
             *_cheaper(model, journal, money),
             *_idle(model, money),
             *_overflow(model),
             *_unused(model),
         )
-        found += [f"{model.name}: {sentence}" if named else sentence for sentence in said]
+        found += [f"{model.name}: {sentence}" if named else sentence for sentence in sentences]
     return (*found, *_dearest_objective(models, money))
 
 

@@ -160,11 +160,11 @@ def _read(store: ArchiveReader, served: ServedModel, period: Period) -> _Read:
 
 def _marks(store: ArchiveReader, model: str, now: float) -> tuple[TallyMark, ...]:
     """The kept marks, and one of `now`, or of the last tick where that is later."""
-    told = MODEL.read(store, model) or PublishedModel()
-    now = max(now, told.at)  # a report of the past: what is counted by now came until now
-    began_at = now if told.began_at is None else told.began_at
+    published = MODEL.read(store, model) or PublishedModel()
+    now = max(now, published.at)  # a report of the past: what is counted by now came until now
+    began_at = now if published.began_at is None else published.began_at
     marks = book_marks(store.status(book_name(model))) or (first_mark(began_at),)
-    series = told.series or LoadSeries(start_at=now)
+    series = published.series or LoadSeries(start_at=now)
     recent = Demand(
         end_at=series.start_at + len(series.mean_rps) * series.unit_s,
         mean_rps=series.mean_rps,
@@ -235,16 +235,16 @@ def _baselines(
     A whole day counts where the period cuts it: a report of each morning tells of the day that is over.
     """
     spans = {day: (start, end) for day, start, end in days_between(period.since, period.until)}
-    told = [item for item in replays if item.holds(spans.get(item.day))]
-    if not told:
+    days = [item for item in replays if item.holds(spans.get(item.day))]
+    if not days:
         return ()
     models = len(ledgers)
-    measured_usd = sum(_measured_usd(ledger, ledgers, item) for item in told)
-    in_time, finished = map(sum, zip(*(_in_time(ledger, item) for item in told), strict=True))
-    names = [name for name in told[0].policies if all(name in item.policies for item in told)]
+    measured_usd = sum(_measured_usd(ledger, ledgers, item) for item in days)
+    in_time, finished = map(sum, zip(*(_in_time(ledger, item) for item in days), strict=True))
+    names = [name for name in days[0].policies if all(name in item.policies for item in days)]
     found = []
     for name in names:
-        runs = [item.policies[name] for item in told]
+        runs = [item.policies[name] for item in days]
         requests = sum(run.requests for run in runs)
         found.append(
             Baseline(
@@ -253,9 +253,9 @@ def _baselines(
                 attained=1 - sum(run.missed for run in runs) / requests if requests else None,
                 measured_usd=measured_usd,
                 measured_attained=in_time / finished if finished else None,
-                since=min(item.since for item in told),
-                until=max(item.until for item in told),
-                replayed_s=sum(item.until - item.since for item in told),
+                since=min(item.since for item in days),
+                until=max(item.until for item in days),
+                replayed_s=sum(item.until - item.since for item in days),
                 uses_truth=any(run.uses_truth for run in runs),
             )
         )

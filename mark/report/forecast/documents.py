@@ -56,12 +56,12 @@ def backtest_headline(runs: Sequence[BacktestRun]) -> str:
     if not able:
         return "Nothing arrived in the span: there is no scale for an error."
     (first, least), *others = sorted(able.items(), key=lambda item: item[1])
-    said = f"{first} has a weighted quantile loss of {figure(least)}"
+    sentence = f"{first} has a weighted quantile loss of {figure(least)}"
     if not others:
-        return f"{said}."
+        return f"{sentence}."
     second, loss = others[0]
     if loss == least:
-        return f"{said}, and so has {second}."
+        return f"{sentence}, and so has {second}."
     return (
         f"{first} forecasts best: its weighted quantile loss is {figure(least)}, {apart(least, loss)} {second}'s."
     )

@@ -72,11 +72,11 @@ def _notes(runs: Sequence[BacktestRun], span: BacktestSpan) -> list[str]:
         f"{TARGET_WORDS[span.target]}, {format_leads(span.leads)} ahead, over {tested} after {learnt} of history"
     )
     notes = [f"{what}; {len(span.origins):,} origins scored; {BEST} is the best"]
-    said: dict[str, list[str]] = {}
+    by_note: dict[str, list[str]] = {}
     for run, scores in scored_runs(runs):
         for note in scores.notes:
-            said.setdefault(note, []).append(run.predictor)
-    return notes + [f"{', '.join(names)}: {note}" for note, names in said.items()]
+            by_note.setdefault(note, []).append(run.predictor)
+    return notes + [f"{', '.join(names)}: {note}" for note, names in by_note.items()]
 
 
 def forecast_table(forecast: Forecast, actual: Demand) -> Table:
@@ -88,9 +88,9 @@ def forecast_table(forecast: Forecast, actual: Demand) -> Table:
         table.add_column("median" if level == 0.5 else f"{100 * level:g} %", justify="right", no_wrap=True)
     table.add_column("came", justify="right", no_wrap=True)
     kinds = (("mean", forecast.mean_rps, actual.mean_rps), ("highest 5 s", forecast.max_rps, actual.max_rps))
-    for name, rows, came in kinds:
+    for name, rows, seen in kinds:
         for minute in SHOWN_MINUTES:
-            known = came[minute - 1] if minute <= len(came) else math.nan
+            known = seen[minute - 1] if minute <= len(seen) else math.nan
             rates = (format_rps(rate) for rate in rows[minute - 1])
             table.add_row(name if minute == SHOWN_MINUTES[0] else "", str(minute), *rates, format_rps(known))
     return table

@@ -185,16 +185,16 @@ def format_training(model: ModelStatus) -> str:
     trained = model.trained
     if trained is None:
         return ""
-    said = [f"{trained.forecaster}, trained on {_format_learned(trained, model.assumed)}"]
+    parts = [f"{trained.forecaster}, trained on {_format_learned(trained, model.assumed)}"]
     if trained.drift is not None:
-        said.append(f"losses of late {ratio(trained.drift)} the usual")
+        parts.append(f"losses of late {ratio(trained.drift)} the usual")
     if trained.training is not None:
         since = format_time(trained.training.since, seconds=False)
-        said.append(f"being trained since {since} ({TRAINED_WHY[trained.training.why]})")
+        parts.append(f"being trained since {since} ({TRAINED_WHY[trained.training.why]})")
     if trained.failed is not None:
         at = format_time(trained.failed.at, seconds=False)
-        said.append(f"could not be trained at {at}: {trained.failed.error}")
-    return "; ".join(said)
+        parts.append(f"could not be trained at {at}: {trained.failed.error}")
+    return "; ".join(parts)
 
 
 def _format_learned(trained: ForecasterStatus, assumed: AssumedLoad | None) -> str:
@@ -353,13 +353,13 @@ def alert_banners(alerts: AlertsStatus) -> list[Banner]:
 
 def format_spent(status: ServiceStatus) -> str:
     """`1.20 of 50.00 USD today, 12.00 this month`; empty where no budget is set or nothing is reckoned yet."""
-    told = status.budget
-    if told is None or not (told.daily_usd or told.monthly_usd):
+    spending = status.budget
+    if spending is None or not (spending.daily_usd or spending.monthly_usd):
         return ""
     parts = []
     for spent, limit, when in (
-        (told.day_usd, told.daily_usd, "today"),
-        (told.month_usd, told.monthly_usd, "this month"),
+        (spending.day_usd, spending.daily_usd, "today"),
+        (spending.month_usd, spending.monthly_usd, "this month"),
     ):
         of = f" of {usd(limit)}" if limit is not None else ""
         parts.append(f"{usd(spent)}{of} USD {when}")
@@ -367,13 +367,13 @@ def format_spent(status: ServiceStatus) -> str:
 
 
 def _budget_banner(status: ServiceStatus) -> Banner | None:
-    told = status.budget
-    if told is None or not told.reasons:
+    spending = status.budget
+    if spending is None or not spending.reasons:
         return None
-    why = "; ".join(told.reasons)
+    why = "; ".join(spending.reasons)
     return Banner(
-        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[told.held_back]}",
-        bad=told.held_back is not SpendingLimit.NONE,
+        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[spending.held_back]}",
+        bad=spending.held_back is not SpendingLimit.NONE,
     )
 
 

@@ -48,8 +48,8 @@ def _service_line(status: ServiceStatus) -> Text:
 def _model_line(model: ModelStatus) -> Text:
     aspects = ", ".join(filter(None, (model.policy, model.market)))
     kept, objective = formatting.keeps_objective(model), model.objective
-    said = formatting.format_objective(target=objective.target, latency_ms=objective.latency_ms)
-    line = Text.assemble((model.name, "bold"), f"  {said}")
+    objective_text = formatting.format_objective(target=objective.target, latency_ms=objective.latency_ms)
+    line = Text.assemble((model.name, "bold"), f"  {objective_text}")
     if aspects:
         line.append(f"  {aspects}")
     return line if kept else line.append("  MISSES ITS OBJECTIVE", style="bold red")

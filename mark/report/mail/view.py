@@ -222,7 +222,7 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
                 one.policy,
                 money(one.usd),
                 signed(one.usd - one.measured_usd, money),
-                _kept(one.attained, model),
+                _format_attained(one.attained, model),
             )
             for one in model.baselines
         ]
@@ -231,7 +231,7 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
             format_own_policy(report, model),
             money(first.measured_usd),
             "",
-            _kept(first.measured_attained, model),
+            _format_attained(first.measured_attained, model),
         )
         yield Section(
             title=f"{_of(report, model)}What others would have cost",
@@ -249,7 +249,7 @@ def _share_in_time(attained: float | None) -> str:
     return MISSING if attained is None else percent(attained, digits=2)
 
 
-def _kept(attained: float | None, model: ModelReport) -> str:
+def _format_attained(attained: float | None, model: ModelReport) -> str:
     """`97.10 %, missed` where that is less than the target."""
     missed = attained is not None and attained < model.slo.target
     return f"{_share_in_time(attained)}{', missed' if missed else ''}"
@@ -305,8 +305,8 @@ def _answers(report: CostReport) -> Section | None:
 
 
 def _fleet(report: CostReport) -> Section | None:
-    told = [model for model in report.models if model.journal_since is not None]
-    if not told:
+    journalled = [model for model in report.models if model.journal_since is not None]
+    if not journalled:
         return None
     rows = tuple(
         (
@@ -317,7 +317,7 @@ def _fleet(report: CostReport) -> Section | None:
             MISSING if model.capacity.utilisation is None else percent(model.capacity.utilisation, digits=0),
             f"{model.capacity.idle_hours:,.1f} h",
         )
-        for model in told
+        for model in journalled
     )
     columns = ("Model", "Interruptions", "Launched", "Refused", "Utilisation", "Idle")
     return Section(title="Fleet", table=Table(columns=columns, rows=rows))
@@ -340,8 +340,8 @@ def _forecasts(report: CostReport) -> Section | None:
         return None
     columns = ("Model", "Forecaster", "Minutes", "Error", "Last value's", "Failed")
     text = "Of each minute's largest rate, one planning lead ahead, as a share of what came."
-    said = (model.forecast for model in report.models)
-    lacking = dict.fromkeys(f"{one.forecaster}: {one.degraded}." for one in said if one.degraded)
+    forecasts = (model.forecast for model in report.models)
+    lacking = dict.fromkeys(f"{one.forecaster}: {one.degraded}." for one in forecasts if one.degraded)
     return Section(title="Forecast error", text=(text, *lacking), table=Table(columns=columns, rows=rows))
 
 

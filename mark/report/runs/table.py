@@ -67,7 +67,7 @@ def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | 
         usd(result.cost.total),
         ratio(cost_ratio(run, reference)),
         ratio(run.cost_over_bound),
-        _kept(run),
+        _attained(run),
         "/".join(words.replace(",", "") for words in format_latency(run)),
         "/".join(f"{share:.1f}" for share in served_percent(result.served)),
         f"{result.launches:,}",
@@ -75,7 +75,7 @@ def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | 
     )
 
 
-def _kept(run: ComparedRun) -> Text:
+def _attained(run: ComparedRun) -> Text:
     kept = format_attainment(run, digits=2)
     if run.keeps_objective:
         return Text(kept)

@@ -92,9 +92,9 @@ def _draw_front(axes: Axes, front: Sequence[ParetoRow]) -> list[Line2D]:
     numbers: dict[tuple[float, float], list[str]] = {}
     for row, point in zip(front, zip(costs, missed, strict=True), strict=True):
         numbers.setdefault(point, []).append(f"{row.front}")
-    for point, said in numbers.items():
+    for point, labels in numbers.items():
         axes.annotate(
-            ", ".join(said), point, (7, 5), textcoords="offset points", color=INK, fontweight="bold", zorder=5
+            ", ".join(labels), point, (7, 5), textcoords="offset points", color=INK, fontweight="bold", zorder=5
         )
     return [Line2D([], [], label="front (numbers as in the table)", **style)]
 

@@ -35,16 +35,16 @@ def group_headline(rows: Sequence[ParetoRow]) -> str:
     waiting = sum(row.missing > 0 for row in rentable)
     if best is not None and best.attained is not None:
         kept, cost = format_share(best.attained.mean), usd(best.total_usd.mean)
-        said = f"Cheapest that keeps its objective: {row_label(best)}: {cost} USD, {kept} in time."
+        headline = f"Cheapest that keeps its objective: {row_label(best)}: {cost} USD, {kept} in time."
     elif rentable and waiting == len(rentable):
         return "No row has all its seeds yet."
     elif rentable and all(row.stood_in for row in rentable):
-        said = "The forecaster failed in every row, and last-value stood in."
+        headline = "The forecaster failed in every row, and last-value stood in."
     elif waiting or any(row.stood_in for row in rentable):
-        said = "No row that can be compared kept its objective."
+        headline = "No row that can be compared kept its objective."
     else:
-        said = "Nothing that can be rented kept its objective."
-    return f"{said} Seeds are missing in {waiting} of {len(rows)} rows." if waiting else said
+        headline = "Nothing that can be rented kept its objective."
+    return f"{headline} Seeds are missing in {waiting} of {len(rows)} rows." if waiting else headline
 
 
 def format_mean(spread: Spread | None, form: Formatter) -> str:
@@ -73,14 +73,14 @@ def format_attainment(row: ParetoRow) -> str:
 
 def remark(row: ParetoRow) -> str:
     """Why a row is left out of the front."""
-    said = []
+    remarks = []
     if row.foreseeing:
-        said.append("knows the load to come")
+        remarks.append("knows the load to come")
     if row.missing:
-        said.append(f"{row.missing} of {row.missing + len(row.seeds)} seeds missing")
+        remarks.append(f"{row.missing} of {row.missing + len(row.seeds)} seeds missing")
     if row.stood_in:
-        said.append(format_fallbacks(row.stood_in, row.forecasts))
-    return ", ".join(said)
+        remarks.append(format_fallbacks(row.stood_in, row.forecasts))
+    return ", ".join(remarks)
 
 
 def _table(rows: Sequence[ParetoRow]) -> Table:
@@ -116,6 +116,6 @@ def _table(rows: Sequence[ParetoRow]) -> Table:
     return table
 
 
-def _with_range(said: str, spread: Spread | None, form: Formatter) -> str:
+def _with_range(text: str, spread: Spread | None, form: Formatter) -> str:
     between = format_range(spread, form)
-    return f"{said} ({between})" if between else said
+    return f"{text} ({between})" if between else text

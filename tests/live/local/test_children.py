@@ -46,7 +46,7 @@ def test_an_end_by_itself_is_counted_with_its_exit_status(children: Children) ->
 
 
 def test_a_stopped_child_is_replaced(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "SILENT_S", 3.0)
+    monkeypatch.setattr(subject, "HEARTBEAT_TIMEOUT_S", 3.0)
     children.start("one", CHILD, ["beat"])
     first = children.pids()["one"]
     until(lambda: children.watch() or children._all["one"].heard_at)  # it has beaten once

@@ -48,7 +48,7 @@ def package(folder: Path, name: str, *, factor: int = 2, init: bool = True) -> P
     place = folder / name
     place.mkdir(parents=True)
     if init:
-        (place / "tests/end_to_end/__init__.py").write_text("")
+        (place / "__init__.py").write_text("")
     (place / "hand.py").write_text(HAND.format(package=name))
     (place / "util.py").write_text(f"FACTOR = {factor}\n")
     (place / "late.py").write_text("OFFSET = 1\n")
