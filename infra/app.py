@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
 
 
 def what_is_missing() -> str:
-    """What has to be installed first, in one line; empty where nothing is. Sets what keeps jsii quiet."""
+    """Missing prerequisites in one line, empty where all are there. Silences jsii's warnings."""
     if importlib.util.find_spec("aws_cdk") is None or importlib.util.find_spec("cdk_nag") is None:
         return (
             "CDK for Python is not installed: in a clone of MArk's sources `make setup` installs it, or "

@@ -15,7 +15,7 @@ SCRATCH = "/scratch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What an instance starts. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
+    """Start of an instance. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
 
     `log`: the log group of what it says; its streams bear the machines' names. `signals`: the stack, and the group
     of instances in it, that wait for the word that the process answers at `answers`.
@@ -140,7 +140,7 @@ WantedBy=multi-user.target
 
 
 def _logged(start: Start, more: str = "") -> str:
-    """Where the container's output goes: to CloudWatch, never waited for, and no file that grows on the disk."""
+    """Log options of the container: CloudWatch without waiting, and no file that grows on the disk."""
     options = {"region": start.region, "group": start.log, "stream": f"%H{more}"}
     variables = "".join(f"--log-opt awslogs-{name}={value} " for name, value in options.items())
     return f"--log-driver awslogs {variables}--log-opt mode=non-blocking "

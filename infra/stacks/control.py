@@ -108,7 +108,7 @@ class ControlStack(ServiceStack):
         return make_role(self, "StartRole", service="ecs-tasks", may=starts)
 
     def _environment(self, place: Place) -> dict[str, str]:
-        """What mark/live/processes/cloud.py reads."""
+        """Environment that mark/live/processes/cloud.py reads."""
         blueprint, warm = self.blueprint, self.blueprint.rollout.functions.provisioned
         templates = {
             f"{role.value}/{machine.name}": template_name(

@@ -51,7 +51,7 @@ class GatewaysStack(ServiceStack):
         self.publish("address", balancer.attr_dns_name)
 
     def _group(self, place: Place, targets: aws_elasticloadbalancingv2.CfnTargetGroup) -> None:
-        """As many gateways as the settings say; an update replaces one by one, each when its new one answers."""
+        """Auto Scaling group of the gateways; an update replaces one by one, each when its new one answers."""
         count, template = self.blueprint.gateways, self._template()
         group = aws_autoscaling.CfnAutoScalingGroup(
             self,

@@ -1,4 +1,4 @@
-"""What instances start from: launch templates and security groups. This stack is also made on the emulated AWS.
+"""Instances' launch templates and security groups. This stack is also made on the emulated AWS.
 
 Controllers launch from `mark-SERVICE-ROLE` (the first kind of machine) and `mark-SERVICE-ROLE-KIND` (the others),
 always from the latest version: CloudFormation never moves a template's default version.

@@ -129,7 +129,7 @@ class NetworkStack(ServiceStack):
 
 
 class Place:
-    """Where the other stacks stand: the network's values, made here or given."""
+    """Network placement of the other stacks: the network's values, made here or given."""
 
     def __init__(self, stack: ServiceStack) -> None:
         network = stack.blueprint.rollout.network

@@ -148,7 +148,7 @@ class Control:
 
 
 def _by_action(calls: Counter[tuple[str, str]]) -> dict[str, int]:
-    """How often each action was called."""
+    """Calls by action."""
     found: Counter[str] = Counter()
     for (_, action), count in calls.items():
         found[action] += count

@@ -21,7 +21,7 @@ class ApiError(Exception):
 
 
 def not_emulated(what: str) -> ApiError:
-    """What this emulation does not do is said, never skipped."""
+    """Error for what the emulation lacks: it is refused, never skipped."""
     return ApiError("NotEmulated", f"the emulated AWS does not do {what}", 501)
 
 

@@ -79,7 +79,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Who answers what: ours, and moto for the rest."""
+    """Handlers by service: ours, and moto for the rest."""
 
     ec2: Ec2Api
     lambdas: LambdaApi
@@ -92,7 +92,7 @@ class Services:
 
 @dataclass(slots=True)
 class Gate:
-    """Whether the account answers everybody, or for now only who sets it up."""
+    """Gate that is closed until the account is set up: only its setup is answered."""
 
     closed: bool = False
 
@@ -218,7 +218,7 @@ class Front:
 
 
 def _is_from_a_page(headers: Mapping[str, str]) -> bool:
-    """Whether a browser sends this for a web page: it names the page, or a host that was made to resolve to us."""
+    """True for a browser that sends this for a page: it names the page, or a host that was made to resolve to us."""
     return "origin" in headers or not is_local_name(headers.get("host", ""))
 
 
@@ -259,7 +259,7 @@ def _of_bucket(call: Call) -> str:
 
 
 def _text(call: Call) -> str:
-    """Where a fault's `match` is looked for."""
+    """Text in which a fault's `match` is searched."""
     if call.action == "Invoke":
         return call.path
     return " ".join(call.form.values()) if call.form else call.body.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What moto accepts and then does nothing about is refused here, by name."""
+"""Strictness: requests that moto accepts and ignores are refused here, by name."""
 
 from __future__ import annotations
 

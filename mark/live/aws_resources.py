@@ -1,4 +1,4 @@
-"""What a service has in its AWS account: launch templates, queues, rules and functions."""
+"""Resources of a service in its AWS account: launch templates, queues, rules and functions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def remove_resources(aws: Aws, service: str) -> None:
 
 
 def resources_document(resources: ServiceResources) -> dict[str, object]:
-    """What controllers read from the store."""
+    """Document of the resources that controllers read from the store."""
     return {
         "events_url": resources.events_url,
         "bucket": resources.bucket,
@@ -83,7 +83,7 @@ def resources_document(resources: ServiceResources) -> dict[str, object]:
 
 
 def launches_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a FleetSetup is told of launches: templates (also by machine), subnets, the owner."""
+    """Launch part of a FleetSetup: templates (also by machine), subnets, the owner."""
     machines = {name.partition("/"): template for name, template in document.get("machines", {}).items()}
     return {
         "templates": {Role(role): name for role, name in document["templates"].items()},

@@ -74,7 +74,7 @@ class LiveModel:
 
     @property
     def folder(self) -> Path | None:
-        """Where a Python model's modules are looked for first."""
+        """First folder of a Python model's modules."""
         return Path(self.served.backend.folder) if self.served.backend.folder else None
 
     def history(self, end_at: float) -> Demand:
@@ -101,7 +101,7 @@ def settings_of_model(settings: Settings, name: str) -> Settings:
 
 
 def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec:
-    """What gateways, agents and handlers read."""
+    """Specification that gateways, agents and handlers read."""
     return ServiceSpec(
         name=settings.service.name,
         models=tuple(model.served for model in models),

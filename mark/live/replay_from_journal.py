@@ -46,7 +46,7 @@ LEAST_UNITS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journalled:
-    """What a journal gives a replay. `observed_from`: before it, demand is what was assumed, not what came."""
+    """A replay's input from a journal. `observed_from`: before it, demand is what was assumed, not what came."""
 
     name: str
     demand: Demand
@@ -54,7 +54,7 @@ class Journalled:
 
     @property
     def start_at(self) -> float:
-        """Where its first minute starts."""
+        """Start of its first minute."""
         return start_of(self.demand)
 
     @property
@@ -175,7 +175,7 @@ def _of_folder(given: Settings, folder: Path) -> tuple[Settings, Journalled]:
 
 
 def _header_settings(header: Header) -> dict[str, Any]:
-    """What a journal's first line says of its run, as settings."""
+    """Settings of the run that a journal's header describes."""
     policy, slo = header.policy, header.policy.slo
     objective = {"latency_ms": slo.latency_s * 1000, "target": slo.target}
     if not slo.mean_is_default:

@@ -32,7 +32,7 @@ class Lineup:
 
 
 def shared_changes(settings: Settings, policy: str, experiment: Experiment) -> tuple[str, ...]:
-    """What the section `policy` changes beside our own policies: the Lambda of all, the premium of sagemaker."""
+    """Changes of the section `policy` to all policies: the Lambda of all, the premium of sagemaker."""
     chosen, usual = settings.policy, PolicySettings()
     pairs: list[tuple[str, OverflowSettings | ManagedSettings, OverflowSettings | ManagedSettings]] = []
     if experiment.bundle(policy).controller.overflow is not None:

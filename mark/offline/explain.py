@@ -1,4 +1,4 @@
-"""Why the controller did what it did: its journal in words, folded again to see that it still holds."""
+"""Explanation of a controller's decisions: its journal in words, folded again as a replay check."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TRAININGS = 6
 
 @dataclass(slots=True)
 class Reading:
-    """What one pass over a journal keeps."""
+    """Result of one pass over a journal."""
 
     start_at: float = 0.0
     end_at: float = 0.0
@@ -93,7 +93,7 @@ def _whole_beginning(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
 
 
 def _missing(broken: Sequence[BrokenLine]) -> list[str]:
-    """That lines are left out."""
+    """Note on lines that are left out."""
     if not broken:
         return []
     lines = "1 line is" if len(broken) == 1 else f"{len(broken)} lines are"
@@ -147,7 +147,7 @@ def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Readin
 
 
 def _trainings(tick: Tick) -> list[str]:
-    """What became of the forecaster's trainings."""
+    """Outcomes of the forecaster's trainings."""
     return [note.text for note in tick.notes if note.kind is NoteKind.TRAINING]
 
 
@@ -163,7 +163,7 @@ def _count(reading: Reading, tick: Tick) -> None:
 
 
 def _weight(orders: Sequence[Order]) -> int:
-    """How much a tick changed: instances launched, drained, woken."""
+    """Size of a tick's change: instances launched, drained, woken."""
     return sum(_size(order) for order in orders if not isinstance(order, WarmLambda))
 
 

@@ -1,4 +1,4 @@
-"""What can be named: policies, forecasters, dispatch rules, models and profile sets."""
+"""Lists of names for settings and flags: policies, forecasters, dispatch rules, models and profile sets."""
 
 from __future__ import annotations
 

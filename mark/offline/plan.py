@@ -244,7 +244,7 @@ def _fleet_table(plan: Plan) -> Table:
 
 
 def _score_table(terms: Sequence[CostTerms]) -> Table:
-    """What Algorithm 1 compares before it takes anything: the cheapest per request covered is taken first."""
+    """Table of the scores that Algorithm 1 compares: the cheapest per request covered is taken first."""
     table = _table("score", "requests/s", "minutes", "covers requests", "rent USD", "launch USD", "USD/million")
     for term in sorted(terms, key=lambda item: (item.usd_per_million, item.offering)):
         table.add_row(

@@ -18,7 +18,7 @@ REGION = Settings().service.aws.region
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReading:
-    """How a trace is read. `rows`: what a row of a CSV holds where its header does not say; None: as it shows."""
+    """Options of reading a trace. `rows`: what a CSV's rows hold where its header does not say; None: guessed."""
 
     where: tuple[str, ...] = DEFAULTS.where
     rows: str | None = DEFAULTS.rows

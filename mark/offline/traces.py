@@ -21,7 +21,7 @@ from mark.simulator.traces.trace import Trace, write_trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generator:
-    """What is drawn. `parameters`: parameters of the kind that were given, by flag: `at_s` is --at-s."""
+    """Synthetic trace to draw. `parameters`: parameters of the kind that were given, by flag: `at_s` is --at-s."""
 
     kind: str
     parameters: Mapping[str, Any]

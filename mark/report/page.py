@@ -150,7 +150,7 @@ def _environment() -> Environment:
 
 
 def _finished(value: object) -> object:
-    """What the template prints: texts with their units kept beside the numbers; figures as they are."""
+    """Finish a printed value: texts keep their units beside the numbers; figures stay as they are."""
     return unbroken(value) if type(value) is str else value
 
 
@@ -176,7 +176,7 @@ def _cells(run: ComparedRun, reference: ComparedRun) -> dict[str, str]:
 
 
 def _facts(runs: Sequence[ComparedRun]) -> tuple[tuple[str, str], ...]:
-    """What all runs share, named once; what differs between them stands in their names."""
+    """Facts that all runs share; what differs between them stands in their names."""
     results = [run.result for run in runs]
     columns = {
         "Model": [r.model for r in results],

@@ -117,12 +117,12 @@ def _progress_lines() -> Iterator[Report]:
         nonlocal doing, share
         doing, share = label, done
 
-    def print_lines() -> None:
+    def tell() -> None:
         while not over.wait(LINE_EACH_S):
             part = f", {share:.0%}" if share > 0 else ""
             note(f"{doing}{part}; {time.monotonic() - began:.0f} s so far")
 
-    teller = threading.Thread(target=print_lines, name="progress", daemon=True)
+    teller = threading.Thread(target=tell, name="progress", daemon=True)
     teller.start()
     try:
         yield report

@@ -91,7 +91,7 @@ def _findings(
 
 
 def check_credentials(settings: Settings, aws: Aws) -> Finding:
-    """Whether there are credentials, and of the account that the settings name."""
+    """Check the credentials, and that they are of the account that the settings name."""
     try:
         who = caller(aws)
     except MarkError as error:
@@ -105,7 +105,7 @@ def check_credentials(settings: Settings, aws: Aws) -> Finding:
 
 
 def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
-    """Whether prices are of the region, and how old they are."""
+    """Check the region and the age of the prices."""
     renew = "`mark doctor --prices prices.json` writes AWS's of today; name the file as prices in the settings"
     detail = f"of {prices.region}, {prices.date}, {age_days(prices, today)} days old"
     if prices.region != region:
@@ -116,7 +116,7 @@ def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
 
 
 def check_certificate(settings: Settings) -> Finding:
-    """Whether the load balancer can take the certificate: it must be of its region. ACM itself is not asked."""
+    """Check that the certificate is of the load balancer's region. ACM itself is not called."""
     arn, region = settings.rollout.certificate, settings.service.aws.region
     if arn is None:
         return Finding(check="certificate", state="off", detail="rollout.certificate is not set")
@@ -129,7 +129,7 @@ def check_certificate(settings: Settings) -> Finding:
 
 
 def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
-    """Whether the types that may be rented are in the region, and what the catalogue says that they are."""
+    """Check that the types that may be rented are in the region, and are what the catalogue says."""
     names = sorted({item.instance_type.name for model in models for item in model.served.offerings})
     facts_of = type_facts(aws, names)
     missing = [name for name in names if name not in facts_of]
@@ -153,7 +153,7 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
 
 
 def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
-    """Whether the images are in ECR."""
+    """Check that the images are in ECR."""
     rollout, of_functions = settings.rollout, settings.rollout.functions.infer_image
     images = (
         ("image", rollout.image, FOR_PROCESSES),
@@ -172,7 +172,7 @@ def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
 
 
 def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
-    """Whether the report can be mailed."""
+    """Check that the report can be mailed."""
     mails = settings.rollout.report
     if mails.sender is None:
         yield Finding(check="mail", state="off", detail="rollout.report.sender is not set: no report is mailed")

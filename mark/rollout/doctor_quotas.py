@@ -43,7 +43,7 @@ def check_vcpus(models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
 
 
 def check_lambda(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
-    """Whether Lambda runs as many calls at once as plans reckon with."""
+    """Check that Lambda runs as many calls at once as plans count on."""
     if all(model.served.overflow is None for model in models):
         yield Finding(check="Lambda", state="off", detail="no model overflows to Lambda")
         return
@@ -66,7 +66,7 @@ def _by_pool(models: Sequence[LiveModel]) -> dict[tuple[str, Market], list[tuple
 
 
 def _vcpus_for_all(needs: Sequence[tuple[LiveModel, Offering]]) -> int:
-    """What the models take together, each on the one of its offerings that takes most."""
+    """Sum of the vCPUs of all models together, each on the one of its offerings that takes most."""
     by_model: defaultdict[str, int] = defaultdict(int)
     for model, item in needs:
         by_model[model.name] = max(by_model[model.name], _vcpus_for(model, item))
@@ -74,7 +74,7 @@ def _vcpus_for_all(needs: Sequence[tuple[LiveModel, Offering]]) -> int:
 
 
 def _vcpus_for(model: LiveModel, item: Offering) -> int:
-    """What a fleet of this offering alone takes for the highest rate that came before."""
+    """The vCPUs of a fleet of this offering alone at the highest rate so far."""
     highest = max(model.setup.history.max_rps, default=0.0)
     return math.ceil(highest / item.capacity_rps) * item.instance_type.vcpus
 

@@ -67,7 +67,7 @@ class ProfileOnOptions:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of each type: points where it was measured, else why not."""
+    """Outcome by type: points where it was measured, else why not."""
 
     points: dict[str, tuple[MeasuredPoint, ...]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)

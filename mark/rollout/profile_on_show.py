@@ -43,7 +43,7 @@ def show_result(
     *,
     as_json: bool,
 ) -> None:
-    """What was measured, what it cost, and what was left out."""
+    """Print what was measured, its cost, and what was left out."""
     for name, why in skipped.items():
         note(f"{name} was not measured: {why}")
     if as_json:

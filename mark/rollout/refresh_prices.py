@@ -38,7 +38,7 @@ def refresh_prices(aws: Aws, floor: PriceSnapshot, to: Path, today: date) -> Fin
 
 
 def _kept_note(to: Path, today: date) -> str:
-    """What stays where renewing failed."""
+    """Note on the prices that stay where renewing failed."""
     if not to.exists():
         return "nothing was written, the prices in use stay"
     return f"{to} stays, {age_days(load_prices(to), today)} days old"

@@ -1,4 +1,4 @@
-"""How rollouts look in a terminal: tables of what would change, events as they come, and what went wrong."""
+"""Rollouts in a terminal: tables of what would change, events as they come, and what went wrong."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _replaced(change: Change) -> str:
 
 
 def agreed(question: str) -> bool:
-    """Whether a person says yes. Misconfigured where nobody answers: a job must not seem to have done it."""
+    """Ask a person for a yes. Misconfigured where nobody answers: a job must not seem to have done it."""
     try:
         return typer.confirm(question, err=True)
     except typer.Abort as error:

@@ -68,7 +68,7 @@ def synthesise(settings: Settings) -> Synthesis:
 
 
 def _check(settings: Settings) -> None:
-    """What a template cannot do without."""
+    """Check the settings that a template needs."""
     rollout = settings.rollout
     for name in ("image", "certificate"):
         if getattr(rollout, name) is None:
@@ -138,7 +138,7 @@ def _run_app(source: Path, target: Path) -> None:
 
 
 def _violations(report: Path) -> list[str]:
-    """What cdk-nag objects to: rule and construct."""
+    """Violations that cdk-nag found: rule and construct."""
     if not report.is_file():
         return []
     return [

@@ -1,4 +1,4 @@
-"""What an account may have at once: Service Quotas' answers about EC2, and Lambda's account settings.
+"""Limits of an account: Service Quotas' answers about EC2, and Lambda's account settings.
 
 The vCPU quotas are told, not enforced: launches are refused by faults alone (docs/emulated-aws.md).
 """

@@ -143,7 +143,7 @@ class Launches:
         }
 
     def _candidate(self, candidate: _Candidate, wanted: int, params: dict[str, Any]) -> tuple[LaunchSpec, int]:
-        """What this candidate launches, and how many of it can be had."""
+        """Launch of this candidate, and the count that can be had."""
         instance_type = self._types.get(candidate.type_name)
         if instance_type is None:
             raise ApiError(
@@ -223,7 +223,7 @@ class Launches:
 
 
 def _targets(capacity: dict[str, Any]) -> dict[Market, int]:
-    """How many of each market."""
+    """Target capacity by market."""
     total = int(capacity["TotalTargetCapacity"])
     targets = {
         Market.ON_DEMAND: int(capacity.get("OnDemandTargetCapacity") or 0),

@@ -58,7 +58,7 @@ class Alarms:
         return {name: str(alarm.state_value) for name, alarm in list(cloudwatch_backend().alarms.items())}
 
     def queues(self) -> dict[str, dict[str, float]]:
-        """What queues say of themselves now, by name."""
+        """Metrics of the queues now, by name."""
         queues = list(sqs_backend().queues.items())
         return {name: {metric: read(queue) for metric, read in METRICS.items()} for name, queue in queues}
 

@@ -93,7 +93,7 @@ class Runtime:
             self.send({"id": head["id"], "ms": elapsed_ms, "error": error, "peak_mb": peak_mb}, reply)
 
     def _invoke(self, head: dict[str, Any], payload: bytes) -> tuple[bool, bytes]:
-        """Whether the handler failed, and its reply or error as JSON."""
+        """Call the handler: true where it failed, and its reply or error as JSON."""
         context = Context(
             function_name=head["name"],
             function_version=head["version"],

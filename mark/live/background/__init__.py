@@ -1,1 +1,1 @@
-"""What the acting controller does beside its ticks; no failure of it stops them."""
+"""Background work of the acting controller; its failures stop no tick."""

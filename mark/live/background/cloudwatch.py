@@ -1,4 +1,4 @@
-"""What controllers tell CloudWatch each minute, as lines of its embedded metric format in their log.
+"""CloudWatch metrics that controllers write each minute, as lines of its embedded metric format in their log.
 
 Burn is the share of requests that were late, shed or failed over the share that may be: 1 lasts exactly.
 """

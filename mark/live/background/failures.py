@@ -26,7 +26,7 @@ TWICE_AT_MOST = 16
 
 
 class BackgroundFailures:
-    """What fails in the background of one process, `holder`; safe to share between threads."""
+    """Current failures of one process's background work, `holder`; safe to share between threads."""
 
     def __init__(self, store: ServiceStore, holder: str) -> None:
         self._store, self._holder = store, holder
@@ -80,7 +80,7 @@ class BackgroundFailures:
 
 
 def failure_lines(told: BackgroundStatus, wall: float) -> list[str]:
-    """What fails as notes of a status. wall: epoch seconds."""
+    """Current failures as notes of a status. wall: epoch seconds."""
     return [
         f"{work} fails for {max(0.0, wall - one.since):.0f} s and is tried again: {one.why}"
         for work, one in sorted(told.failing.items())

@@ -1,4 +1,4 @@
-"""What the acting controller does in its account beside its ticks: archiving, looking for alarms, housekeeping.
+"""Background duties of the acting controller: archiving, looking for alarms, housekeeping.
 
 It does so on a thread of its own that nobody waits for, with clients of its own: AWS may be as slow as it likes.
 """
@@ -29,7 +29,7 @@ class Duty(Protocol):
 
 
 def all_duties(store: ServiceStore, aws: Aws) -> tuple[Duty, ...]:
-    """What there is to do."""
+    """Every duty, in order."""
     clock = ServiceClock(store)
     return (
         AlertWatch(store=store, aws=aws, clock=clock),

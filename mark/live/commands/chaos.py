@@ -35,7 +35,7 @@ def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) 
 
 
 def format_interrupted(taken: Sequence[str], *, share: float, ready: int) -> str:
-    """What came of asking for a share of the `ready` spot instances."""
+    """Outcome of interrupting a share of the `ready` spot instances, in words."""
     if taken:
         what = "1 spot instance has its" if len(taken) == 1 else f"{len(taken)} spot instances have their"
         return f"{what} notice: {', '.join(taken)}"

@@ -110,7 +110,7 @@ def demo_settings(settings: Settings, out: Path) -> Settings:
 
 
 def surge_start_s(trace: Trace) -> float:
-    """Where the slice starts: BEFORE_SURGE minutes before the last day's first surge."""
+    """Start of the slice: BEFORE_SURGE minutes before the last day's first surge."""
     minutes = trace.rates_rps.reshape(-1, round(UNIT_S / trace.bin_s)).mean(axis=1)
     first = (generators.DEMO_DAYS - 1) * 24 * 60
     for minute in range(first + BEFORE_SURGE, len(minutes) - MINUTES):
@@ -120,7 +120,7 @@ def surge_start_s(trace: Trace) -> float:
 
 
 def _show(rehearsed: Rehearsed) -> None:
-    """What clients saw, in one line."""
+    """Print the clients' view in one line."""
     load = rehearsed.load
     by = ", ".join(f"{count:,} by {who}" for who, count in load["by"].items() if count and who != "shed")
     show(f"{load['sent']:,} requests sent, {load['answered']:,} answered ({by}), {load['by']['shed']} shed")

@@ -37,7 +37,7 @@ class Feed:
         self.total = 0
 
     def count_requests(self, count: int = 1) -> None:
-        """So many requests came right now."""
+        """Count requests that arrive now."""
         self._counts[window_of(self._clock.now())] += count
         self.total += count
 

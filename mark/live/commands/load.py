@@ -66,7 +66,7 @@ def load_service(options: LoadOptions, *, as_json: bool) -> None:
 
 
 def due_times(options: LoadOptions) -> NDArray[np.float64]:
-    """When each request is due, real seconds from the start. A replay at that speed draws the same instants."""
+    """Due times of the requests, real seconds from the start. A replay at that speed draws the same instants."""
     if (options.trace is None) == (options.rate_rps is None):
         raise Misconfigured("say what to send: either --trace FILE or --rate RPS")
     if options.trace is not None:

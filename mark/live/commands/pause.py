@@ -84,7 +84,7 @@ def _document(store: ServiceStore, service: str, *, on: bool, acknowledged: bool
 
 
 def _is_acknowledged(store: ServiceStore, *, on: bool) -> bool:
-    """Whether a controller acts, and does so. One that has gone left its last word behind."""
+    """True where a controller acts and follows the request. One that has gone left its last status behind."""
     if store.leases.held_by() is None:
         return False
     budget = BUDGET.read(store)

@@ -47,7 +47,7 @@ OrderCounts = Counter[tuple[int, str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """What came of it: what clients saw, the model's status, the replay's document, and what both ordered."""
+    """Result of a rehearsal: load, the model's status, the replay's document, and both sides' orders."""
 
     load: dict[str, Any]
     live: ModelStatus
@@ -153,7 +153,7 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str,
 
 
 def journal_orders(running: Running, model: str) -> OrderCounts:
-    """What the live controller ordered, from its journal."""
+    """Orders of the live controller, from its journal."""
     store = ServiceStore(connect(running.store), running.name)
     _, ticks = read_journal(store.journal_lines(model), skip=lambda line: note(line.words))
     rows = [(tick.seen.now, tick.seen.fleet, tick.orders) for tick in ticks]

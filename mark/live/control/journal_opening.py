@@ -129,7 +129,7 @@ def _warn(model: str, segment: int, why: str) -> None:
 
 
 def _begun_anew(store: ServiceStore, model: str, found: _Found | None) -> Recovered | None:
-    """What is left where not all can be read; without any journal its age is what status last told of it."""
+    """Fresh start where not all can be read; without any journal its age is what status last told of it."""
     if found is not None and found.recovered is not None:
         return found.recovered
     published = MODEL.read(store, model)

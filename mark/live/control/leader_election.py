@@ -92,7 +92,7 @@ class Leader:
         self._aws.close()
 
     def _is_caught_up(self) -> bool:
-        """Whether our forecasters are those that who acts has trained, as far as the store can be asked."""
+        """True where our forecasters are the acting controller's, as far as the store can be asked."""
         self._looked_at = time.monotonic()
         try:
             return all(retraining.keep_up(self._store) for retraining, _ in self._forecasters.values())
@@ -100,7 +100,7 @@ class Leader:
             return True
 
     def _stop_training(self) -> None:
-        """Who does not act does not train."""
+        """Stop training: only the acting controller trains."""
         for retraining, _ in self._forecasters.values():
             retraining.stop()
 

@@ -32,11 +32,11 @@ from mark.store.service import ServiceStore
 
 
 class LiveCloud(Cloud, Protocol):
-    """What a driver asks of a Cloud beside the port."""
+    """A Cloud with what a driver needs beside the port."""
 
     @property
     def has_facts(self) -> bool:
-        """Whether something was refused since `facts` was asked: the controller should look at once."""
+        """True where a launch was refused since `facts` was called: the controller should look at once."""
 
     def hear(self) -> None:
         """Write down what has become of instances meanwhile."""
@@ -164,7 +164,7 @@ class ShadowCloud:
             self._note(shadow.instance, "terminated", now)
 
     def _advance(self, now: float) -> None:
-        """What pends begins to run and becomes ready; a standby that has never been woken goes to sleep then."""
+        """Pending instances run and become ready; a standby that has never been woken goes to sleep then."""
         changed = False
         for name, shadow in list(self._fleet.items()):
             found = shadow

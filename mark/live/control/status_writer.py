@@ -1,4 +1,4 @@
-"""What the acting controller publishes of a model after each tick, for the status page and `mark status`."""
+"""Status of a model that the acting controller writes after each tick, for the status page and `mark status`."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Publisher:
         )
 
     def _forecaster(self, controller: Controller) -> str:
-        """Who made the last forecast."""
+        """Forecaster of the last forecast."""
         if controller.forecast is None:
             return self._bundle.forecaster
         failed = controller.forecast_failed
@@ -139,7 +139,7 @@ def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
 
 
 def stand_in_notes(controller: Controller) -> tuple[str, ...]:
-    """That the last forecast is not the forecaster's own, and why."""
+    """Note that a fallback made the last forecast, and why."""
     failed, forecast = controller.forecast_failed, controller.forecast
     if failed is None or forecast is None:
         return ()

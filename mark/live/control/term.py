@@ -54,7 +54,7 @@ Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """What the models of a service share: events, guardrails, what launches start from, what is held back."""
+    """Shared parts of a service's models: events, guardrails, what launches start from, what is held back."""
 
     inbox: EventInbox
     guard: Guard
@@ -121,7 +121,7 @@ class Term:
     def _drivers(
         self, models: Sequence[LiveModel], forecasters: Forecasters, opened: ExitStack
     ) -> list[Callable[[], None]]:
-        """What drives each model, recovered from its journal."""
+        """One driver a model, recovered from its journal."""
         resources = self._store.status(RESOURCES)
         if resources is None:
             raise RetryLater("nobody has said yet where the queues are")

@@ -60,7 +60,7 @@ class ArchivedService:
         return max(found.marks[-1].at for found in self._figures.values())
 
     def spec(self) -> ServiceSpec:
-        """What was served, as the settings say."""
+        """The service as the settings describe it."""
         return self._spec
 
     def clock(self) -> ClockAnchor:
@@ -74,7 +74,7 @@ class ArchivedService:
         return ModelTraffic(model=model, billed=totals.billed, gib_s=totals.gib_s, **counts)
 
     def ledger(self, model: str) -> LedgerRecord:
-        """What a model's instances did."""
+        """Record of a model's instances."""
         return self._figures[model].ledger
 
     def journal_segments(self, model: str) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""What each baseline would have cost on a service's own arrivals, replayed day by day.
+"""Baselines on a service's own arrivals: their cost, replayed day by day.
 
 A day is replayed with half an hour before it, whose cost is taken off again: a fleet that stands when the day
 begins is not charged for booting then. Whole days that are over are kept in the store and never replayed again.
@@ -89,7 +89,7 @@ def _model_days(
 
 
 def _is_whole(start: float, end: float, journalled: Journalled) -> bool:
-    """Whether it is all of a day that there will ever be: from its start, or the service's, to its end."""
+    """True for all of a day that there will ever be: from its start, or the service's, to its end."""
     day = start // DAY_S * DAY_S
     return start <= max(day, journalled.begin_at) + UNIT_S and end >= day + DAY_S - UNIT_S
 
@@ -124,7 +124,7 @@ def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDa
 
 
 def _provisioned_usd(served: ServedModel, seconds: float) -> float:
-    """What the service's provisioned Lambda environments cost whoever calls them, answered by them or not."""
+    """Cost of the service's provisioned Lambda environments, used or not."""
     if served.overflow is None:
         return 0.0
     return sum(line.usd for line in bill_provisioned(served.overflow, seconds))
@@ -136,7 +136,7 @@ def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) ->
 
 
 def _difference(full: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:
-    """What came after the run-in."""
+    """Figures after the run-in."""
     seconds, skipped = full.seconds, round(run_in_s)
     cost, less = full.cost, before.cost if before else None
     return ReplayedPolicy(

@@ -127,7 +127,7 @@ def _sender(given: Settings, own: Settings) -> str:
 
 
 def _opened(settings: Settings, archive: Path | None) -> tuple[ArchiveReader, Settings, float]:
-    """What is read, its settings, and to when the report reaches, wall time: now, or all that was kept."""
+    """Source of the report, its settings, and the end of its period, wall time: now, or all that was kept."""
     if archive is not None:
         kept = open_archive(settings, archive)
         return kept, settings, kept.until
@@ -153,7 +153,7 @@ def _found(settings: Settings) -> tuple[Running, Settings]:
 
 
 def _aws_usd(settings: Settings, service: str, period: Period) -> Mapping[date, float] | None:
-    """What Cost Explorer says of the days that are over, by the service's tag; None where it may not be asked."""
+    """Bill from Cost Explorer for the days that are over, by the service's tag; None where it may not be asked."""
     first = datetime.fromtimestamp(period.since, UTC).date()
     last = datetime.fromtimestamp(period.until, UTC).date()
     until = max(last, first + timedelta(days=1))

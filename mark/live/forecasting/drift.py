@@ -1,4 +1,4 @@
-"""Whether forecasts have become worse of late: their losses in the last hours against those of the day before.
+"""Drift of a forecaster: its losses in the last hours against those of the day before.
 
 What a forecast says of the unit `lead_units` ahead, the one that plans look at, is kept until that unit has ended.
 Its loss is the pinball loss of the unit's maximum, mean over the forecast's own levels: for a point, half of the
@@ -21,7 +21,7 @@ from mark.domain.orders import ForecastFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftPolicy:
-    """What is compared, in units: the last `recent_units` with up to `reference_units` before them.
+    """Windows of the comparison, in units: the last `recent_units` with up to `reference_units` before them.
 
     Below `least_units` of reference nothing is said: the hours of a day differ.
     """
@@ -34,7 +34,7 @@ class DriftPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptForecast:
-    """What was forecast for the unit from `start_at` on: the maximum's rate at each level, requests/s."""
+    """Forecast of the unit from `start_at` on: the maximum's rate at each level, requests/s."""
 
     start_at: float
     levels: tuple[float, ...]
@@ -51,7 +51,7 @@ class ScoredUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """What is remembered: forecasts of units to come, and judged units, both oldest first."""
+    """Memory of the fold: forecasts of units to come, and scored units, both oldest first."""
 
     forecasts: tuple[KeptForecast, ...] = ()
     scored: tuple[ScoredUnit, ...] = ()
@@ -68,7 +68,7 @@ def followed(drift: Drift, seen: Observation, policy: DriftPolicy) -> Drift:
 
 
 def worsening(drift: Drift, policy: DriftPolicy) -> float | None:
-    """How many times their usual size losses are of late; None where too little was judged, or came."""
+    """Recent losses over the usual ones; None where too little was scored, or arrived."""
     recent, before = drift.scored[-policy.recent_units :], drift.scored[: -policy.recent_units]
     if len(recent) < policy.recent_units or len(before) < policy.least_units:
         return None

@@ -53,7 +53,7 @@ def pause_after(took_s: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What the forecaster that speaks was made of, why, and since when it speaks (service time).
+    """Training of the forecaster in use: its data, why, and since when it is used (service time).
 
     `took_s`: real seconds; None for the one that the service began with, which may have come from the cache.
     """
@@ -200,7 +200,7 @@ class Retraining:
     # Both.
 
     def _due(self, now: float) -> TrainingCause | None:
-        """Why a training should begin now."""
+        """Reason to train now, if there is one."""
         schedule, trained = self._settings, self._trained
         if trained is None or self._cache is None or time.monotonic() < self._rest_until:
             return None
@@ -248,7 +248,7 @@ class Retraining:
         return True
 
     def _written(self, run: _Run, now: float, store: ServiceStore) -> Trained:
-        """What was trained, kept before it speaks: the short word of it last, which others look at."""
+        """Store a training before its forecaster is used: its short record last, which others poll."""
         trained = Trained(
             forecaster=self.name,
             seed=run.task.seed,

@@ -37,7 +37,7 @@ class _TrainingFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Which forecaster to make, of what."""
+    """Order of a training: the forecaster and its data."""
 
     forecaster: str
     history: Demand
@@ -46,7 +46,7 @@ class Task:
 
     @property
     def setup(self) -> ForecasterSetup:
-        """What its factory is given."""
+        """Input of its factory."""
         return ForecasterSetup(history=self.history, seed=self.seed, cache_dir=self.cache_dir)
 
 
@@ -82,7 +82,7 @@ class Training:
 
     @property
     def done(self) -> bool:
-        """Whether it is over."""
+        """True once it is over."""
         return self._over.is_set()
 
     def wait(self, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Who may talk to a service, and how: its bearer token and its side of TLS."""
+"""Access to a service: its bearer token and its side of TLS."""
 
 from __future__ import annotations
 

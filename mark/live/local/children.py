@@ -82,7 +82,7 @@ class Children:
         return {child.name: child.process.pid for child in self._all.values()}
 
     def restarts(self) -> dict[str, Restarts]:
-        """How often each ended without having been asked to, by name."""
+        """Unexpected ends by process."""
         return {child.name: child.restarts for child in self._all.values()}
 
     def down(self) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ class Children:
         return process, ours
 
     def _log(self, name: str) -> int:
-        """Where the child logs; nowhere, which is said once, where its file cannot be opened: it shall run."""
+        """Log file of the child; where it cannot be opened a warning is logged and the child runs without one."""
         try:
             found = os.open(self.logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
@@ -200,7 +200,7 @@ class Children:
 
 
 def _has_beaten(line: socket.socket) -> bool:
-    """Whether a beat has come since the last look."""
+    """True where a heartbeat has come since the last look."""
     with suppress(OSError):
         return bool(line.recv(4096))
     return False

@@ -1,4 +1,4 @@
-"""What the supervisor watches beside its children, its Redis and the system's clock; and what it tells."""
+"""Liveness checks of Redis and of the system's clock by the supervisor; and the status of processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StoreKeeper:
 
     @property
     def url(self) -> str:
-        """What `connect` takes."""
+        """URL for `connect`."""
         return self._redis.url
 
     @property
@@ -143,7 +143,7 @@ class ProcessStatus:
 
 
 def _on_clock(seen: ProcessesStatus, ahead_s: float) -> ProcessesStatus:
-    """What was seen with instants of the service's clock, which is `ahead_s` ahead of the monotonic one."""
+    """The status with instants of the service's clock, which is `ahead_s` ahead of the monotonic one."""
     restarts = {
         name: one if one.at is None else replace(one, at=one.at + ahead_s) for name, one in seen.restarts.items()
     }
@@ -152,7 +152,7 @@ def _on_clock(seen: ProcessesStatus, ahead_s: float) -> ProcessesStatus:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether that process was stopped (SIGSTOP)."""
+    """True where that process was stopped (SIGSTOP)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

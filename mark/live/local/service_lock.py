@@ -46,7 +46,7 @@ class ServiceLock:
             os.pwrite(self.fd, str(pid).encode(), 0)
 
     def is_in(self, folder: Path) -> bool:
-        """Whether its file is still the folder's: whoever held it before may have removed it."""
+        """True while its file is still the folder's: whoever held it before may have removed it."""
         try:
             return os.path.samestat(os.fstat(self.fd), (folder / NAME).stat())
         except OSError:

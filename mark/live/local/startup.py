@@ -1,4 +1,4 @@
-"""How far a service has come that starts, and why it cannot: in lines that `mark up` and `mark status` print.
+"""Progress of a service's start, and what blocks it: in lines that `mark up` and `mark status` print.
 
 The lines and the verdict are made from values alone; `look_at_start` reads those.
 """
@@ -59,7 +59,7 @@ class ModelStart:
 
 
 def hopeless(model: ModelStart) -> str | None:
-    """Why this model will never serve, where that is known already."""
+    """Reason that this model will never serve, where it is known already."""
     has_plan = model.published is not None and model.published.plan is not None
     if has_plan and not model.planned and not model.overflows and not model.instances:
         return (
@@ -75,7 +75,7 @@ def hopeless(model: ModelStart) -> str | None:
 
 
 def start_lines(model: ModelStart) -> list[str]:
-    """What is planned and why, and what is there."""
+    """Planned instances with the plan's reason, and those that are there."""
     if model.published is None:
         return [f"{model.name}: no plan yet"]
     counts = ", ".join(f"{count} {name}" for name, count in sorted(model.published.planned.items()) if count)
@@ -150,19 +150,19 @@ def look_at_start(
 
 
 def is_held_back(store: ServiceStore) -> bool:
-    """Whether a budget or a pause holds instances back. RetryLater where the store is away."""
+    """True where a budget or a pause holds instances back. RetryLater where the store is away."""
     published = BUDGET.read(store)
     return published is not None and published.held_back is not SpendingLimit.NONE
 
 
 def published_since(store: ServiceStore, model: str, since: float) -> PublishedModel | None:
-    """What a controller told of the model from `since` (service time) on; not what one of an earlier life did."""
+    """Status that a controller published from `since` (service time) on; not one of an earlier life."""
     published = MODEL.read(store, model)
     return published if published is not None and published.at >= since else None
 
 
 def is_ready(store: ServiceStore, model: str, since: float) -> bool:
-    """Whether the instances that the first plan from `since` on wanted all serve."""
+    """True once all instances of the first plan from `since` on serve."""
     try:
         published = published_since(store, model, since)
         members = store.membership(model).members()

@@ -182,7 +182,7 @@ class Supervisor:
         return ServiceStore(connect(url), self._running.name)
 
     def _last_published(self, model: LiveModel) -> PublishedModel | None:
-        """What an earlier life of the service told of the model last."""
+        """Last status of the model from an earlier life of the service."""
         assert self._store is not None
         return MODEL.read(self._store, model.name)
 

@@ -116,7 +116,7 @@ class _Clock:
         return self._anchor.service_time(steady_time())
 
     def speed(self) -> float:
-        """How fast it goes."""
+        """Its speed against the wall's."""
         return self._anchor.speed_at(steady_time())
 
     def wall_until(self, service: float) -> float:

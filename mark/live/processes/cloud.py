@@ -94,7 +94,7 @@ def required_variable(environment: Mapping[str, str], name: str) -> str:
 
 
 def resources(environment: Mapping[str, str], machine: str) -> dict[str, object]:
-    """What controllers read from the store: `launches_of` understands it. machine: the first kind."""
+    """Resources that controllers read from the store: `launches_of` understands it. machine: the first kind."""
     templates: dict[str, str] = json.loads(required_variable(environment, "MARK_TEMPLATES"))
     return {
         "events_url": required_variable(environment, "MARK_EVENTS_URL"),

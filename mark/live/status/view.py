@@ -171,7 +171,7 @@ class LiveView:
     def _spend(
         self, served: ServedModel, traffic: ModelTraffic, known: PublishedModel, now: float
     ) -> tuple[SpentStatus, HourlyStatus, list[str]]:
-        """What was spent so far; what is spent an hour, and of what; what has no price."""
+        """Spend so far; spend an hour by part; names without a price."""
         book = self._books.setdefault(served.name, UsageBook())
         record = self._store.ledger(served.name)
         usage = joined(book.before(record.transitions, now), rolled_up(record.rollups, now))
@@ -214,7 +214,7 @@ class LiveView:
 
 
 def _replays(known: NightlyStatus | None) -> ReplaysStatus | None:
-    """How far the replays of past days are."""
+    """Progress of the replays of past days."""
     if known is None:
         return None
     return ReplaysStatus(last_day=max(known.days, default=None), running=known.running, failed=known.failed)

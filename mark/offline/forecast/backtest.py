@@ -58,7 +58,7 @@ class BacktestOptions:
 
 @dataclass(slots=True)
 class _Outcome:
-    """What has finished so far, failed runs included, and what ended the command early."""
+    """Finished runs, failed ones included, and what ended the command early."""
 
     runs: list[BacktestRun] = field(default_factory=list)
     failure: MarkError | None = None

@@ -57,7 +57,7 @@ def train_settings(
 
 
 def _format_first_forecast(built: Built, history: Demand) -> tuple[str | None, Misconfigured | None]:
-    """What it says of a forecast from here: whether it learned, or what is missing. Or why there is none."""
+    """Result of a first forecast: whether it learned, what is missing, or why there is none."""
     try:
         forecast, _ = ask(built, history)
     except Misconfigured as error:

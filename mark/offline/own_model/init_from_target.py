@@ -63,7 +63,7 @@ class InitOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Needs:
-    """What the model promises and needs; share in (0, 1]. stated: somebody said which latency is promised."""
+    """Objective and needs of the model; share in (0, 1]. stated: somebody said which latency is promised."""
 
     name: str
     latency_ms: float
@@ -139,7 +139,7 @@ def _measured(options: InitOptions, name: str) -> Profile:
 
 
 def _asked_needs(options: InitOptions, name: str, tried: Tried | None, profile: Profile | None) -> _Needs:
-    """What is given, asked or taken by default."""
+    """Needs from flags, questions or defaults."""
     single_ms = profile.latency_s(1) * 1000 if profile else (tried.median_s * 1000 if tried else 0.0)
     usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_ms * TIMES), USUAL_LATENCY_MS[-1])
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB
@@ -256,7 +256,7 @@ FOLDER = """\
 
 
 def _show(folder: Path, needs: _Needs, profile: Profile | None) -> None:
-    """What was written, how sure it is, and commands that work as they are."""
+    """Print the files that were written, how sure they are, and commands that work as they are."""
     config = folder / CONFIG_FILE
     written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profile else ())]
     show(f"wrote {', '.join(map(str, written))}")

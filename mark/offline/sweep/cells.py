@@ -116,7 +116,7 @@ _Place = tuple[str, TraceReading]
 
 
 def _place_of(settings: Settings) -> _Place:
-    """What tells loads apart: where they lie and how they are read. Bursts are drawn later, by each seed."""
+    """Identity of a load: its place and how it is read. Bursts are drawn later, by each seed."""
     if settings.trace.file is None:
         raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
     return settings.trace.file, replace(TraceReading.of(settings), bursts=NONE)
@@ -182,7 +182,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
 
 
 def _counts(key: str, able: _Able) -> bool:
-    """Whether a setting makes a difference to a policy."""
+    """True where a setting makes a difference to a policy."""
     policy = able.policy
     if key == "forecaster":
         return not able.fixed
@@ -207,7 +207,7 @@ def _effective(point: Combination, able: _Able) -> Settings:
 
 
 def _of_load(settings: Settings) -> Settings:
-    """What bound and floor depend on: how a fleet decides is not among it."""
+    """Settings that bound and floor depend on; the policy is not among them."""
     limits = PolicySettings(overflow_limits=settings.policy.overflow_limits)
     changed = {"policies": ("mark",), "forecaster": None, "dispatch": None, "faults": FaultSettings()}
     return settings.model_copy(update={**changed, "policy": limits})

@@ -45,7 +45,7 @@ class Combination:
 
     @property
     def words(self) -> str:
-        """What an error calls it: `policy.lead_min=3 seed=1`."""
+        """Name in errors: `policy.lead_min=3 seed=1`."""
         return " ".join(f"{key}={value}" for key, value in self.swept.items())
 
 

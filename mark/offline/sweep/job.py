@@ -1,4 +1,4 @@
-"""What a worker computes, on this machine or another: one replay, or bound and floor of one load.
+"""Job of a worker, on this machine or another: one replay, or bound and floor of one load.
 
 A job holds all that decides its result but the trace, which is handed over beside it. Its key is made from the
 same things (keys.py), so a result that is kept under the key is the result.
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What came of a job: its document, or the one line that says why there is none."""
+    """Result of a job: its document, or one line with the error."""
 
     job: Job
     document: Mapping[str, Any] | None = None
@@ -64,7 +64,7 @@ def attempt(job: Job, trace: Trace) -> Finished:
 
 
 def attempt_elsewhere(job: Job, trace: Trace) -> Finished:
-    """As `attempt`, in another process than the sweep's: refused where the code there is another."""
+    """Run `attempt` in another process than the sweep's: refused where the code differs there."""
     if _own_code() != job.code:
         return Finished(
             job=job,

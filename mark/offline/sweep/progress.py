@@ -1,4 +1,4 @@
-"""How a sweep goes on, on stderr: a bar with the time that is left, or a line a job where it is no terminal."""
+"""Progress of a sweep on stderr: a bar with the time that is left, or a line a job where it is no terminal."""
 
 from __future__ import annotations
 

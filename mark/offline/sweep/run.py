@@ -167,7 +167,7 @@ def _print(rows: Sequence[ParetoRow], layout: Layout, outcome: Outcome, folder: 
 
 
 def _notes(layout: Layout, outcome: Outcome) -> list[str]:
-    """What a reader must know of the replays: how profiles are known."""
+    """Notes on the replays: the sources of their profiles."""
     found = [outcome.results.get(cell.job.key) for cell in layout.cells]
     documents = [document for document in found if document]
     assumed = [name for document in documents for name in document["assumed_profiles"]]

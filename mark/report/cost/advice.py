@@ -1,4 +1,4 @@
-"""What somebody could do about a service's cost: sentences with their numbers, the ones that matter most first."""
+"""Advice on a service's cost: sentences with their numbers, the ones that matter most first."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _unused(model: ModelReport) -> Iterable[str]:
 
 
 def _dearest_objective(models: Sequence[ModelReport], money: Money) -> Iterable[str]:
-    """Which promise costs most a request; with one model there is nothing to compare."""
+    """Objective with the highest cost a request; with one model there is nothing to compare."""
     busy = [model for model in models if model.answers.finished >= LEAST_REQUESTS]
     if len(busy) < 2:
         return

@@ -217,7 +217,7 @@ def _day_lines(costs: Iterable[DayCost]) -> tuple[DayLine, ...]:
 
 
 def _answers(marks: Sequence[TallyMark], start: float, end: float) -> Answers:
-    """What gateways counted in between; whole, and so that days add up to the period."""
+    """Counts of gateways in between; whole numbers, and so that days add up to the period."""
     before, after = totals_at(marks, start), totals_at(marks, end)
     return Answers(**{name: _whole(after, name) - _whole(before, name) for name in ANSWERS})
 
@@ -263,7 +263,7 @@ def _baselines(
 
 
 def _measured_usd(ledger: ModelLedger, ledgers: Sequence[ModelLedger], item: ReplayedDay) -> float:
-    """What a model cost in the seconds of a replay, with its part of what all share."""
+    """Cost of a model in the seconds of a replay, with its part of what all share."""
     own = sum(cost.line.usd for cost in model_days(ledger, item.since, item.until))
     return own + sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) / len(ledgers)
 
@@ -300,7 +300,7 @@ def _capacity(facts: JournalFacts) -> Capacity:
 
 
 def _existing_usd(spec: ServiceSpec, period: Period) -> float | None:
-    """What the fleet that serves cost meanwhile."""
+    """Cost of the existing fleet in the period."""
     hourly = spec.existing_usd_per_hour
     return None if hourly is None or not spec.observed else hourly * (period.until - period.since) / HOUR_S
 
@@ -314,7 +314,7 @@ def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tupl
 
 
 def _begins_empty(item: _Read, model: ModelReport) -> bool:
-    """Whether its baselines were replayed from the service's own beginning, and over little more."""
+    """True where its baselines were replayed from the service's own beginning, and over little more."""
     began = item.ledger.marks[0].at
     return any(one.since < began + LATE_S and one.replayed_s < BOOTS_SHOW_S for one in model.baselines)
 

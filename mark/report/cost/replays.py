@@ -19,7 +19,7 @@ LATE_S = 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedPolicy:
-    """What a policy cost on the arrivals, USD, and how many of the requests missed the objective.
+    """Replay of a policy on the arrivals: cost in USD, and the requests that missed the objective.
 
     `uses_truth`: its forecaster knew what would come.
     """
@@ -46,13 +46,13 @@ class ReplayedDay:
         return tuple(name for name in policies if name not in self.policies and name not in self.unable)
 
     def covers(self, span: tuple[float, float] | None) -> bool:
-        """Whether it is that part of the day."""
+        """True for the same part of the day."""
         if span is None:
             return False
         return -EDGE_S <= self.since - span[0] <= LATE_S and -EDGE_S <= span[1] - self.until <= LATE_S
 
     def holds(self, span: tuple[float, float] | None) -> bool:
-        """Whether that part of the day, or more, is in it."""
+        """True where that part of the day, or more, is in it."""
         return span is not None and self.since <= span[0] + LATE_S and self.until >= span[1] - LATE_S
 
 

@@ -27,7 +27,7 @@ class DayLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What became of requests: answered by whom, how many of those late, refused, failed.
+    """Outcomes of requests: answered by whom, how many of those late, refused, failed.
 
     `rejected` were wrong in themselves, as their model said: no objective counts them.
     """
@@ -85,7 +85,7 @@ class DayAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What another policy would have cost on the same arrivals, by replay of `replayed_s` seconds of them.
+    """Another policy on the same arrivals, by replay of `replayed_s` seconds of them.
 
     They lie in `[since, until)`: whole days that the period touches, where such were replayed. `measured_usd` is
     what the model itself cost in the same seconds, and `measured_attained` the share that it answered in time.
@@ -133,7 +133,7 @@ class LargeDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How the fleet was used, by the journal: hours of it, and those in which nearly all of it was idle.
+    """Use of the fleet, by the journal: hours of it, and those in which nearly all of it was idle.
 
     `utilisation`: requests over what the ready instances carry, None where none was ready.
     """
@@ -222,7 +222,7 @@ class CostReport:
 
     @property
     def has_data(self) -> bool:
-        """Whether anything was spent or anybody asked."""
+        """True where anything was spent or requested."""
         return bool(self.lines) or any(model.answers.came for model in self.models)
 
 

@@ -157,7 +157,7 @@ def _finite(value: float) -> float | None:
 
 
 def plain(value: Any) -> Any:
-    """What a card says, as JSON can hold it: texts for all that it does not know."""
+    """A card as JSON: texts for all values that JSON does not know."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -41,7 +41,7 @@ PAST_UNITS = 180
 
 
 def path_figure(run: BacktestRun, path: LeadPath, *, number: int, end_rps: float, prefix: str) -> str:
-    """What came against one forecaster's quantiles, over the span, and close to around its highest minute."""
+    """Actual load against one forecaster's quantiles, over the span, and close to around its highest minute."""
     colour = line_style(number)["color"]
     length_s = float(path.at_s[-1]) + 60.0
     with drawing_rules(prefix):

@@ -97,7 +97,7 @@ def forecast_table(forecast: Forecast, actual: Demand) -> Table:
 
 
 def card_table(card: Mapping[str, Any]) -> Table:
-    """What a forecaster says of itself, a line a key."""
+    """Table of a forecaster's card, a line a key."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -107,7 +107,7 @@ def card_table(card: Mapping[str, Any]) -> Table:
 
 
 def card_lines(card: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a card says, each thing with its name; a part of the card (`lstm_mean`) goes before its names."""
+    """Names and values of a card; a part of the card (`lstm_mean`) goes before its names."""
     lines = []
     for key, value in plain(card).items():
         if isinstance(value, Mapping):

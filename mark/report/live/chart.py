@@ -33,7 +33,7 @@ class Stretch:
 
     @property
     def end_at(self) -> float:
-        """Where the last unit ends."""
+        """End of the last unit."""
         return self.start_at + self.unit_s * len(self.values)
 
     def within(self, start_at: float, end_at: float) -> Stretch:
@@ -70,7 +70,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a chart draws, requests/s."""
+    """Series of a chart, requests/s."""
 
     mean: Stretch
     highest: Stretch
@@ -79,7 +79,7 @@ class Load:
 
     @classmethod
     def of(cls, series: LoadSeries) -> Load:
-        """What a status or a replay tells."""
+        """Series of a status or a replay."""
 
         def stretch(values: Sequence[float | None], start_at: float = series.start_at) -> Stretch:
             return Stretch(start_at=start_at, unit_s=series.unit_s, values=tuple(map(finite, values)))
@@ -100,7 +100,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Where instants and rates lie on the paper."""
+    """Scales of a chart: instants and rates to paper."""
 
     start_at: float
     end_at: float
@@ -144,7 +144,7 @@ def load_chart(series: LoadSeries, *, now: float, width: int, height: int, prefi
 
 
 def pair_chart(live: Stretch, replayed: Stretch, *, title: str, width: int, height: int, prefix: str) -> Markup:
-    """What happened and what the replay said, over the time of the replay."""
+    """Live load beside the replayed one, over the time of the replay."""
     live = live.within(replayed.start_at, replayed.end_at)
     known = [value for value in (*live.values, *replayed.values) if value is not None]
     ends = rate_ticks(max(known, default=0.0), count=4)

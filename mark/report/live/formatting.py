@@ -1,4 +1,4 @@
-"""What the live status says, in words and sums that the status page and the terminal share."""
+"""Formatting of the live status: words and sums that the status page and the terminal share."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Banner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBudget:
-    """How many of the finished requests missed, and how many may; `used` is their ratio, None without any."""
+    """Error budget: finished requests that missed, and how many may; `used` is their ratio, None without any."""
 
     finished: int
     missed: int
@@ -181,7 +181,7 @@ def format_objective(*, target: float, latency_ms: float) -> str:
 
 
 def format_training(model: ModelStatus) -> str:
-    """What the forecaster was trained on last and why, how it does, and what runs or failed."""
+    """Last training of the forecaster and why, its drift, and a training that runs or failed."""
     trained = model.trained
     if trained is None:
         return ""
@@ -211,7 +211,7 @@ def _format_learned(trained: ForecasterStatus, assumed: AssumedLoad | None) -> s
 
 
 def format_assumed_load(model: ModelStatus) -> str:
-    """What a service that nobody has asked anything yet was planned for; nothing once a request came."""
+    """Assumed load of a service without requests; empty once a request came."""
     counts = (count for _, _, count in answerers(model.by))
     if model.assumed is None or any(counts) or model.failed or model.rejected:
         return ""
@@ -221,7 +221,7 @@ def format_assumed_load(model: ModelStatus) -> str:
 
 
 def format_plan_times(model: ModelStatus) -> str:
-    """When the plan was made, and for when, where it looks ahead."""
+    """Times of the plan: made at, and for, where it looks ahead."""
     if model.plan is None:
         return ""
     at, made_at = (format_time(instant, seconds=False) for instant in (model.plan.at, model.plan.made_at))
@@ -229,7 +229,7 @@ def format_plan_times(model: ModelStatus) -> str:
 
 
 def format_hourly(model: ModelStatus) -> str:
-    """What the spend of an hour is made of: instances as they are now, the rest as a mean of a named span."""
+    """Parts of the spend of an hour: instances as they are now, the rest as a mean of a named span."""
     parts = model.usd_per_hour_by
     now = f"instances {usd(parts.instances)} now"
     if parts.mean_over_s <= 0:
@@ -275,7 +275,7 @@ def format_clock_speed(status: ServiceStatus) -> str:
 
 
 def format_controller(status: ServiceStatus) -> str:
-    """Who acts, and how long ago its last tick was (service time)."""
+    """The acting controller, and the age of its last tick (service time)."""
     holder, silent_s = status.controller.holder, status.controller.silent_s
     if holder is None:
         return "nobody"
@@ -293,13 +293,13 @@ def format_expected_load(model: ModelStatus) -> str:
 
 
 def format_capacity(model: ModelStatus) -> str:
-    """What instances are ready for, and what the plan expects of them."""
+    """Ready capacity, and the load that the plan expects."""
     ready = f"{format_rps(sum(row.rps for row in model.capacity))} requests/s"
     return "; ".join(filter(None, (ready, format_expected_load(model))))
 
 
 def banners(status: ServiceStatus) -> tuple[Banner, ...]:
-    """What a reader must see first, worst first.
+    """Warnings at the top of the status, worst first.
 
     The store away; the controller gone or silent; a budget reached; dead letters and alarms; a journal that is not
     archived; spot instances leaving.

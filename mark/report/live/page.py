@@ -31,7 +31,7 @@ INSTANCES_SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragments:
-    """What the page shows now: id of an element -> its inside. `shape` changes with the page's outline."""
+    """Current content of the page: id of an element -> its inside. `shape` changes with the page's outline."""
 
     shape: str
     html: Mapping[str, str]
@@ -111,7 +111,7 @@ def live_environment() -> Environment:
 
 
 def _trusted(html: str) -> Markup:
-    """What our own templates escaped a moment ago."""
+    """Mark as safe a text that our own templates have escaped."""
     return Markup(html)  # noqa: S704
 
 
@@ -131,7 +131,7 @@ def _top(status: ServiceStatus) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cells:
-    """What the macros print of a model beside what its status says by itself."""
+    """Formatted values of a model that the macros print beside its status."""
 
     wide: Markup
     narrow: Markup

@@ -1,4 +1,4 @@
-"""What the live status says of the service's processes: restarts, what does not run, a clock that was set."""
+"""Formatting of the processes' status: restarts, processes that do not run, a clock that was set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mark.telemetry.status_document import RestartStatus, ServiceStatus
 
 
 def format_restarts(status: ServiceStatus) -> str:
-    """Which processes were started again, how often, and how the last one ended; nothing where none was."""
+    """Processes that were restarted, how often, and how the last one ended; empty where none was."""
     return ", ".join(
         f"{name} {_times(one.count)} (last {formatting.format_time(one.at)}, {_format_end(one)})"
         for name, one in sorted(status.restarts.items())
@@ -20,7 +20,7 @@ def _times(count: int) -> str:
 
 
 def _format_end(end: RestartStatus) -> str:
-    """How a process ended: `exit status 1`, `signal 9`, `silent for 15 s`."""
+    """Exit of a process: `exit status 1`, `signal 9`, `silent for 15 s`."""
     if end.why:
         return end.why
     if end.status is None:

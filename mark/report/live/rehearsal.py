@@ -1,4 +1,4 @@
-"""What a live run cost and kept, beside what the replay of the same slice said: document, table and page."""
+"""Comparison of a live run with the replay of the same slice: document, table and page."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Money = Callable[[float], str]
 
 
 def money_of(cost: CostUsd) -> Money:
-    """How money is written: to the cent, or with four digits where all of it is less than a dollar."""
+    """Format of money: to the cent, or with four digits where all of it is less than a dollar."""
     digits = 2 if cost.total >= SMALL_USD or cost.total == 0 else 4
     return lambda usd: f"{usd:,.{digits}f}"
 

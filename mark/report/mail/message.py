@@ -82,7 +82,7 @@ _CODE = Markup('<code style="font:13px ui-monospace,Menlo,Consolas,monospace">{}
 
 
 def _commands(sentence: str) -> Markup:
-    """What stands between backticks as code, whose words are never broken: not even before two hyphens."""
+    """Turn text between backticks into code that is never broken, not even before two hyphens."""
     parts = sentence.split("`")
     for place in range(1, len(parts) - 1, 2):
         parts[place] = _CODE.format(Markup(" ").join(_WORD.format(word) for word in parts[place].split()))

@@ -1,4 +1,4 @@
-"""What a mail of the cost report says: its words and tables, the same for HTML and text."""
+"""View of a cost report for its mail: texts and tables, the same for HTML and text."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _rival(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None
 
 
 def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
-    """What a reader must know before believing the figures: how profiles are known, and the notes of the runs.
+    """Notes on the figures: the sources of profiles, and the notes of the runs.
 
     A note that holds for all runs stands once, another behind the name of its run.
     """

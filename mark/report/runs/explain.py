@@ -1,4 +1,4 @@
-"""What the controller saw, expected, planned and ordered, and why: the pages of `mark explain`."""
+"""Pages of `mark explain`: what the controller saw, expected, planned and ordered, and why."""
 
 from __future__ import annotations
 

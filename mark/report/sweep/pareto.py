@@ -41,7 +41,7 @@ class SweptRun:
 
     @property
     def row(self) -> Key:
-        """What its row is known by: all but the seed."""
+        """Key of its row: all but the seed."""
         return self.group, self.policy, self.settings
 
 
@@ -84,7 +84,7 @@ class ParetoRow:
 
     @property
     def comparable(self) -> bool:
-        """Whether it can be on the front."""
+        """True where it can be on the front."""
         return self.attained is not None and not (self.foreseeing or self.missing or self.stood_in)
 
 

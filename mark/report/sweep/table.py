@@ -72,7 +72,7 @@ def format_attainment(row: ParetoRow) -> str:
 
 
 def remark(row: ParetoRow) -> str:
-    """Why a row is left out of the front."""
+    """Reasons that keep a row off the front."""
     remarks = []
     if row.foreseeing:
         remarks.append("knows the load to come")
