@@ -218,7 +218,7 @@ class Front:
 
 
 def _is_from_a_page(headers: Mapping[str, str]) -> bool:
-    """True for a browser that sends this for a page: it names the page, or a host that was made to resolve to us."""
+    """True for a request of a web page: it names the page, or a host that was made to resolve to us."""
     return "origin" in headers or not is_local_name(headers.get("host", ""))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from mark.config.settings import Settings
 from mark.offline.experiments import make_experiment
@@ -41,7 +41,33 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         show(f"stand-in: {text}")
 
 
-def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> dict[str, Any]:
+class TargetObject(TypedDict):
+    """An objective: the share `target` of the requests within a latency."""
+
+    latency_ms: float
+    target: float
+
+
+class BoundDocument(TypedDict):
+    """The document of `mark bound --json` (docs/json.md)."""
+
+    trace: str
+    model: str
+    market: str
+    seed: int
+    requests: int
+    duration_s: float
+    slo: TargetObject
+    #: None where no fleet can serve every request in time.
+    bound_usd: float | None
+    floor_usd: float | None
+    offerings: list[str]
+    assumed_profiles: list[str]
+    notes: list[str]
+    stand_in_profiles: list[str]
+
+
+def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> BoundDocument:
     """The document of `mark bound --json` (docs/json.md)."""
     spec = experiment.spec
     start_s, end_s = spec.workload.whole_seconds

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, assert_never
+from typing import assert_never
 
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
 from mark.controller.replay_check import Deviation, deviations
@@ -303,7 +303,7 @@ def _summary(reading: Reading) -> list[str]:
 
 def _document(
     header: Header, reading: Reading, found: Sequence[Deviation], broken: Sequence[BrokenLine]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The document of `mark explain --json` (docs/json.md)."""
     return {
         "policy": header.policy.name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -72,7 +71,7 @@ def plan_document(
     *,
     supply: Supply,
     settings: Settings,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The document of `mark plan --json` (docs/json.md)."""
     return {
         "model": settings.model,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -204,7 +203,7 @@ def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
     return Finding(check="SES", state="warn", detail="in the sandbox: verified addresses only", do=do)
 
 
-def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well: bool) -> dict[str, Any]:
+def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well: bool) -> dict[str, object]:
     """The document of `mark doctor --json` (docs/json.md)."""
     return {
         "service": settings.service.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich import box
@@ -63,7 +63,7 @@ def format_usd(usd: float) -> str:
 
 def _document(
     model: str, points: Mapping[str, Sequence[MeasuredPoint]], skipped: Mapping[str, str], meter: Meter
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The document of `mark profile --on --json` (docs/json.md)."""
     return {
         "model": model,

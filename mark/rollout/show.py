@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 from rich import box
@@ -59,7 +58,7 @@ def agreed(question: str) -> bool:
         raise Misconfigured("nobody answered, so nothing was changed; --yes goes on without a question") from error
 
 
-def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, Any]]:
+def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, object]]:
     """The same for `--json` (docs/json.md)."""
     return [
         {

@@ -6,8 +6,9 @@ import asyncio
 import secrets
 import signal
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -18,7 +19,7 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.live.clock import adopt_wall
 from mark.live.local.clock_control import run_clock
-from mark.live.local.run_dir import Running, find_running
+from mark.live.local.run_dir import Running, RunningModel, find_running
 from mark.offline.trace_source import TraceReading, read_place
 from mark.report.terminal import note, progress, show, show_json
 from mark.serving.loadgen.run import Load, LoadResult, Target
@@ -47,6 +48,20 @@ class LoadOptions:
     speed: float
     seed: int
     reading: TraceReading = field(default_factory=TraceReading)
+
+
+class LoadDocument(TypedDict):
+    """The document of `mark load --json` (docs/json.md)."""
+
+    sent: int
+    answered: int
+    attained: float | None
+    in_flight: int
+    #: By mean, quantile and maximum; null where nothing was answered.
+    latency_ms: dict[str, float | None]
+    #: Requests by who answered, and those that were shed.
+    by: dict[str, int]
+    errors: dict[str, int]
 
 
 def load_service(options: LoadOptions, *, as_json: bool) -> None:
@@ -100,11 +115,11 @@ def _nothing_due(options: LoadOptions) -> str:
 
 def send(
     running: Running,
-    model: dict[str, Any],
+    model: RunningModel,
     due_s: NDArray[np.float64],
     *,
     speed: float,
-    report: Any = lambda _share: None,
+    report: Callable[[float], None] = lambda _share: None,
 ) -> LoadResult:
     """Send the requests of a load; the service's clock runs `speed` times as fast meanwhile."""
     length_s = float(due_s[-1]) if due_s.size else 0.0
@@ -115,7 +130,11 @@ def send(
 
 
 async def _send(
-    running: Running, model: dict[str, Any], due_s: NDArray[np.float64], began_wall: float, report: Any
+    running: Running,
+    model: RunningModel,
+    due_s: NDArray[np.float64],
+    began_wall: float,
+    report: Callable[[float], None],
 ) -> LoadResult:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
@@ -125,7 +144,7 @@ async def _send(
     return await load.run((due_s + ahead_s).tolist(), stop=stop, progress=lambda _result, share: report(share))
 
 
-def _target(running: Running, model: dict[str, Any]) -> Target:
+def _target(running: Running, model: RunningModel) -> Target:
     url = urlsplit(running.gateway)
     tls = None
     if url.scheme == "https":
@@ -141,7 +160,7 @@ def _target(running: Running, model: dict[str, Any]) -> Target:
     )
 
 
-def chosen(running: Running, name: str | None) -> dict[str, Any]:
+def chosen(running: Running, name: str | None) -> RunningModel:
     """The model of that name, or the first. Misconfigured where it is not served."""
     for model in running.models:
         if name in (None, model["name"]):
@@ -150,7 +169,7 @@ def chosen(running: Running, name: str | None) -> dict[str, Any]:
     raise Misconfigured(f"the service {running.name} does not serve {name}; it serves {known}")
 
 
-def load_document(result: LoadResult) -> dict[str, Any]:
+def load_document(result: LoadResult) -> LoadDocument:
     """The document of `mark load --json` (docs/json.md)."""
     latencies_ms = np.sort(np.array(result.latencies_s)) * 1000
     points: dict[str, float | None] = dict.fromkeys(("mean", "p50", "p95", "p98", "p99", "max"))
@@ -169,7 +188,7 @@ def load_document(result: LoadResult) -> dict[str, Any]:
     }
 
 
-def _show(document: dict[str, Any], model: dict[str, Any]) -> None:
+def _show(document: LoadDocument, model: RunningModel) -> None:
     attained = document["attained"]
     share = "nothing was answered" if attained is None else f"{attained:.2%} within {model['latency_ms']:g} ms"
     show(f"{document['sent']:,} requests sent, {document['answered']:,} answered: {share}")

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from mark.config.service import Mode, ServiceSettings
 from mark.config.settings import Settings
@@ -144,7 +143,7 @@ def _name_flag(service: str) -> str:
     return "" if service == ServiceSettings().name else f" --name {service}"
 
 
-def up_document(running: Running) -> dict[str, Any]:
+def up_document(running: Running) -> dict[str, object]:
     """The document of `mark up --json` (docs/json.md)."""
     return {
         "gateway": running.gateway,

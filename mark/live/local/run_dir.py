@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from mark.config.settings import Settings, state_dir
 from mark.domain.documents import json_text
@@ -22,6 +22,17 @@ from mark.live.local.service_lock import ServiceLock, lock_holder
 DOCUMENT = "service.json"
 FAILURE = "failure.txt"
 """Why the service could not start: a line, and those that explain it."""
+
+
+class RunningModel(TypedDict):
+    """A model that the service serves, as clients need it."""
+
+    name: str
+    #: A request's body with zeros.
+    example: Mapping[str, object]
+    latency_ms: float
+    #: Share of the requests that must be in time.
+    target: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +53,7 @@ class Running:
     aws_endpoint: str = ""
     store: str = ""
     token: str | None = None
-    models: tuple[dict[str, Any], ...] = ()
+    models: tuple[RunningModel, ...] = ()
     processes: dict[str, int] = field(default_factory=dict)
 
 

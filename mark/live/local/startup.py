@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
 from mark.live.local.children import Restarts
-from mark.live.local.emulator_client import EmulatedControls
+from mark.live.local.emulator_client import EmulatedControls, EmulatedInstance
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import BUDGET, MODEL, PublishedModel
 
@@ -50,7 +49,7 @@ class ModelStart:
     published: PublishedModel | None
     overflows: bool
     agents: Mapping[str, int]
-    instances: Sequence[Mapping[str, Any]]
+    instances: Sequence[EmulatedInstance]
 
     @property
     def planned(self) -> int:
@@ -128,7 +127,7 @@ def look_at_start(
 
     RetryLater where the store is away. An emulated AWS that does not answer has no instances.
     """
-    rows: Sequence[Mapping[str, Any]] = ()
+    rows: Sequence[EmulatedInstance] = ()
     if controls is not None:
         with suppress(RetryLater):
             rows = controls.state()["instances"]

@@ -37,7 +37,7 @@ from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.gateway_client import answers
 from mark.live.local.ports import choose_port
 from mark.live.local.process_watch import ProcessStatus, StoreKeeper, WallWatch
-from mark.live.local.run_dir import RunFolder, Running, started_at
+from mark.live.local.run_dir import RunFolder, Running, RunningModel, started_at
 from mark.live.local.startup import (
     ModelStart,
     StartFailed,
@@ -375,7 +375,7 @@ def supervise(path: Path, *, hold: bool) -> int:
     return 0
 
 
-def _described(model: LiveModel) -> dict[str, Any]:
+def _described(model: LiveModel) -> RunningModel:
     slo = model.served.slo
     return {
         "name": model.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
@@ -19,6 +19,30 @@ from mark.report.formatting import format_duration
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.backtest_span import demand_between, history_before
 from mark.simulator.workload import Workload
+
+
+class ShownMinute(TypedDict):
+    """A minute of a forecast, rates by quantile; what came is null where it is not known."""
+
+    minute: int
+    mean_rps: list[float]
+    max_rps: list[float]
+    actual_mean_rps: float | None
+    actual_max_rps: float | None
+
+
+class ShownForecast(TypedDict):
+    """The document of `mark forecast show --json` (docs/json.md)."""
+
+    predictor: str
+    trace: str
+    at_s: float
+    history_min: int
+    source: str
+    quantiles: list[float]
+    minutes: list[ShownMinute]
+    train_s: float
+    infer_ms: float
 
 
 def show_settings(settings: Settings, predictors: list[str], *, at_s: float | None, as_json: bool) -> None:
@@ -50,8 +74,8 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
 
 def _document(
     built: Built, workload: Workload, history: Demand, forecast: Forecast, actual: Demand, infer_s: float
-) -> dict[str, Any]:
-    minutes = [
+) -> ShownForecast:
+    minutes: list[ShownMinute] = [
         {
             "minute": place + 1,
             "mean_rps": [float(rate) for rate in forecast.mean_rps[place]],
@@ -75,7 +99,7 @@ def _document(
 
 
 def _write(
-    out: Path, built: Built, document: dict[str, Any], history: Demand, forecast: Forecast, actual: Demand
+    out: Path, built: Built, document: ShownForecast, history: Demand, forecast: Forecast, actual: Demand
 ) -> Path:
     facts = (
         ("Trace", document["trace"]),

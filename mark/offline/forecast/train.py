@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
@@ -20,6 +21,19 @@ from mark.report.page import write_whole
 from mark.report.terminal import progress, show, show_json
 
 FORMS = (".json", ".md")
+
+
+class TrainDocument(TypedDict):
+    """The document of `mark forecast train --json` (docs/json.md)."""
+
+    predictor: str
+    trace: str
+    history_s: float
+    train_s: float
+    #: How a first forecast was made; null where it failed.
+    source: str | None
+    #: The forecaster's own card.
+    card: Mapping[str, object] | None
 
 
 def train_settings(
@@ -65,7 +79,7 @@ def _format_first_forecast(built: Built, history: Demand) -> tuple[str | None, M
     return forecast.label, None
 
 
-def _print(document: dict[str, Any], out: Path | None) -> None:
+def _print(document: TrainDocument, out: Path | None) -> None:
     name, days = document["predictor"], format_duration(document["history_s"])
     made = f"{name} took {document['train_s']:.1f} s, made from {days} of {document['trace']}"
     show(f"{made}; it says of its forecasts: {document['source']}" if document["source"] else f"{made}.")
@@ -75,7 +89,7 @@ def _print(document: dict[str, Any], out: Path | None) -> None:
         show(f"card: {out}")
 
 
-def _document(built: Built, trace: str, history_s: float, source: str | None) -> dict[str, Any]:
+def _document(built: Built, trace: str, history_s: float, source: str | None) -> TrainDocument:
     return {
         "predictor": built.name,
         "trace": trace,
@@ -86,7 +100,7 @@ def _document(built: Built, trace: str, history_s: float, source: str | None) ->
     }
 
 
-def _written(document: dict[str, Any], suffix: str) -> str:
+def _written(document: TrainDocument, suffix: str) -> str:
     if suffix == ".json":
         return json_text(document, indent=2) + "\n"
     head = [("trace", document["trace"]), ("history", format_duration(document["history_s"]))]

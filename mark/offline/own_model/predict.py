@@ -233,7 +233,7 @@ def drawn(specs: tuple[TensorSpec, ...], rows: int, seed: int) -> Tensors:
     return found
 
 
-def _document(chosen: TriedModel, tried: Tried) -> dict[str, Any]:
+def _document(chosen: TriedModel, tried: Tried) -> dict[str, object]:
     """The document of `mark predict --json` (docs/json.md)."""
     return {
         "model": chosen.name,
@@ -247,7 +247,7 @@ def _document(chosen: TriedModel, tried: Tried) -> dict[str, Any]:
     }
 
 
-def _tensors(tensors: Tensors) -> dict[str, Any]:
+def _tensors(tensors: Tensors) -> dict[str, object]:
     """Names to type, shape and values; what JSON has no number for is null, bytes that are no text are base64."""
     return {
         name: {"dtype": str(array.dtype), "shape": list(array.shape), "data": _listed(array.tolist())}

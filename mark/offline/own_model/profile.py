@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -191,7 +190,7 @@ def _machine() -> str:
     return f"{names[0]}, {len(names)} vCPUs" if names else platform.machine()
 
 
-def _document(profile: Profile, points: tuple[MeasuredPoint, ...]) -> dict[str, Any]:
+def _document(profile: Profile, points: tuple[MeasuredPoint, ...]) -> dict[str, object]:
     """The document of `mark profile --json` (docs/json.md)."""
     return {
         "model": profile.model,
@@ -202,7 +201,7 @@ def _document(profile: Profile, points: tuple[MeasuredPoint, ...]) -> dict[str, 
     }
 
 
-def point_document(point: MeasuredPoint) -> dict[str, Any]:
+def point_document(point: MeasuredPoint) -> dict[str, object]:
     """A measured batch size (docs/json.md)."""
     return {
         "batch": point.batch,

@@ -10,7 +10,7 @@ import functools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from mark.config.policies import chosen_overrides
 from mark.config.settings import Settings
@@ -20,7 +20,7 @@ from mark.offline.simulate import run_remarks
 from mark.offline.sweep.keys import code_digest
 from mark.offline.workloads import workload_on
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.documents import run_document
+from mark.report.runs.documents import RunDocument, run_document
 from mark.simulator.traces.trace import Trace
 
 
@@ -37,6 +37,13 @@ class Job:
     settings: Mapping[str, Any]
     policy: str | None
     label: str
+
+
+class LoadBounds(TypedDict):
+    """Bound and floor of one load, USD; null where there is none."""
+
+    bound_usd: float | None
+    floor_usd: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +80,7 @@ def attempt_elsewhere(job: Job, trace: Trace) -> Finished:
     return attempt(job, trace)
 
 
-def perform(job: Job, trace: Trace) -> dict[str, Any]:
+def perform(job: Job, trace: Trace) -> RunDocument | LoadBounds:
     """The document of the job: a run without its bounds, or `bound_usd` and `floor_usd`."""
     settings = Settings.model_validate(job.settings)
     experiment = make_experiment(settings, workload=workload_on(settings, trace))

@@ -247,7 +247,7 @@ def spend_by_item(lines: Iterable[DayLine]) -> tuple[BillLine, ...]:
     return tuple(sorted(added, key=lambda line: (-line.usd, line.component, line.item)))
 
 
-def report_document(report: CostReport) -> dict[str, Any]:
+def report_document(report: CostReport) -> dict[str, object]:
     """The document of `mark report --json` (docs/json.md)."""
     return {
         "service": report.service,
@@ -288,7 +288,7 @@ def cost_document(cost: CostUsd) -> dict[str, float]:
     }
 
 
-def _model_document(model: ModelReport) -> dict[str, Any]:
+def _model_document(model: ModelReport) -> dict[str, object]:
     answers, target = model.answers, model.slo.target
     return {
         "name": model.name,
@@ -319,7 +319,7 @@ def _model_document(model: ModelReport) -> dict[str, Any]:
     }
 
 
-def _lines_document(lines: Iterable[DayLine]) -> list[dict[str, Any]]:
+def _lines_document(lines: Iterable[DayLine]) -> list[dict[str, object]]:
     return [{"day": item.day.isoformat(), **asdict(item.line)} for item in lines]
 
 

@@ -29,7 +29,7 @@ class BacktestRun:
     scores: BacktestScores | None = None
     train_s: float = math.nan
     infer_ms: float = math.nan
-    card: Mapping[str, Any] | None = None
+    card: Mapping[str, object] | None = None
     error: str | None = None
 
 
@@ -86,13 +86,13 @@ def format_leads(leads: Sequence[int]) -> str:
 
 def backtest_document(
     runs: Sequence[BacktestRun], span: BacktestSpan, leave_out: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """`{"runs": [...], "span": {...}}`; what is not a finite number is null (docs/json.md)."""
     return {"runs": [_run_object(run) for run in runs], "span": _span_object(span, leave_out)}
 
 
-def _run_object(run: BacktestRun) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _run_object(run: BacktestRun) -> dict[str, object]:
+    found: dict[str, object] = {
         "predictor": run.predictor,
         "trace": run.trace,
         "target": run.target,
@@ -105,7 +105,7 @@ def _run_object(run: BacktestRun) -> dict[str, Any]:
     return found
 
 
-def _scores_object(scores: BacktestScores | None) -> dict[str, Any]:
+def _scores_object(scores: BacktestScores | None) -> dict[str, object]:
     if scores is None:
         empty = dict.fromkeys(
             ("wape", "wql", "mase", "coverage", "levels", "origins", "pairs", "by_lead", "by_day")
@@ -131,7 +131,7 @@ def _scores_object(scores: BacktestScores | None) -> dict[str, Any]:
     }
 
 
-def _span_object(span: BacktestSpan, leave_out: Sequence[str]) -> dict[str, Any]:
+def _span_object(span: BacktestSpan, leave_out: Sequence[str]) -> dict[str, object]:
     return {
         "start_s": span.history.end_at,
         "duration_s": len(span.future) * span.future.unit_s,

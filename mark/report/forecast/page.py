@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -109,7 +108,7 @@ def write_forecast(
     return out_dir / FORECAST_PAGE
 
 
-def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> dict[str, Any] | None:
+def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> dict[str, object] | None:
     scores = run.scores
     if scores is None:
         return None

@@ -96,7 +96,7 @@ def forecast_table(forecast: Forecast, actual: Demand) -> Table:
     return table
 
 
-def card_table(card: Mapping[str, Any]) -> Table:
+def card_table(card: Mapping[str, object]) -> Table:
     """Table of a forecaster's card, a line a key."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
@@ -106,7 +106,7 @@ def card_table(card: Mapping[str, Any]) -> Table:
     return grid
 
 
-def card_lines(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+def card_lines(card: Mapping[str, object]) -> list[tuple[str, str]]:
     """Names and values of a card; a part of the card (`lstm_mean`) goes before its names."""
     lines = []
     for key, value in plain(card).items():

@@ -4,18 +4,70 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from mark.report.runs.comparison import ComparedRun
 from mark.simulator.results import RunResult
 
 
-def simulate_document(runs: Sequence[ComparedRun]) -> dict[str, Any]:
+class AttainmentObject(TypedDict):
+    """The objective of a run and how it was kept."""
+
+    latency_ms: float | None
+    target: float | None
+    #: Share of the finished requests that were in time; null without any.
+    attained: float | None
+
+
+class RunDocument(TypedDict):
+    """One run of `mark simulate --json`; null stands for what is no finite number."""
+
+    policy: str
+    market: str
+    model: str
+    trace: str
+    speed: float | None
+    seed: int
+    requests: int
+    duration_s: float | None
+    #: USD by component and sum (`COMPONENTS`).
+    cost_usd: dict[str, float | None]
+    bound_usd: float | None
+    floor_usd: float | None
+    cost_over_bound: float | None
+    slo: AttainmentObject
+    #: By mean and quantile; null where nothing was answered.
+    latency_ms: dict[str, float | None]
+    #: Requests by who answered, and those that were shed or are in flight.
+    served: dict[str, int]
+    cold_start_rate: float | None
+    throttled: int
+    forecasts: int
+    #: Forecasts that a fallback made.
+    stood_in: int
+    assumed_profiles: list[str]
+    stand_in_profiles: list[str]
+    launches: int
+    interruptions: int
+    wakes: int
+    refusals: int
+    notes: list[str]
+    #: Real seconds that the replay took.
+    wall_s: float | None
+
+
+class SimulateDocument(TypedDict):
+    """The document of `mark simulate --json`."""
+
+    runs: list[RunDocument]
+
+
+def simulate_document(runs: Sequence[ComparedRun]) -> SimulateDocument:
     """`{"runs": [...]}`, one object a run, in the given order; what is not a finite number is null."""
     return {"runs": [run_document(run) for run in runs]}
 
 
-def run_document(run: ComparedRun) -> dict[str, Any]:
+def run_document(run: ComparedRun) -> RunDocument:
     """The object of one run."""
     result, served = run.result, run.result.served
     finished = served.total - served.in_flight
@@ -67,7 +119,7 @@ def _cost_object(run: ComparedRun) -> dict[str, float | None]:
     }
 
 
-def _latency_object(result: RunResult, *, answered: bool) -> dict[str, Any]:
+def _latency_object(result: RunResult, *, answered: bool) -> dict[str, float | None]:
     """Milliseconds; null where nobody was answered."""
     known = {name: getattr(result.latency, f"{name}_s") for name in ("mean", "p50", "p95", "p99")}
     return {name: _milliseconds(seconds) if answered else None for name, seconds in known.items()}

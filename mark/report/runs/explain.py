@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -62,7 +61,7 @@ def _clock(at_s: float) -> str:
     return f"{days} d {clock}" if days else clock
 
 
-def explain_document(ticks: Sequence[ExplainedTick]) -> dict[str, Any]:
+def explain_document(ticks: Sequence[ExplainedTick]) -> dict[str, object]:
     """`{"ticks": [{"at_s","minute","seen","forecast","plan","orders","notes"}]}`."""
     return {
         "ticks": [
