@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
 
 from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, known_models, load_profiles, shipped_sets
@@ -15,6 +14,7 @@ from mark.domain.objective import ModelSpec
 from mark.plugins.load import forecaster_names
 from mark.policies.bundles import policy_names
 from mark.report.formatting import format_duration, percent
+from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
 
 ABOUT = {
@@ -85,10 +85,7 @@ def _show_shipped(served: Sequence[ShippedModel]) -> None:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+    return make_table(texts(*columns), gap=1)
 
 
 def _needs(spec: ModelSpec) -> tuple[str, str, str]:

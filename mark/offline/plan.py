@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich import box
 from rich.table import Table
 
 from mark.catalog.load import load_prices, load_profiles
@@ -19,6 +18,7 @@ from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.policies.supply import Supply, find_supply
+from mark.report.tables import Column, make_table, texts
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces.formats.bins import MAX_RPS
 
@@ -259,8 +259,11 @@ def _score_table(terms: Sequence[CostTerms]) -> Table:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for index, column in enumerate(columns):
-        words = index == 0 or column == "why"
-        table.add_column(column, justify="left" if words else "right", overflow="fold")
-    return table
+    first, *others = columns
+    return make_table(
+        [
+            *texts(first),
+            *(Column(title=column, fold=True, is_figure=column != "why") for column in others),
+        ],
+        gap=1,
+    )

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from rich import box
 from rich.table import Table
 
 from mark.aws.preflight import caller, has_image, is_verified, mail_account
@@ -19,6 +18,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import MarkError, RetryLater
 from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
+from mark.report.tables import make_table, texts
 from mark.report.terminal import note, progress, show, show_json
 from mark.rollout.doctor_quotas import check_lambda, check_vcpus
 from mark.rollout.findings import Finding
@@ -215,9 +215,7 @@ def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well
 
 
 def _table(findings: Sequence[Finding]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("", "check", "found", "to do"):
-        table.add_column(name, overflow="fold")
+    table = make_table(texts("", "check", "found", "to do"))
     for finding in findings:
         table.add_row(finding.state, finding.check, finding.detail, finding.do)
     return table

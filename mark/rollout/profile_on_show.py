@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
-from rich import box
 from rich.table import Table
 
 from mark.domain.errors import Misconfigured
 from mark.offline.own_model.profile import point_document
+from mark.report.tables import Column, make_table
 from mark.report.terminal import note, show, show_json
 from mark.rollout.profile_on_cost import Meter, Price
 from mark.serving.profiling import MeasuredPoint
@@ -78,10 +78,8 @@ def _document(
 
 
 def _table(points: Mapping[str, Sequence[MeasuredPoint]], meter: Meter) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("type")
-    for name in ("batch", "median ms", "p95 ms", "items/s", "calls", "USD"):
-        table.add_column(name, justify="right")
+    names = ("batch", "median ms", "p95 ms", "items/s", "calls", "USD")
+    table = make_table([Column(title="type"), *(Column(title=name, is_figure=True) for name in names)])
     for name, found in points.items():
         for number, point in enumerate(found):
             table.add_row(

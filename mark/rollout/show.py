@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from mark.aws.stacks.cloudformation import Change, StackEvent
 from mark.domain.errors import Misconfigured
+from mark.report.tables import make_table, texts
 from mark.rollout.plan import StackPlan
 
 SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
@@ -22,9 +22,7 @@ SHOWN_NEW = 6
 
 def plan_table(plans: Sequence[StackPlan]) -> Table:
     """Each stack, and each resource that changes in one that stands."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("stack", "", "resource", "type", "differs in"):
-        table.add_column(name, overflow="fold")
+    table = make_table(texts("stack", "", "resource", "type", "differs in"))
     for plan in plans:
         if plan.act in ("create", "create again"):
             table.add_row(plan.name, plan.act, f"{len(plan.changes)} resources", _kinds(plan.changes), "")

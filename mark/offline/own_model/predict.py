@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from mark.config.settings import Settings
@@ -33,6 +31,7 @@ from mark.protocols.exchange import read_exchange, row_count, zeros
 from mark.protocols.model_contract import class_mistakes, output_mistakes
 from mark.protocols.oip import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
 from mark.protocols.sagemaker_media import CSV_TYPE
+from mark.report.tables import make_table, texts
 from mark.report.terminal import note, show, show_json, unheard
 
 DIFFERS = 1
@@ -291,9 +290,7 @@ def _values(array: NDArray[Any]) -> str:
 
 
 def _show(chosen: TriedModel, tried: Tried) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("", "name", "type", "shape", "values"):
-        table.add_column(column, overflow="fold")
+    table = make_table(texts("", "name", "type", "shape", "values"))
     for kind, tensors in (("input", tried.inputs), ("output", tried.outputs)):
         for name, array in tensors.items():
             table.add_row(kind, Text(name), str(array.dtype), str(list(array.shape)), Text(_values(array)))

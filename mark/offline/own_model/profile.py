@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich import box
 from rich.table import Table
 
 from mark.aws.ec2.imds import instance_type_here
@@ -22,6 +21,7 @@ from mark.domain.tensor import TensorSpec
 from mark.plugins.load import load_model
 from mark.ports import Backend, InferRequest
 from mark.protocols.oip import example_body
+from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
@@ -213,9 +213,8 @@ def point_document(point: MeasuredPoint) -> dict[str, object]:
 
 
 def _table(points: tuple[MeasuredPoint, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("batch", "median ms", "p95 ms", "items/s", "calls"):
-        table.add_column(name, justify="right")
+    names = ("batch", "median ms", "p95 ms", "items/s", "calls")
+    table = make_table([Column(title=name, is_figure=True) for name in names])
     for point in points:
         table.add_row(
             str(point.batch),

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +22,7 @@ from mark.report.forecast.documents import (
 )
 from mark.report.formatting import MISSING, format_duration
 from mark.report.live.formatting import format_rps
+from mark.report.tables import Column, figures, make_table, texts
 from mark.simulator.backtest import SCORED, BacktestSpan
 
 SHOWN_MINUTES = (1, 5, 15, 30, 60)
@@ -31,20 +31,12 @@ BEST = "*"
 
 def backtest_table(runs: Sequence[BacktestRun], span: BacktestSpan) -> Table:
     """One row a forecaster, the best scores bold and marked, notes as its caption."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-        caption=Text("\n".join(f"- {note}" for note in _notes(runs, span))),
-        caption_justify="left",
-    )
-    table.add_column("forecaster", overflow="fold", min_width=14)
-    for name in ("wQL", "WAPE", "MASE"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("% at or below the quantile\n50 /   75 /   90 /   95", justify="right", no_wrap=True)
-    table.add_column("train\ns", justify="right", no_wrap=True)
-    table.add_column("forecast\nms", justify="right", no_wrap=True)
+    shares = "% at or below the quantile\n50 /   75 /   90 /   95"
+    columns = [
+        *texts("forecaster", min_width=14),
+        *figures("wQL", "WAPE", "MASE", shares, "train\ns", "forecast\nms"),
+    ]
+    table = make_table(columns, gap=1, notes=_notes(runs, span))
     for run in runs:
         table.add_row(*_cells(run, runs))
     return table
@@ -81,12 +73,8 @@ def _notes(runs: Sequence[BacktestRun], span: BacktestSpan) -> list[str]:
 
 def forecast_table(forecast: Forecast, actual: Demand) -> Table:
     """Some minutes of a forecast: means and highest rates by level, and what came where that is known."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("requests/s", no_wrap=True)
-    table.add_column("minute", justify="right", no_wrap=True)
-    for level in forecast.quantiles:
-        table.add_column("median" if level == 0.5 else f"{100 * level:g} %", justify="right", no_wrap=True)
-    table.add_column("came", justify="right", no_wrap=True)
+    levels = ("median" if level == 0.5 else f"{100 * level:g} %" for level in forecast.quantiles)
+    table = make_table([Column(title="requests/s", whole=True), *figures("minute", *levels, "came")], gap=2)
     kinds = (("mean", forecast.mean_rps, actual.mean_rps), ("highest 5 s", forecast.max_rps, actual.max_rps))
     for name, rows, seen in kinds:
         for minute in SHOWN_MINUTES:

@@ -9,7 +9,6 @@ from typing import TypedDict
 
 import numpy as np
 from markupsafe import Markup
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -32,6 +31,7 @@ from mark.report.live.formatting import (
 from mark.report.live.page import NARROW, WIDE, live_environment
 from mark.report.page import write_whole
 from mark.report.runs.documents import RunDocument
+from mark.report.tables import figures, make_table, texts
 from mark.simulator.results import RunResult
 from mark.telemetry.status_document import LoadSeries, ModelStatus
 
@@ -187,12 +187,8 @@ def comparison_rows(document: ComparisonDocument) -> tuple[ComparedRow, ...]:
 
 def comparison_table(document: ComparisonDocument) -> Table:
     """Live | replayed | difference, for a terminal."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 3, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column(
-        Text(f"{document['model']}, {format_objective(**document['objective'])}"), overflow="fold", max_width=48
-    )
-    for name in ("live", "replayed", "difference"):
-        table.add_column(name, justify="right", no_wrap=True)
+    subject = Text(f"{document['model']}, {format_objective(**document['objective'])}")
+    table = make_table([*texts(subject, max_width=48), *figures("live", "replayed", "difference")], gap=3)
     for row in comparison_rows(document):
         table.add_row(Text(row.name), row.live, row.replayed, row.difference, style="bold" if row.is_sum else None)
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +9,7 @@ from rich.text import Text
 from mark.report.formatting import MISSING, format_count, usd
 from mark.report.live import formatting
 from mark.report.live.processes import format_restarts, process_banners
+from mark.report.tables import figures, make_table, texts
 from mark.telemetry.status_document import ModelStatus, OrderStatus, ServiceStatus
 
 WIDTH = 100
@@ -90,13 +90,13 @@ def _fleet(model: ModelStatus) -> RenderableType:
     rows = formatting.fleet_rows(model)
     if not rows:
         return Text("no instance is planned, requested or there", style="dim")
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("offering", overflow="fold", max_width=30)
-    for name in ("planned", "requested", "observed"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("of which", overflow="fold", max_width=30)
-    table.add_column("req/s", justify="right", no_wrap=True)
-    table.add_column("USD/h", justify="right", no_wrap=True)
+    columns = [
+        *texts("offering", max_width=30),
+        *figures("planned", "requested", "observed"),
+        *texts("of which", max_width=30),
+        *figures("req/s", "USD/h"),
+    ]
+    table = make_table(columns, gap=2)
     for row in rows:
         counts = (row.planned, row.requested, row.observed)
         table.add_row(

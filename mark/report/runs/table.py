@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -20,6 +19,7 @@ from mark.report.runs.comparison import (
     reference_run,
     run_labels,
 )
+from mark.report.tables import Column, figures, make_table, texts
 
 WIDTH = 100
 """Columns of the terminal that it is made for."""
@@ -30,24 +30,17 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     reference = reference_run(runs)
     labels = run_labels(runs)
     reference_label = next(label for label, run in zip(labels, runs, strict=True) if run is reference)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),  # the box adds one more blank: 96 columns with the policies' own names
-        pad_edge=False,
-        show_edge=False,
-        caption=Text("\n".join(f"- {note}" for note in comparison_notes(runs))),
-        caption_justify="left",
-    )
-    table.add_column("policy", overflow="fold", min_width=13)
-    table.add_column("total\nUSD", justify="right", no_wrap=True)
     against = escape(reference_label).replace("-", "-\n")  # a narrow column leaves the others whole
-    table.add_column(f"vs\n{against}", justify="right", max_width=13)
-    table.add_column("cost/\nbound", justify="right", no_wrap=True)
-    table.add_column(_kept_header(runs), justify="left", no_wrap=True)
-    table.add_column("p50/p95/p99\nms", justify="right", no_wrap=True)
-    table.add_column("served % inst/\nstby/Lambda/shed", justify="right", no_wrap=True)
-    table.add_column("laun-\nches", justify="right", no_wrap=True)
-    table.add_column("spot\nlost", justify="right", no_wrap=True)
+    columns = [
+        *texts("policy", min_width=13),
+        *figures("total\nUSD"),
+        Column(title=f"vs\n{against}", is_figure=True, max_width=13),
+        *figures("cost/\nbound"),
+        Column(title=_kept_header(runs), whole=True),
+        *figures("p50/p95/p99\nms", "served % inst/\nstby/Lambda/shed", "laun-\nches", "spot\nlost"),
+    ]
+    # the box adds one more blank to the gap: 96 columns with the policies' own names
+    table = make_table(columns, gap=1, notes=comparison_notes(runs))
     for label, run in zip(labels, runs, strict=True):
         table.add_row(*_cells(label, run, reference))
     if Console(width=10 * WIDTH).measure(table).maximum > WIDTH:  # closer together, and no column is cut

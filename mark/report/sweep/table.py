@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from mark.report.sweep.pareto import (
     short_names,
     swept_keys,
 )
+from mark.report.tables import Column, figures, make_table
 
 Formatter = Callable[[float], str]
 
@@ -86,20 +86,13 @@ def remark(row: ParetoRow) -> str:
 def _table(rows: Sequence[ParetoRow]) -> Table:
     keys = swept_keys(rows)
     remarks = any(remark(row) for row in rows)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
-    table.add_column("front", justify="right", no_wrap=True)
-    table.add_column("policy", no_wrap=True)
-    for name in short_names(keys).values():
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("total USD", "serving USD", "in time", "cost/bound"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if remarks:
-        table.add_column("left out", no_wrap=True)
+    columns = [
+        *figures("front"),
+        Column(title="policy", whole=True),
+        *figures(*short_names(keys).values(), "total USD", "serving USD", "in time", "cost/bound"),
+        *([Column(title="left out", whole=True)] if remarks else []),
+    ]
+    table = make_table(columns, gap=1)
     for row in rows:
         settings = dict(row.settings)
         cells = [
