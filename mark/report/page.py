@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.report.formatting import format_duration, percent, ratio, served_percent, unbroken, usd
+from mark.report.html import make_environment, trusted
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
@@ -66,7 +67,7 @@ def render_report(
             is_reference=run is reference,
             cells=_cells(run, reference),
             served=tuple(f"{share:.1f}" for share in served_percent(run.result.served)),
-            load=_trusted(
+            load=trusted(
                 plots.load_figure(label, run, offerings=offerings, end_rps=end_rps, prefix=f"load{number}")
             ),
         )
@@ -81,9 +82,9 @@ def render_report(
             facts=_facts(runs),
             sections=sections,
             reference=next(section.label for section in sections if section.is_reference),
-            costs=_trusted(plots.cost_figure(labelled, prefix="cost")),
-            latency=_trusted(plots.latency_figure(labelled, prefix="latency")),
-            missed=_trusted(plots.missed_figure(labelled, prefix="missed")),
+            costs=trusted(plots.cost_figure(labelled, prefix="cost")),
+            latency=trusted(plots.latency_figure(labelled, prefix="latency")),
+            missed=trusted(plots.missed_figure(labelled, prefix="missed")),
             notes=tuple(dict.fromkeys((*comparison_notes(runs), *assumptions))),
             command=escape(command),
             published_cold=percent(PUBLISHED_COLD_START_RATE),
@@ -137,26 +138,14 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("mark.report"),
-        autoescape=True,
-        finalize=_finished,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(usd=usd)
+    environment = make_environment(usd=usd)
+    environment.finalize = _finished
     return environment
 
 
 def _finished(value: object) -> object:
     """Finish a printed value: texts keep their units beside the numbers; figures stay as they are."""
     return unbroken(value) if type(value) is str else value
-
-
-def _trusted(svg: str) -> Markup:
-    """Our own figure: its texts were escaped when it was written as XML."""
-    return Markup(svg)  # noqa: S704
 
 
 def _cells(run: ComparedRun, reference: ComparedRun) -> dict[str, str]:

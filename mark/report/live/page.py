@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from mark.report.formatting import usd
+from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
 from mark.report.live.chart import load_chart
 from mark.report.live.processes import format_restarts, process_banners
@@ -81,7 +82,7 @@ class LivePage:
             service=status.service,
             models=[model.name for model in status.models],
             shape=shown.shape,
-            fragments={key: _trusted(html) for key, html in shown.html.items()},
+            fragments={key: trusted(html) for key, html in shown.html.items()},
             nonce=nonce,
         )
 
@@ -92,14 +93,7 @@ class LivePage:
 
 def live_environment() -> Environment:
     """Templates of the live pages, their words as filters."""
-    environment = Environment(
-        loader=PackageLoader("mark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
+    return make_environment(
         usd=usd,
         rps=formatting.format_rps,
         ms=formatting.format_ms,
@@ -107,12 +101,6 @@ def live_environment() -> Environment:
         clock=formatting.format_time,
         span=formatting.format_span,
     )
-    return environment
-
-
-def _trusted(html: str) -> Markup:
-    """Mark as safe a text that our own templates have escaped."""
-    return Markup(html)  # noqa: S704
 
 
 def _shape(status: ServiceStatus) -> str:

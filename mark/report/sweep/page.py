@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from mark.report.formatting import MISSING, ratio, usd
+from mark.report.html import make_environment, trusted
 from mark.report.sweep.pareto import ParetoRow, by_group, format_value, short_names, swept_keys
 from mark.report.sweep.table import (
     format_attainment,
@@ -43,18 +41,11 @@ def render_sweep(
             "keys": list(short_names(swept_keys(members)).values()),
             "rows": [_cells(row, swept_keys(members)) for row in members],
             "remarks": any(remark(row) for row in members),
-            # our own figure: its texts were escaped when it was written as XML
-            "figure": Markup(pareto_figure(members, policies=policies, prefix=f"front{number}")),  # noqa: S704
+            "figure": trusted(pareto_figure(members, policies=policies, prefix=f"front{number}")),
         }
         for number, (group, members) in enumerate(groups.items())
     ]
-    template = Environment(
-        loader=PackageLoader("mark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template("pareto.html.j2")
+    template = make_environment().get_template("pareto.html.j2")
     return template.render(
         title="What the settings cost, and what they keep",
         headline=page_headline(rows),
