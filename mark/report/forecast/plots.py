@@ -16,9 +16,19 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from mark.domain.demand import Demand, Forecast
+from mark.report.figures import (
+    INK,
+    MUTED,
+    SERIES,
+    WIDTH_IN,
+    drawing_rules,
+    inline_svg,
+    legend_style,
+    line_style,
+    style_axes,
+    time_axis,
+)
 from mark.report.forecast.documents import BacktestRun, observed_shares, scored_runs
-from mark.report.runs.plots import WIDTH_IN, legend_style, line_style, style_axes, time_axis
-from mark.report.svg import INK, MUTED, SERIES, drawing_rules, inline_svg
 from mark.simulator.backtest import KEPT_LEVELS, MEDIAN, LeadPath
 from mark.simulator.scores import Floats
 

@@ -15,12 +15,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
+from mark.report.figures import (
+    INK,
+    MUTED,
+    SERIES,
+    SURFACE,
+    WIDTH_IN,
+    drawing_rules,
+    inline_svg,
+    legend_style,
+    style_axes,
+)
 from mark.report.formatting import percent, usd
-from mark.report.runs.plots import style_axes
-from mark.report.svg import INK, MUTED, SERIES, SURFACE, drawing_rules, inline_svg
 from mark.report.sweep.pareto import ParetoRow
 
-WIDTH_IN, HEIGHT_IN = 10.0, 4.6
+HEIGHT_IN = 4.6
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 SMALLEST_MISS = 1e-5
 """Where the axis ends: 99.999 % in time, or better."""
@@ -43,10 +52,7 @@ def pareto_figure(rows: Sequence[ParetoRow], *, policies: Sequence[str], prefix:
         legend += _draw_front(axes, [row for row in shown if row.front])
         legend += _draw_target(axes, shown)
         _scale(axes, shown)
-        figure.legend(
-            handles=legend, loc="outside upper left", ncols=6, frameon=False, labelcolor=INK, fontsize=9,
-            columnspacing=1.6, borderaxespad=0.2,
-        )  # fmt: skip
+        figure.legend(handles=legend, loc="outside upper left", ncols=6, **legend_style())
         return inline_svg(figure, prefix=prefix, description="Cost against the share answered in time")
 
 
