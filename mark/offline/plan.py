@@ -18,6 +18,7 @@ from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.policies.supply import Supply, find_supply
+from mark.report.formatting import finite
 from mark.report.tables import Column, make_table, texts
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces.formats.bins import MAX_RPS
@@ -101,8 +102,8 @@ def plan_document(
                 "covered_requests": term.covered_requests,
                 "rent_usd": term.rent_usd,
                 "launch_usd": term.launch_usd,
-                "usd_per_million": _finite(term.usd_per_million),
-                "usd_per_million_running": _finite(term.usd_per_million_running),
+                "usd_per_million": finite(term.usd_per_million),
+                "usd_per_million_running": finite(term.usd_per_million_running),
             }
             for term in terms
         ],
@@ -200,10 +201,6 @@ def _running(given: Sequence[str], market: Market, supply: Supply) -> tuple[tupl
             raise unknown("offering in --running", full, known)
         counts[full] = counts.get(full, 0) + int(number)
     return tuple(sorted(counts.items()))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, supply: Supply) -> None:

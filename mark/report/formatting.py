@@ -13,6 +13,11 @@ UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|min|h|d|k|M|G|USD|rps|GiB|MiB)(?!\w))")
 """The space between a number and its unit."""
 
 
+def finite(value: float | None) -> float | None:
+    """The number, or None for NaN and infinity, which JSON has not."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
 def usd(amount: float) -> str:
     """`1,234.50`; below ten cents three significant digits, because a cent hides everything there."""
     if not math.isfinite(amount):

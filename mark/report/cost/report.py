@@ -15,6 +15,7 @@ from typing import Any
 from mark.catalog.billing import cost_of
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
+from mark.report.formatting import finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +301,7 @@ def _model_document(model: ModelReport) -> dict[str, object]:
             "latency_ms": round(model.slo.latency_s * 1000, 9),
             "target": target,
             "attained": answers.attained,
-            "burn": _finite(answers.burn(target)),
+            "burn": finite(answers.burn(target)),
             "days": [
                 {"day": item.day.isoformat(), "attained": item.answers.attained, "finished": item.answers.finished}
                 for item in model.days
@@ -328,8 +329,3 @@ def _grouped(lines: Iterable[DayLine], key: Callable[[DayLine], Any]) -> dict[An
     for item in lines:
         found.setdefault(key(item), []).append(item.line)
     return found
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no Infinity."""
-    return None if value is None or value == float("inf") else value

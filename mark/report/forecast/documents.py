@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mark.report.formatting import MISSING
+from mark.report.formatting import MISSING, finite
 from mark.simulator.backtest import KEPT_LEVELS, SCORED, BacktestScores, BacktestSpan
 from mark.simulator.scores import SCORED_LEVELS, Floats
 
@@ -97,8 +97,8 @@ def _run_object(run: BacktestRun) -> dict[str, object]:
         "trace": run.trace,
         "target": run.target,
         **_scores_object(run.scores),
-        "train_s": _finite(run.train_s),
-        "infer_ms": _finite(run.infer_ms),
+        "train_s": finite(run.train_s),
+        "infer_ms": finite(run.infer_ms),
         "card": plain(run.card),
         "error": run.error,
     }
@@ -112,16 +112,15 @@ def _scores_object(scores: BacktestScores | None) -> dict[str, object]:
         )
         return {**empty, "notes": []}
     return {
-        "wape": _finite(scores.wape),
-        "wql": _finite(scores.wql),
-        "mase": _finite(scores.mase),
+        "wape": finite(scores.wape),
+        "wql": finite(scores.wql),
+        "mase": finite(scores.mase),
         "coverage": _coverage_object(scores.coverage),
         "levels": scores.levels,
         "origins": scores.origins,
         "pairs": scores.pairs,
         "by_lead": [
-            {"lead_min": item.lead, "wape": _finite(item.wape), "wql": _finite(item.wql)}
-            for item in scores.by_lead
+            {"lead_min": item.lead, "wape": finite(item.wape), "wql": finite(item.wql)} for item in scores.by_lead
         ],
         "by_day": [
             {"day": item.day, "pairs": item.pairs, "coverage": _coverage_object(item.coverage)}
@@ -144,16 +143,12 @@ def _span_object(span: BacktestSpan, leave_out: Sequence[str]) -> dict[str, obje
 
 def _coverage_object(coverage: Floats) -> dict[str, float | None]:
     """coverage: shape (kept levels,)."""
-    return {f"{level:g}": _finite(coverage[column]) for level, column in zip(SCORED_LEVELS, SCORED, strict=True)}
+    return {f"{level:g}": finite(coverage[column]) for level, column in zip(SCORED_LEVELS, SCORED, strict=True)}
 
 
 def observed_shares(scores: BacktestScores) -> tuple[tuple[float, float], ...]:
     """Pairs of a kept level and the share of the actuals at or below its quantile."""
     return tuple((level, float(share)) for level, share in zip(KEPT_LEVELS, scores.coverage, strict=True))
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def plain(value: Any) -> Any:
@@ -165,5 +160,5 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return _finite(value)
+        return finite(value)
     return str(value)

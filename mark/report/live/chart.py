@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from mark.report.live.formatting import finite, format_rps, format_time
+from mark.report.formatting import finite
+from mark.report.live.formatting import format_rps, format_time
 from mark.telemetry.status_document import LoadSeries
 
 LEAST_PAST_S = 900.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mark.controller.spending_limit import SpendingLimit
-from mark.report.formatting import MISSING, format_duration, percent, ratio, usd
+from mark.report.formatting import MISSING, finite, format_duration, percent, ratio, usd
 from mark.telemetry.status_document import (
     AlertsStatus,
     AnswerCounts,
@@ -86,11 +86,6 @@ class FleetRow:
         """`3 ready, 1 pending`."""
         words = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
         return f"{words}; {self.leaving} being taken away" if self.leaving else words
-
-
-def finite(value: float | None) -> float | None:
-    """The number, or None for what is none."""
-    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def format_rps(value: float | None) -> str:

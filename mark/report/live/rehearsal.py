@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mark.domain.demand import WINDOW_S
 from mark.domain.documents import json_text
-from mark.report.formatting import MISSING, usd
+from mark.report.formatting import MISSING, finite, usd
 from mark.report.live.chart import Load, Stretch, pair_chart
 from mark.report.live.formatting import (
     ANSWERERS,
@@ -22,7 +22,6 @@ from mark.report.live.formatting import (
     SUMS,
     answerers,
     components,
-    finite,
     format_ms,
     format_objective,
     format_share,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TypedDict
 
+from mark.report.formatting import finite
 from mark.report.runs.comparison import ComparedRun
 from mark.simulator.results import RunResult
 
@@ -77,22 +77,22 @@ def run_document(run: ComparedRun) -> RunDocument:
         "market": result.market,
         "model": result.model,
         "trace": result.trace,
-        "speed": _finite(result.speed),
+        "speed": finite(result.speed),
         "seed": int(result.seed),
         "requests": int(result.requests),
-        "duration_s": _finite(result.duration_s),
+        "duration_s": finite(result.duration_s),
         "cost_usd": _cost_object(run),
-        "bound_usd": _finite(run.bound_usd),
-        "floor_usd": _finite(run.floor_usd),
-        "cost_over_bound": _finite(run.cost_over_bound),
+        "bound_usd": finite(run.bound_usd),
+        "floor_usd": finite(run.floor_usd),
+        "cost_over_bound": finite(run.cost_over_bound),
         "slo": {
             "latency_ms": _milliseconds(result.slo.latency_s),
-            "target": _finite(result.slo.target),
-            "attained": _finite(result.attained) if finished else None,
+            "target": finite(result.slo.target),
+            "attained": finite(result.attained) if finished else None,
         },
         "latency_ms": _latency_object(result, answered=bool(answered)),
         "served": _served_object(run),
-        "cold_start_rate": _finite(result.cold_start_rate),
+        "cold_start_rate": finite(result.cold_start_rate),
         "throttled": int(result.throttled),
         "forecasts": int(result.forecasts),
         "stood_in": int(result.stood_in),
@@ -103,19 +103,19 @@ def run_document(run: ComparedRun) -> RunDocument:
         "wakes": int(result.wakes),
         "refusals": int(result.refusals),
         "notes": list(result.notes),
-        "wall_s": _finite(result.wall_s),
+        "wall_s": finite(result.wall_s),
     }
 
 
 def _cost_object(run: ComparedRun) -> dict[str, float | None]:
     cost = run.result.cost
     return {
-        "instances": _finite(cost.instances),
-        "standby": _finite(cost.standby),
-        "lambda": _finite(cost.lambda_),
-        "serving": _finite(cost.serving),
-        "overhead": _finite(cost.overhead),
-        "total": _finite(cost.total),
+        "instances": finite(cost.instances),
+        "standby": finite(cost.standby),
+        "lambda": finite(cost.lambda_),
+        "serving": finite(cost.serving),
+        "overhead": finite(cost.overhead),
+        "total": finite(cost.total),
     }
 
 
@@ -136,12 +136,7 @@ def _served_object(run: ComparedRun) -> dict[str, int]:
     }
 
 
-def _finite(value: float | None) -> float | None:
-    """JSON has no NaN and no Infinity."""
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
 def _milliseconds(seconds: float) -> float | None:
     # nine digits: 0.6 s is 600.0 ms, not 599.9999999999999
-    value = _finite(seconds)
+    value = finite(seconds)
     return None if value is None else round(value * 1000, 9)
