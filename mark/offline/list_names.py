@@ -80,7 +80,7 @@ def _show_shipped(served: Sequence[ShippedModel]) -> None:
         "",
         "they answer for real, in torch: `mark up` without a config serves digits; any, with --config mark.yaml:",
         f"  service: {{serve: [{{model: {first.spec.name}, backend: {backend}}}]}}",
-        f"what each does, and does badly, is told by the card in its folder, such as {first.card}",
+        f"what each does, and does badly, is described by the card in its folder, such as {first.card}",
     )
 
 

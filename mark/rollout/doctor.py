@@ -139,11 +139,9 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
     for name in (name for name in names if name in facts_of):
         known, facts = prices.instance_type(name), facts_of[name]
         pairs = ((known.vcpus, facts.vcpus, "vCPUs"), (known.memory_gib, facts.memory_gib, "GiB"))
-        wrong += [
-            f"{name}: {ours:g} {unit}, AWS says {theirs:g}" for ours, theirs, unit in pairs if ours != theirs
-        ]
+        wrong += [f"{name}: {ours:g} {unit}, in AWS {theirs:g}" for ours, theirs, unit in pairs if ours != theirs]
         if known.architecture not in facts.architectures:
-            wrong.append(f"{name}: {known.architecture}, AWS says {' and '.join(facts.architectures)}")
+            wrong.append(f"{name}: {known.architecture}, in AWS {' and '.join(facts.architectures)}")
     if wrong:
         do = "correct the price file that `prices` names"
         yield Finding(check="instance types", state="warn", detail="; ".join(wrong), do=do)
@@ -226,4 +224,4 @@ def _show(findings: Sequence[Finding]) -> None:
     checked = sum(1 for finding in findings if finding.state != "off")
     show(f"{mend} of {checked} must be mended" if mend else f"nothing of {checked} must be mended")
     if any(finding.state == "unknown" for finding in findings):
-        note("what is unknown could not be asked: the calls are in `mark.aws.permissions.calls`, role doctor")
+        note("what is unknown could not be checked: the calls are in `mark.aws.permissions.calls`, role doctor")

@@ -27,7 +27,7 @@ def check_vcpus(models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
         name = f"vCPUs {family or 'of other families'} {market.value}"
         limit = quotas.get((family, market))
         if limit is None:
-            yield Finding(check=name, state="unknown", detail="the account tells no quota of these types")
+            yield Finding(check=name, state="unknown", detail="the account lists no quota of these types")
             continue
         smallest = min(item.instance_type.vcpus for _, item in needs)
         needed = _vcpus_for_all(needs)

@@ -136,7 +136,7 @@ def test_dead_letters_alarms_and_a_journal_that_is_not_archived_are_banners() ->
     ]
     silent = AlertsStatus(unknown="GetQueueUrl: AccessDenied")
     (banner,) = banners(status(busy_model(), alerts=silent))
-    assert banner.text == "AWS does not say which alarms ring: GetQueueUrl: AccessDenied"
+    assert banner.text == "AWS does not report which alarms ring: GetQueueUrl: AccessDenied"
 
 
 def test_a_service_at_work_has_no_banner_and_an_interruption_one() -> None:

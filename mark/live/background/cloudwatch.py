@@ -77,7 +77,7 @@ def watch_metrics(
         except RetryLater as error:
             note_failure(str(error))
         except Exception as error:  # whatever it is: it would be the last minute that anybody hears of
-            log.exception("nothing is told to CloudWatch")
+            log.exception("metrics were not written to CloudWatch")
             note_failure(failure_words(error))
         else:
             note_failure(None)

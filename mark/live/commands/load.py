@@ -83,7 +83,7 @@ def load_service(options: LoadOptions, *, as_json: bool) -> None:
 def due_times(options: LoadOptions) -> NDArray[np.float64]:
     """Due times of the requests, real seconds from the start. A replay at that speed draws the same instants."""
     if (options.trace is None) == (options.rate_rps is None):
-        raise Misconfigured("say what to send: either --trace FILE or --rate RPS")
+        raise Misconfigured("give the load to send: either --trace FILE or --rate RPS")
     if options.trace is not None:
         trace = read_place(options.trace, options.reading)
         if options.mean_rps is not None:
@@ -93,7 +93,7 @@ def due_times(options: LoadOptions) -> NDArray[np.float64]:
         if options.rate_rps is not None and not options.rate_rps > 0:
             raise Misconfigured(f"--rate must be above 0, not {options.rate_rps:g}")
         if options.duration_s is None:
-            raise Misconfigured("say for how long: --duration SECONDS")
+            raise Misconfigured("give the duration: --duration SECONDS")
         assert options.rate_rps is not None
         trace = constant(options.rate_rps, duration_s=options.start_s + options.duration_s, seed=options.seed)
     workload = Workload(

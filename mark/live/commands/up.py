@@ -59,7 +59,7 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
     """Start the service and wait until it is ready; Ctrl-C meanwhile ends what was started."""
     own = settings.service  # what can be known to be wrong is said before anything starts
     if not is_loopback(own.host) and own.tls_certificate is None:
-        note(f"the gateway on {own.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
+        note(f"the gateway on {own.host} serves plain HTTP; service.tls_certificate makes it HTTPS")
     bearer_token(own)
     server_tls(own)
     for line in exposed_secrets(own):
@@ -134,7 +134,7 @@ def _failed(folder: RunFolder) -> Misconfigured:
     for line in details:
         note(line)
     if details:
-        note(f"the logs are in {folder.logs}; `mark explain{_name_flag(folder.path.name)}` tells what was decided")
+        note(f"the logs are in {folder.logs}; `mark explain{_name_flag(folder.path.name)}` shows what was decided")
     return Misconfigured(f"the service could not start: {reason}")
 
 

@@ -1,4 +1,4 @@
-"""A controller's process: waits for the lease, acts while it holds it, and lets the next one take over."""
+"""Leader election of controllers: wait for the lease, act while it is held; failover and takeover by the next."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Term:
         """One driver a model, recovered from its journal."""
         resources = self._store.status(RESOURCES)
         if resources is None:
-            raise RetryLater("nobody has said yet where the queues are")
+            raise RetryLater("the service's resources are not published yet")
         drivers: list[ModelDriver] = []
 
         def wake() -> None:
@@ -146,7 +146,7 @@ class Term:
                 self._aws.sqs,
                 resources["events_url"],
                 wake=wake,
-                note_failure=lambda why: self._failures.note("hearing of spot notices", why),
+                note_failure=lambda why: self._failures.note("polling spot notices", why),
                 poll_s=POLL_S,
             ),
             guard=Guard(_rails(self._settings), offerings),

@@ -123,7 +123,7 @@ def _figures(folder: Path, service: str, model: str) -> Figures:
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise Misconfigured(f"{newest} cannot be read, download it again: {str(error).splitlines()[0]}") from error
     if not marks:
-        raise Misconfigured(f"{newest} tells of no full hour yet")
+        raise Misconfigured(f"{newest} holds no full hour yet")
     books = {book_name(model): told["marks"], load_name(model): told.get("load")}
     return Figures(
         marks=marks,

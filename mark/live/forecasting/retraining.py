@@ -242,7 +242,7 @@ class Retraining:
             self._speaks = PunctualForecaster(training.forecaster, name=self.name)
             self._failed = None
             before.close()
-            log.info("a new forecaster speaks", extra={"model": self._model.name, "why": run.why})
+            log.info("a new forecaster is in use", extra={"model": self._model.name, "why": run.why})
         self._run = None
         self._rest_until = time.monotonic() + self._pause(training.seconds)
         return True
@@ -276,8 +276,8 @@ def _ended(run: _Run) -> Note:
     if run.training.forecaster is None:
         return _noted(f"training {what} failed after {took}: {run.training.error}; the one before goes on")
     if run.again is not None:
-        return _noted(f"what another controller trained {what} speaks from now on, made again in {took}")
-    return _noted(f"training {what} is done after {took}: it speaks from now on")
+        return _noted(f"what another controller trained {what} is used from now on, made again in {took}")
+    return _noted(f"training {what} is done after {took}: it is used from now on")
 
 
 def _noted(text: str) -> Note:

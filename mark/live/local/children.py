@@ -1,7 +1,7 @@
-"""The child processes of a service: started, watched, started again after a crash or a silence, ended together.
+"""Child processes of a service and their liveness check: restarted after a crash or silence, ended together.
 
-Each child sends heartbeats (`mark.live.processes.heartbeat`). One that has sent some and then none for SILENT_S,
-because it was stopped or hangs, is killed and started again as if it had crashed.
+Each child sends heartbeats (`mark.live.processes.heartbeat`). One that has sent some and then none for
+HEARTBEAT_TIMEOUT_S, because it was stopped or hangs, is killed and started again as if it had crashed.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ class Children:
         if now - max(child.last_beat_at, self._fair_since) > HEARTBEAT_TIMEOUT_S:
             child.timed_out = True
             log.warning(
-                "a process is silent and is replaced", extra={"child": child.name, "for_s": HEARTBEAT_TIMEOUT_S}
+                "a process missed its heartbeats and is replaced",
+                extra={"child": child.name, "for_s": HEARTBEAT_TIMEOUT_S},
             )
             child.process.kill()  # SIGKILL ends a stopped process too
 

@@ -112,11 +112,11 @@ def findings(models: Sequence[ModelStart], restarts: Mapping[str, Restarts], log
     lines = [line for model in models for line in start_lines(model)]
     for row in (row for model in models for row in model.instances if row.get("starts", 0) > 1):
         if words := last_log_line(logs / f"{row['id']}.log"):
-            lines.append(f"the agent of {row['id']} said last: {'; '.join(words)}")
+            lines.append(f"the agent of {row['id']} logged last: {'; '.join(words)}")
             break
     for name, ends in restarts.items():
         if ends.count and (words := last_log_line(logs / f"{name}.log")):
-            lines.append(f"{name} ended {ends.count} times and said last: {'; '.join(words)}")
+            lines.append(f"{name} ended {ends.count} times and logged last: {'; '.join(words)}")
     return lines
 
 

@@ -158,7 +158,7 @@ def _measure(
     stop: threading.Event,
     failures: BackgroundFailures,
 ) -> None:
-    note_failure = partial(failures.note, "telling CloudWatch")
+    note_failure = partial(failures.note, "writing CloudWatch metrics")
     served = [model.served for model in models]
     for line in watch_metrics(service, served, store, holder=holder, stop=stop, note_failure=note_failure):
         sys.stdout.write(f"{line}\n")

@@ -82,7 +82,7 @@ def _format_first_forecast(built: Built, history: Demand) -> tuple[str | None, M
 def _print(document: TrainDocument, out: Path | None) -> None:
     name, days = document["predictor"], format_duration(document["history_s"])
     made = f"{name} took {document['train_s']:.1f} s, made from {days} of {document['trace']}"
-    show(f"{made}; it says of its forecasts: {document['source']}" if document["source"] else f"{made}.")
+    show(f"{made}; its forecasts are labelled: {document['source']}" if document["source"] else f"{made}.")
     if document["card"]:  # what learns nothing, or in a second, has none
         show(card_table(document["card"]))
     if out is not None:

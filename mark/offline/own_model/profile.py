@@ -155,7 +155,7 @@ def request_for(file: Path | None, path: str, inputs: Sequence[TensorSpec]) -> I
     elif inputs:
         body = json_text(example_body(inputs)).encode()
     else:
-        raise Misconfigured("the server does not say what its model takes: give a request with --body")
+        raise Misconfigured("the server does not describe its model's inputs: give a request with --body")
     return InferRequest(path=path, content_type="application/json", body=body)
 
 

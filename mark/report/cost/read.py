@@ -328,11 +328,11 @@ def _notes(
             yield f"{name}: {unpriced_words(item.unpriced)}"
         if item.missing:
             more = f", and {len(item.missing) - 1} more" if len(item.missing) > 1 else ""
-            yield f"{name}: the journal has gaps ({item.missing[0]}{more}); this report lacks what they told"
+            yield f"{name}: the journal has gaps ({item.missing[0]}{more}); this report lacks them"
         if since is not None and since > period.since + JOURNAL_LATE_S:
             when = datetime.fromtimestamp(since, UTC).strftime("%-d %b %Y %H:%M")
             yield (
-                f"{name}: interruptions, forecasts, decisions and idle hours are told from {when} UTC on, as far "
+                f"{name}: interruptions, forecasts, decisions and idle hours are known from {when} UTC on, as far "
                 "back as the journal reaches"
             )
     if any(map(_begins_empty, read, models)):

@@ -68,7 +68,7 @@ def path_figure(run: BacktestRun, path: LeadPath, *, number: int, end_rps: float
             strips[1].set_xlabel(f"hours since hour {from_s / 3600:g} of the span")
         figure.supylabel("requests per second", color=INK, fontsize=9)
         figure.legend(handles=legend, loc="outside upper left", ncols=5, **legend_style())
-        return inline_svg(figure, prefix=prefix, description=f"What came, and what {run.predictor} said")
+        return inline_svg(figure, prefix=prefix, description=f"Actual load and the forecasts of {run.predictor}")
 
 
 def top_rps(runs: Sequence[BacktestRun]) -> float:

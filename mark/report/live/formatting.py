@@ -342,7 +342,7 @@ def alert_banners(alerts: AlertsStatus) -> list[Banner]:
     ringing = alerts.ringing or ()
     found += [Banner(text=f"The alarm {one.name} rings: {one.reason}", bad=True) for one in ringing]
     if alerts.dead_letters is None and alerts.ringing is None:
-        found.append(Banner(text=f"AWS does not say which alarms ring: {alerts.unknown}", bad=False))
+        found.append(Banner(text=f"AWS does not report which alarms ring: {alerts.unknown}", bad=False))
     return found
 
 

@@ -100,7 +100,7 @@ def mail_view(report: CostReport) -> MailView:
 
 def _headline(report: CostReport, money: Money) -> str:
     if not report.has_data:
-        return "Nothing was spent and nobody asked"
+        return "Nothing was spent and no request came"
     verb = "Would have cost" if report.observed else "Cost"
     words = f"{verb} {money(report.cost.total)} USD in {format_stretch(report.until - report.since)}"
     missed = [model.name for model in report.models if (model.answers.burn(model.slo.target) or 0) > 1]
@@ -374,7 +374,7 @@ def _reconciliation(report: CostReport, money: Money) -> Section | None:
     ]
     known = [item for item in report.reconciliation if item.aws_usd is not None]
     own, aws = sum(item.ledger_usd for item in known), sum(item.aws_usd or 0.0 for item in known)
-    rows.append(("Days that AWS tells of", money(own), money(aws), signed(aws - own, money)))
+    rows.append(("Days that AWS has billed", money(own), money(aws), signed(aws - own, money)))
     table = Table(columns=("Day", "Ledger", "Cost Explorer", "Difference"), rows=tuple(rows), summed=True)
     text = ("Cost Explorer lags by up to a day and knows discounts, taxes and traffic that the ledger does not.",)
     return Section(title="Ledger and Cost Explorer, USD", text=text, table=table)

@@ -178,10 +178,10 @@ def test_status_tells_what_fails_where_the_acting_controller_runs(tmp_path: Any)
         store_service(server.url, anchor=ClockAnchor())
         store.put_status("model:m", {})
         for holder in ("controller-0.1", "controller-1.2"):
-            BackgroundFailures(store, holder).note("hearing of spot notices", f"{holder} cannot")
+            BackgroundFailures(store, holder).note("polling spot notices", f"{holder} cannot")
         assert store.leases.take("controller-1.2", 60.0)
         [model] = LiveView(store, "shop").status().models
         [note] = [note for note in model.notes if "fails" in note]
-        assert note == "hearing of spot notices fails for 0 s and is tried again: controller-1.2 cannot"
+        assert note == "polling spot notices fails for 0 s and is tried again: controller-1.2 cannot"
     finally:
         server.stop()

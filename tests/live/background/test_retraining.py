@@ -205,7 +205,7 @@ def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(
     world.tick_until(lambda: world.told.training is None)
 
     told = world.told
-    note = f"training (schedule) on 62 min is done after {told.took_s} s: it speaks from now on"
+    note = f"training (schedule) on 62 min is done after {told.took_s} s: it is used from now on"
     assert world.retraining.notes[1:] == [training_note(note)]
     assert world.speaks_of() == pytest.approx(learned_until)
     assert (told.why, told.at, told.failed) == ("schedule", world.at, None)

@@ -88,8 +88,8 @@ def test_findings_hold_the_last_words_of_agents_and_processes_that_ended(tmp_pat
     found = findings(
         [model({"c5.large": 1}, instances=[instance(2)])], {"gateway-0": Restarts(count=1, status=1)}, tmp_path
     )
-    assert "the agent of i-1 said last: ModuleNotFoundError: no x" in found
-    assert "gateway-0 ended 1 times and said last: could not go on; ValueError: bad" in found
+    assert "the agent of i-1 logged last: ModuleNotFoundError: no x" in found
+    assert "gateway-0 ended 1 times and logged last: could not go on; ValueError: bad" in found
 
 
 def test_a_log_without_an_error_gives_its_last_line(tmp_path: Path) -> None:
