@@ -53,7 +53,7 @@ class EventInbox:
         queue_url: str,
         *,
         wake: Callable[[], None] = lambda: None,
-        note_failure: Callable[[str | None], None] = lambda _: None,
+        tell: Callable[[str | None], None] = lambda _: None,
         pause_s: float = PAUSE_S,
         visibility_s: int = 30,
         poll_s: int = POLL_S,
@@ -61,7 +61,7 @@ class EventInbox:
     ) -> None:
         self._sqs = sqs
         self._queue_url = queue_url
-        self._wake, self._tell, self._pause_s = wake, note_failure, pause_s
+        self._wake, self._tell, self._pause_s = wake, tell, pause_s
         self._visibility_s = visibility_s
         self._poll_s = poll_s
         self._keep_s = keep_s

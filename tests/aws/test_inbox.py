@@ -163,7 +163,7 @@ def test_no_failure_ends_the_polling_and_each_is_told(there: Aws, queue: str) ->
 
     sqs: Any = SimpleNamespace(receive_message=flaky, change_message_visibility_batch=lambda **_: None)
     send(there, queue, NOTICE)
-    inbox = EventInbox(sqs, queue, wake=woken.set, note_failure=tell, poll_s=1, pause_s=0.001)
+    inbox = EventInbox(sqs, queue, wake=woken.set, tell=tell, poll_s=1, pause_s=0.001)
     inbox.start()
     try:
         assert woken.wait(5.0)

@@ -1,1 +1,1 @@
-"""Background work of the acting controller; its failures stop no tick."""
+"""What the acting controller does beside its ticks; no failure of it stops them."""

@@ -31,7 +31,7 @@ class AlertWatch:
 
 
 def alerts_status(alerts: Alerts, *, at: float) -> AlertsStatus:
-    """Alarms and dead letters as AWS reported them `at` an instant."""
+    """What AWS said `at` an instant."""
     ringing = alerts.ringing
     return AlertsStatus(
         at=at,

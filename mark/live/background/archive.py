@@ -115,7 +115,7 @@ class Archivist:
 
 
 def may_drop(store: ServiceStore, model: str, segment: int) -> bool:
-    """True where a segment is copied, or there is no archive."""
+    """Whether a segment is copied, or nobody copies."""
     bucket = (store.status(RESOURCES) or {}).get("bucket")
     archive = ARCHIVE.read(store) or ArchiveStatus()
     return segment < 1 or not bucket or segment <= archive.copied.get(model, 0)

@@ -1,4 +1,4 @@
-"""CloudWatch metrics that controllers write each minute, as lines of its embedded metric format in their log.
+"""What controllers tell CloudWatch each minute, as lines of its embedded metric format in their log.
 
 Burn is the share of requests that were late, shed or failed over the share that may be: 1 lasts exactly.
 """
@@ -63,7 +63,7 @@ def watch_metrics(
     *,
     holder: str,
     stop: threading.Event,
-    note_failure: Callable[[str | None], None] = lambda _: None,
+    tell: Callable[[str | None], None] = lambda _: None,
 ) -> Iterator[str]:
     """A line for each model each minute while `holder` acts, and one for all of them, until `stop`.
 
@@ -75,12 +75,12 @@ def watch_metrics(
         try:
             lines, before = _minute(service, models, store, holder, before)
         except RetryLater as error:
-            note_failure(str(error))
+            tell(str(error))
         except Exception as error:  # whatever it is: it would be the last minute that anybody hears of
-            log.exception("metrics were not written to CloudWatch")
-            note_failure(failure_words(error))
+            log.exception("nothing is told to CloudWatch")
+            tell(failure_words(error))
         else:
-            note_failure(None)
+            tell(None)
         yield from lines
         if stop.wait(EACH_S):
             return

@@ -25,8 +25,8 @@ TWICE_AT_MOST = 16
 """So often a pause is doubled: more would be a number that nobody waits for."""
 
 
-class BackgroundFailures:
-    """Current failures of one process's background work, `holder`; safe to share between threads."""
+class Troubles:
+    """What fails in the background of one process, `holder`; safe to share between threads."""
 
     def __init__(self, store: ServiceStore, holder: str) -> None:
         self._store, self._holder = store, holder
@@ -79,8 +79,8 @@ class BackgroundFailures:
         self._told = failing
 
 
-def failure_lines(told: BackgroundStatus, wall: float) -> list[str]:
-    """Current failures as notes of a status. wall: epoch seconds."""
+def trouble_lines(told: BackgroundStatus, wall: float) -> list[str]:
+    """What fails as notes of a status. wall: epoch seconds."""
     return [
         f"{work} fails for {max(0.0, wall - one.since):.0f} s and is tried again: {one.why}"
         for work, one in sorted(told.failing.items())

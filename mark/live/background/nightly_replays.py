@@ -108,18 +108,18 @@ class NightlyReplays:
         """The latest day that is over and was not replayed under all the policies; what failed last comes last."""
         period = report_period(self._store, period_s=KEEP_DAYS * DAY_S, wall_at=steady_time())
         midnight = math.floor((period.until - SETTLE_S) / DAY_S) * DAY_S
-        status, policies = self._status(), set(self._settings.service.report.policies)
+        told, asked = self._told(), set(self._settings.service.report.policies)
         missing = [
             (day.isoformat(), Period(since=start, until=end))
             for day, start, end in reversed(days_between(period.since, midnight))
-            if not policies <= set(status.days.get(day.isoformat(), ()))
+            if not asked <= set(told.days.get(day.isoformat(), ()))
         ]
-        failed = status.failed and status.failed.day
+        failed = told.failed and told.failed.day
         return min(missing, key=lambda item: item[0] == failed, default=None)
 
     def _replay(self, day: str, period: Period, over: threading.Event) -> None:
-        status, began = self._status(), time.monotonic()
-        self._publish(replace(status, running=RunningReplay(day=day, since=self._now())))
+        told, began = self._told(), time.monotonic()
+        self._tell(replace(told, running=RunningReplay(day=day, since=self._now())))
         policies = self._settings.service.report.policies
         task = Task(
             service=self._running.name,
@@ -136,17 +136,17 @@ class NightlyReplays:
             self._rest_until = time.monotonic() + self._pause(time.monotonic() - began)
             if failed:
                 log.warning("a day could not be replayed", extra={"day": day, "why": str(error)})
-            self._publish(replace(status, running=None, failed=failed or status.failed))
+            self._tell(replace(told, running=None, failed=failed or told.failed))
             return
         self._rest_until = time.monotonic() + min(REST * (time.monotonic() - began), self._pause(0.0))
-        days = {**status.days, day: policies}
-        self._publish(NightlyStatus(days=dict(sorted(days.items())[-KEEP_DAYS:])))
+        days = {**told.days, day: policies}
+        self._tell(NightlyStatus(days=dict(sorted(days.items())[-KEEP_DAYS:])))
 
-    def _status(self) -> NightlyStatus:
+    def _told(self) -> NightlyStatus:
         return NIGHTLY.read(self._store) or NightlyStatus()
 
-    def _publish(self, status: NightlyStatus) -> None:
-        NIGHTLY.write(self._store, status)
+    def _tell(self, told: NightlyStatus) -> None:
+        NIGHTLY.write(self._store, told)
 
     def _now(self) -> float:
         return self._store.clock().service_time(steady_time())
@@ -155,8 +155,8 @@ class NightlyReplays:
 def replay_apart(task: Task, over: threading.Event, *, limit_s: float = LIMIT_S) -> None:
     """Have a child replay it; _ReplayFailed where it did not, or `over` or the limit came first."""
     command = [*ONE_THREAD, sys.executable, "-P", "-m", MODULE, str(os.getpid())]
-    until, message = time.monotonic() + limit_s, TASK.dump_json(task)
-    given: bytes | None = message
+    until, told = time.monotonic() + limit_s, TASK.dump_json(task)
+    given: bytes | None = told
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # noqa: S603 - our own
         while True:
             try:
@@ -170,10 +170,10 @@ def replay_apart(task: Task, over: threading.Event, *, limit_s: float = LIMIT_S)
             raise _ReplayFailed("the term ended")
     if child.returncode != 0:
         lines = said.decode(errors="replace").splitlines()
-        raise _ReplayFailed(lines[-1] if lines else _format_end(child.returncode, limit_s))
+        raise _ReplayFailed(lines[-1] if lines else _end_words(child.returncode, limit_s))
 
 
-def _format_end(status: int, limit_s: float) -> str:
+def _end_words(status: int, limit_s: float) -> str:
     if status == -9:
         return f"its process was killed: it lacked memory, or was not done within {limit_s:g} s"
     return f"its process ended with status {status}"

@@ -1,4 +1,4 @@
-"""Background duties of the acting controller: archiving, looking for alarms, housekeeping.
+"""What the acting controller does in its account beside its ticks: archiving, looking for alarms, housekeeping.
 
 It does so on a thread of its own that nobody waits for, with clients of its own: AWS may be as slow as it likes.
 """
@@ -12,7 +12,7 @@ from typing import Protocol
 from mark.aws.session import Aws
 from mark.live.background.alerts import AlertWatch
 from mark.live.background.archive import Archivist
-from mark.live.background.failures import BackgroundFailures
+from mark.live.background.failures import Troubles
 from mark.live.background.housekeeping import Housekeeper
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
@@ -29,7 +29,7 @@ class Duty(Protocol):
 
 
 def all_duties(store: ServiceStore, aws: Aws) -> tuple[Duty, ...]:
-    """Every duty, in order."""
+    """What there is to do."""
     clock = ServiceClock(store)
     return (
         AlertWatch(store=store, aws=aws, clock=clock),
@@ -44,14 +44,14 @@ def begin_aside(
     make_aws: Callable[[], Aws],
     holder: str,
     stop: threading.Event,
-    failures: BackgroundFailures,
+    troubles: Troubles,
     duties: Callable[[ServiceStore, Aws], Sequence[Duty]] = all_duties,
 ) -> threading.Thread:
     """Start it; it works while `holder` has the lease, until `stop` is set. What fails is told by `troubles`."""
     work = _Work(store, make_aws, holder, duties)
 
     def run() -> None:
-        failures.keep_on("archiving, alarms and housekeeping", work.turn, each_s=LOOK_S, stop=stop, begin_s=LOOK_S)
+        troubles.keep_on("archiving, alarms and housekeeping", work.turn, each_s=LOOK_S, stop=stop, begin_s=LOOK_S)
         work.close()
 
     thread = threading.Thread(target=run, name="aside", daemon=True)

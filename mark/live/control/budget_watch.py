@@ -1,4 +1,4 @@
-"""Spending limit of a live service: by its budget, or because somebody paused it (`mark pause`)."""
+"""What is held back from a live service: by its budget, or because somebody paused it (`mark pause`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RestraintWatch:
 
     def __init__(
         self,
-        limits: BudgetSettings,
+        asked: BudgetSettings,
         served: Sequence[ServedModel],
         *,
         store: ServiceStore,
@@ -43,7 +43,7 @@ class RestraintWatch:
     ) -> None:
         """`wake` is called when something else is held back than before."""
         self._budget = Budget(
-            daily_usd=limits.daily_usd, monthly_usd=limits.monthly_usd, when_reached=limits.when_reached
+            daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
         self._verdict = Verdict(restraint=SpendingLimit.NONE, reasons=())
@@ -53,7 +53,7 @@ class RestraintWatch:
         self._books = {model.name: UsageBook() for model in served}
 
     def restraint(self) -> SpendingLimit:
-        """The limit in force."""
+        """What is held back."""
         return self._verdict.restraint
 
     def run(self, over: threading.Event) -> None:
@@ -96,7 +96,7 @@ class RestraintWatch:
         self._unpriced = found
 
     def _ledger(self, served: ServedModel, now: float) -> ModelLedger:
-        """Ledger of the model's bill, with a mark of this instant."""
+        """What the model's bill is made of, with a mark of this instant."""
         store, name = self._store, served.name
         began_at = (MODEL.read(store, name) or PublishedModel()).began_at
         marks = book_marks(store.status(book_name(name))) or (first_mark(now if began_at is None else began_at),)
@@ -108,7 +108,7 @@ class RestraintWatch:
         )
 
     def _used(self, name: str, now: float) -> Callable[[tuple[Transition, ...], float], FleetUsage]:
-        """Usage counter of the model: day and month begin at instants that are asked for again."""
+        """How its usage is counted: day and month begin at instants that are asked for again."""
         book = self._books[name]
         return lambda transitions, at: (book.before if at == now else book.before_past)(transitions, at)
 

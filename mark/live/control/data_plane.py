@@ -57,7 +57,7 @@ class LivePlane:
         return live_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
 
     def is_behind(self) -> bool:
-        """True once a unit has closed that was not given yet."""
+        """Whether a unit has closed that was not given yet."""
         return self._clock.now() >= self._next_unit_at + UNIT_S
 
     def slo_window(self) -> SloWindow | None:
@@ -67,7 +67,7 @@ class LivePlane:
         return window
 
     def has_missed(self) -> bool:
-        """True once a window has closed that missed the objective: the controller should look at once."""
+        """Whether a window has closed that missed the objective: the controller should look at once."""
         self._look()
         window = self._closed
         return window is not None and missed_target(window.missed, window.requests, self._target)

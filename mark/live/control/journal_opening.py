@@ -118,9 +118,9 @@ def _read_last(store: ServiceStore, model: str, read: Read) -> _Found | None:
         listed = list(read(ticks))
         for line in broken:
             _warn(model, number, line.words)
-        complete = number == segments[-1] and not broken
-        recovered = recover(header, listed) if complete else salvaged(header, listed)
-        return _Found(header=header, recovered=recovered, is_whole=complete)
+        whole = number == segments[-1] and not broken
+        recovered = recover(header, listed) if whole else salvaged(header, listed)
+        return _Found(header=header, recovered=recovered, is_whole=whole)
     return None
 
 
@@ -129,11 +129,11 @@ def _warn(model: str, segment: int, why: str) -> None:
 
 
 def _begun_anew(store: ServiceStore, model: str, found: _Found | None) -> Recovered | None:
-    """Fresh start where not all can be read; without any journal its age is what status last told of it."""
+    """What is left where not all can be read; without any journal its age is what status last told of it."""
     if found is not None and found.recovered is not None:
         return found.recovered
-    published = MODEL.read(store, model)
-    return None if published is None or published.began_at is None else begun_anew(published.began_at)
+    told = MODEL.read(store, model)
+    return None if told is None or told.began_at is None else begun_anew(told.began_at)
 
 
 def _history(model: LiveModel, header: Header, recovered: Recovered | None) -> Demand:

@@ -70,7 +70,7 @@ class Warmer:
 
     def _forget_gone(self) -> None:
         """Believe nothing of environments that ended with the account's functions."""
-        warmed = self._store.warmed(self._served.name)
-        if warmed is not None and warmed.anew_at > self._anew_at:
-            self._anew_at = warmed.anew_at
+        told = self._store.warmed(self._served.name)
+        if told is not None and told.anew_at > self._anew_at:
+            self._anew_at = told.anew_at
             self._belief[:] = 0

@@ -1,4 +1,4 @@
-"""Leader election of controllers: wait for the lease, act while it is held; failover and takeover by the next."""
+"""A controller's process: waits for the lease, acts while it holds it, and lets the next one take over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import aws_of
-from mark.live.background.failures import BackgroundFailures
+from mark.live.background.failures import Troubles
 from mark.live.background.nightly_replays import NightlyReplays
 from mark.live.background.worker import begin_aside
 from mark.live.control.term import Forecasters, Term
@@ -47,14 +47,14 @@ class Leader:
         *,
         store: ServiceStore,
         holder: str,
-        failures: BackgroundFailures,
-        publish_spec: Callable[[], None] | None = None,
+        troubles: Troubles,
+        tell: Callable[[], None] | None = None,
     ) -> None:
         """`tell` writes to the store what the service is; None where somebody else does. Only who acts tells."""
-        self._publish_spec = publish_spec
+        self._tell = tell
         self._settings, self._running, self._models, self._store = settings, running, models, store
         self._holder = holder
-        self._failures = failures
+        self._troubles = troubles
         self._aws = aws_of(settings, running, "controller")
         slot = threading.Lock()
         self._forecasters = _forecasters(models, settings, slot)
@@ -68,7 +68,7 @@ class Leader:
             make_aws=lambda: aws_of(self._settings, self._running, "controller"),
             holder=self._holder,
             stop=stop,
-            failures=self._failures,
+            troubles=self._troubles,
         )
         until = time.monotonic() + CATCH_UP_S
         while not (stop.is_set() or self._is_caught_up() or time.monotonic() > until):
@@ -92,7 +92,7 @@ class Leader:
         self._aws.close()
 
     def _is_caught_up(self) -> bool:
-        """True where our forecasters are the acting controller's, as far as the store can be asked."""
+        """Whether our forecasters are those that who acts has trained, as far as the store can be asked."""
         self._looked_at = time.monotonic()
         try:
             return all(retraining.keep_up(self._store) for retraining, _ in self._forecasters.values())
@@ -100,7 +100,7 @@ class Leader:
             return True
 
     def _stop_training(self) -> None:
-        """Stop training: only the acting controller trains."""
+        """Who does not act does not train."""
         for retraining, _ in self._forecasters.values():
             retraining.stop()
 
@@ -108,16 +108,16 @@ class Leader:
         """One term after another while the lease is ours."""
         while not stop.is_set():
             try:
-                if self._publish_spec is not None:
+                if self._tell is not None:
                     self._store.leases.renew(lease)  # what is told has no other fence
-                    self._publish_spec()
+                    self._tell()
                 term = Term(
                     self._settings,
                     self._running,
                     store=self._store,
                     aws=self._aws,
                     lease=lease,
-                    failures=self._failures,
+                    troubles=self._troubles,
                 )
                 term.run(self._models, self._forecasters, stop, beside=(self._replays.run,))
             except LeaseLost as error:
@@ -132,10 +132,10 @@ class Leader:
 
 def _forecasters(models: Sequence[LiveModel], settings: Settings, slot: threading.Lock) -> Forecasters:
     """The policies' forecasters, trained anew one at a time, and those that answer when they fail or are late."""
-    retrain, name = settings.service.retrain, settings.service.name
+    asked, name = settings.service.retrain, settings.service.name
     return {
         model.name: (
-            Retraining(model, retrain, slot=slot, service=name),
+            Retraining(model, asked, slot=slot, service=name),
             build_forecaster("last-value", model.setup),
         )
         for model in models

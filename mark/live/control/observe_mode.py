@@ -32,11 +32,11 @@ from mark.store.service import ServiceStore
 
 
 class LiveCloud(Cloud, Protocol):
-    """A Cloud with what a driver needs beside the port."""
+    """What a driver asks of a Cloud beside the port."""
 
     @property
     def has_facts(self) -> bool:
-        """True where a launch was refused since `facts` was called: the controller should look at once."""
+        """Whether something was refused since `facts` was asked: the controller should look at once."""
 
     def hear(self) -> None:
         """Write down what has become of instances meanwhile."""
@@ -52,7 +52,7 @@ class Shadow:
     instance: Instance
     running_at: float | None
     ready_at: float | None
-    running_reported: bool = False
+    told_running: bool = False
 
 
 _FLEET = TypeAdapter(tuple[Shadow, ...])
@@ -164,13 +164,13 @@ class ShadowCloud:
             self._note(shadow.instance, "terminated", now)
 
     def _advance(self, now: float) -> None:
-        """Pending instances run and become ready; a standby that has never been woken goes to sleep then."""
+        """What pends begins to run and becomes ready; a standby that has never been woken goes to sleep then."""
         changed = False
         for name, shadow in list(self._fleet.items()):
             found = shadow
-            if found.running_at is not None and found.running_at <= now and not found.running_reported:
+            if found.running_at is not None and found.running_at <= now and not found.told_running:
                 self._note(found.instance, "running", found.running_at)
-                found = replace(found, running_reported=True)
+                found = replace(found, told_running=True)
             pends = found.instance.state is InstanceState.PENDING
             if pends and found.ready_at is not None and found.ready_at <= now:
                 found = replace(found, instance=replace(found.instance, state=InstanceState.READY))

@@ -1,4 +1,4 @@
-"""Status of a model that the acting controller writes after each tick, for the status page and `mark status`."""
+"""What the acting controller publishes of a model after each tick, for the status page and `mark status`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Publisher:
         requested = Counter[str]()
         for item in state.requested:
             requested[item.offering] += item.count
-        observed = latest(controller.history, self._began_at)
+        came = latest(controller.history, self._began_at)
         offerings = controller.policy.offerings
         return PublishedModel(
             at=self._clock.now(),
@@ -94,9 +94,9 @@ class Publisher:
             requested=dict(sorted(requested.items())),
             observed=tuple(map(_observed, controller.fleet)),
             lambda_warm=controller.lambda_warm,
-            series=self._series(controller, observed),
-            requests=round(sum(observed.mean_rps) * observed.unit_s),
-            peak_rps=max(observed.max_rps, default=0.0),
+            series=self._series(controller, came),
+            requests=round(sum(came.mean_rps) * came.unit_s),
+            peak_rps=max(came.max_rps, default=0.0),
             began_at=self._began_at,
             assumed=AssumedLoad(rps=self._assumed_rps, until=self._began_at) if self._assumed_rps else None,
             trained=self._trained(),
@@ -105,25 +105,25 @@ class Publisher:
             notes=(*stand_in_notes(controller), *self._notes, *(note.text for note in decision.notes)),
         )
 
-    def _series(self, controller: Controller, observed: Demand) -> LoadSeries:
+    def _series(self, controller: Controller, came: Demand) -> LoadSeries:
         """The last hour of what came: what was assumed before never did."""
         forecast = controller.forecast
-        minutes = min(MINUTES, len(observed))
-        start_at = observed.end_at - minutes * observed.unit_s
+        minutes = min(MINUTES, len(came))
+        start_at = came.end_at - minutes * came.unit_s
         known = dict(self._capacity)
         return LoadSeries(
             start_at=start_at,
-            unit_s=observed.unit_s,
-            mean_rps=observed.mean_rps[len(observed) - minutes :],
-            max_rps=observed.max_rps[len(observed) - minutes :],
-            capacity_rps=tuple(known.get(start_at + (place + 1) * observed.unit_s) for place in range(minutes)),
-            forecast_start_at=forecast.start_at if forecast else observed.end_at,
+            unit_s=came.unit_s,
+            mean_rps=came.mean_rps[len(came) - minutes :],
+            max_rps=came.max_rps[len(came) - minutes :],
+            capacity_rps=tuple(known.get(start_at + (place + 1) * came.unit_s) for place in range(minutes)),
+            forecast_start_at=forecast.start_at if forecast else came.end_at,
             forecast_max_rps=tuple(forecast.max_at(0.5)) if forecast else (),
             forecaster=self._forecaster(controller),
         )
 
     def _forecaster(self, controller: Controller) -> str:
-        """Forecaster of the last forecast."""
+        """Who made the last forecast."""
         if controller.forecast is None:
             return self._bundle.forecaster
         failed = controller.forecast_failed
@@ -134,12 +134,12 @@ def _told_capacity(series: LoadSeries | None) -> list[tuple[float, float]]:
     """(end of the minute, requests/s) as an earlier document told them."""
     if series is None:
         return []
-    samples = enumerate(series.capacity_rps, 1)
-    return [(series.start_at + place * series.unit_s, rps) for place, rps in samples if rps is not None]
+    told = enumerate(series.capacity_rps, 1)
+    return [(series.start_at + place * series.unit_s, rps) for place, rps in told if rps is not None]
 
 
 def stand_in_notes(controller: Controller) -> tuple[str, ...]:
-    """Note that a fallback made the last forecast, and why."""
+    """That the last forecast is not the forecaster's own, and why."""
     failed, forecast = controller.forecast_failed, controller.forecast
     if failed is None or forecast is None:
         return ()

@@ -26,7 +26,7 @@ from mark.controller.service_time_ratios import measured_paces
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import RetryLater
 from mark.live.aws_resources import RESOURCES, launches_of
-from mark.live.background.failures import BackgroundFailures
+from mark.live.background.failures import Troubles
 from mark.live.clock import ServiceClock
 from mark.live.control.budget_watch import RestraintWatch
 from mark.live.control.data_plane import LivePlane
@@ -54,7 +54,7 @@ Forecasters = Mapping[str, tuple[Retraining, Forecaster]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
-    """Shared parts of a service's models: events, guardrails, what launches start from, what is held back."""
+    """What the models of a service share: events, guardrails, what launches start from, what is held back."""
 
     inbox: EventInbox
     guard: Guard
@@ -73,9 +73,9 @@ class Term:
         store: ServiceStore,
         aws: Aws,
         lease: Lease,
-        failures: BackgroundFailures,
+        troubles: Troubles,
     ) -> None:
-        self._settings, self._running, self._failures = settings, running, failures
+        self._settings, self._running, self._troubles = settings, running, troubles
         self._store, self._aws, self._lease = store, aws, lease
         self._over = threading.Event()
         self._failure: BaseException | None = None
@@ -121,10 +121,10 @@ class Term:
     def _drivers(
         self, models: Sequence[LiveModel], forecasters: Forecasters, opened: ExitStack
     ) -> list[Callable[[], None]]:
-        """One driver a model, recovered from its journal."""
+        """What drives each model, recovered from its journal."""
         resources = self._store.status(RESOURCES)
         if resources is None:
-            raise RetryLater("the service's resources are not published yet")
+            raise RetryLater("nobody has said yet where the queues are")
         drivers: list[ModelDriver] = []
 
         def wake() -> None:
@@ -146,7 +146,7 @@ class Term:
                 self._aws.sqs,
                 resources["events_url"],
                 wake=wake,
-                note_failure=lambda why: self._failures.note("polling spot notices", why),
+                tell=lambda why: self._troubles.note("hearing of spot notices", why),
                 poll_s=POLL_S,
             ),
             guard=Guard(_rails(self._settings), offerings),
@@ -198,7 +198,7 @@ class Term:
             cloud=cloud,
             plane=plane,
             publisher=Publisher(
-                model, store=store, clock=clock, began_at=written.began_at, trained=retraining.in_use
+                model, store=store, clock=clock, began_at=written.began_at, trained=retraining.told
             ),
             journal=written.journal,
             header=written.header,

@@ -1,4 +1,4 @@
-"""Drift of a forecaster: its losses in the last hours against those of the day before.
+"""Whether forecasts have become worse of late: their losses in the last hours against those of the day before.
 
 What a forecast says of the unit `lead_units` ahead, the one that plans look at, is kept until that unit has ended.
 Its loss is the pinball loss of the unit's maximum, mean over the forecast's own levels: for a point, half of the
@@ -21,7 +21,7 @@ from mark.domain.orders import ForecastFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftPolicy:
-    """Windows of the comparison, in units: the last `recent_units` with up to `reference_units` before them.
+    """What is compared, in units: the last `recent_units` with up to `reference_units` before them.
 
     Below `least_units` of reference nothing is said: the hours of a day differ.
     """
@@ -33,8 +33,8 @@ class DriftPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptForecast:
-    """Forecast of the unit from `start_at` on: the maximum's rate at each level, requests/s."""
+class Said:
+    """What was forecast for the unit from `start_at` on: the maximum's rate at each level, requests/s."""
 
     start_at: float
     levels: tuple[float, ...]
@@ -42,7 +42,7 @@ class KeptForecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredUnit:
+class Judged:
     """A unit that was forecast and has ended: its loss and its maximum, requests/s."""
 
     loss: float
@@ -51,25 +51,25 @@ class ScoredUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """Memory of the fold: forecasts of units to come, and scored units, both oldest first."""
+    """What is remembered: forecasts of units to come, and judged units, both oldest first."""
 
-    forecasts: tuple[KeptForecast, ...] = ()
-    scored: tuple[ScoredUnit, ...] = ()
+    said: tuple[Said, ...] = ()
+    judged: tuple[Judged, ...] = ()
 
 
 def followed(drift: Drift, seen: Observation, policy: DriftPolicy) -> Drift:
     """The memory after one more tick: the unit that ended is judged, what is forecast is kept."""
     if seen.demand is not None:
-        drift = _with_scored(drift, seen.demand, policy)
+        drift = _judged(drift, seen.demand, policy)
     own = seen.forecast is not None and not any(isinstance(fact, ForecastFailed) for fact in seen.facts)
     if own and seen.forecast is not None and len(seen.forecast) >= policy.lead_units:
-        drift = _with_forecast(drift, seen.forecast, policy)
+        drift = _said(drift, seen.forecast, policy)
     return drift
 
 
 def worsening(drift: Drift, policy: DriftPolicy) -> float | None:
-    """Recent losses over the usual ones; None where too little was scored, or arrived."""
-    recent, before = drift.scored[-policy.recent_units :], drift.scored[: -policy.recent_units]
+    """How many times their usual size losses are of late; None where too little was judged, or came."""
+    recent, before = drift.judged[-policy.recent_units :], drift.judged[: -policy.recent_units]
     if len(recent) < policy.recent_units or len(before) < policy.least_units:
         return None
     load, usual_load = (sum(unit.max_rps for unit in units) for units in (recent, before))
@@ -79,33 +79,29 @@ def worsening(drift: Drift, policy: DriftPolicy) -> float | None:
     return (loss / load) / (usual_loss / usual_load)
 
 
-def pinball_loss(forecasts: KeptForecast, max_rps: float) -> float:
+def pinball_loss(said: Said, max_rps: float) -> float:
     """The mean over the levels: a level q loses q for each request/s it is too low, 1 - q for each too high."""
     losses = (
         level * (max_rps - rate) if max_rps > rate else (1 - level) * (rate - max_rps)
-        for level, rate in zip(forecasts.levels, forecasts.max_rps, strict=True)
+        for level, rate in zip(said.levels, said.max_rps, strict=True)
     )
-    return sum(losses) / len(forecasts.levels)
+    return sum(losses) / len(said.levels)
 
 
-def _with_scored(drift: Drift, unit: DemandUnit, policy: DriftPolicy) -> Drift:
+def _judged(drift: Drift, unit: DemandUnit, policy: DriftPolicy) -> Drift:
     # a unit's start may be off by the rounding of a sum of seconds: half a second is none of the next unit
-    about = next(
-        (forecasts for forecasts in drift.forecasts if abs(forecasts.start_at - unit.start_at) < 0.5), None
-    )
-    later = tuple(forecasts for forecasts in drift.forecasts if forecasts.start_at > unit.start_at + 0.5)
+    about = next((said for said in drift.said if abs(said.start_at - unit.start_at) < 0.5), None)
+    later = tuple(said for said in drift.said if said.start_at > unit.start_at + 0.5)
     if about is None:
-        return Drift(forecasts=later, scored=drift.scored)
-    scored = ScoredUnit(loss=pinball_loss(about, unit.max_rps), max_rps=unit.max_rps)
+        return Drift(said=later, judged=drift.judged)
+    judged = Judged(loss=pinball_loss(about, unit.max_rps), max_rps=unit.max_rps)
     keep = policy.recent_units + policy.reference_units
-    return Drift(forecasts=later, scored=(*drift.scored, scored)[-keep:])
+    return Drift(said=later, judged=(*drift.judged, judged)[-keep:])
 
 
-def _with_forecast(drift: Drift, forecast: Forecast, policy: DriftPolicy) -> Drift:
+def _said(drift: Drift, forecast: Forecast, policy: DriftPolicy) -> Drift:
     """A newer forecast of the same unit takes the place of the older."""
     start_at = forecast.start_at + (policy.lead_units - 1) * forecast.unit_s
-    forecasts = KeptForecast(
-        start_at=start_at, levels=forecast.quantiles, max_rps=forecast.max_rps[policy.lead_units - 1]
-    )
-    earlier = tuple(other for other in drift.forecasts if other.start_at < start_at - 0.5)
-    return Drift(forecasts=(*earlier, forecasts), scored=drift.scored)
+    said = Said(start_at=start_at, levels=forecast.quantiles, max_rps=forecast.max_rps[policy.lead_units - 1])
+    earlier = tuple(other for other in drift.said if other.start_at < start_at - 0.5)
+    return Drift(said=(*earlier, said), judged=drift.judged)

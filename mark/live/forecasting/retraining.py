@@ -53,7 +53,7 @@ def pause_after(took_s: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """Training of the forecaster in use: its data, why, and since when it is used (service time).
+    """What the forecaster that speaks was made of, why, and since when it speaks (service time).
 
     `took_s`: real seconds; None for the one that the service began with, which may have come from the cache.
     """
@@ -148,7 +148,7 @@ class Retraining:
             drift = worsening(self._drift, self._drift_policy)
             self.notes.append(_begun(why, history, drift, self._settings.limit_min))
 
-    def in_use(self) -> ForecasterStatus | None:
+    def told(self) -> ForecasterStatus | None:
         """For the status: what was trained last, on what, why; how forecasts do; and what runs or failed."""
         trained, run = self._trained, self._run
         if trained is None:
@@ -175,8 +175,8 @@ class Retraining:
                 self._take(self._run, self._run.since, store)
             return self._run is None
         known_at = max(self._given_up_at, self._trained.at if self._trained else -math.inf)
-        trained_status = store.status(f"trained:{self._model.name}")
-        if trained_status is None or trained_status["at"] <= known_at or self._cache is None:
+        told = store.status(f"trained:{self._model.name}")
+        if told is None or told["at"] <= known_at or self._cache is None:
             return True
         try:
             record = _TRAINED.validate_python(store.status(f"trained-on:{self._model.name}"))
@@ -186,7 +186,7 @@ class Retraining:
             )
             record = None
         if record is None or (record.forecaster, record.seed) != (self.name, self._model.setup.seed):
-            self._given_up_at = trained_status["at"]  # it was trained under other settings
+            self._given_up_at = told["at"]  # it was trained under other settings
             return True
         self._train(record.why, record.history, record.at, again=record)
         return False
@@ -200,17 +200,17 @@ class Retraining:
     # Both.
 
     def _due(self, now: float) -> TrainingCause | None:
-        """Reason to train now, if there is one."""
-        schedule, trained = self._settings, self._trained
+        """Why a training should begin now."""
+        asked, trained = self._settings, self._trained
         if trained is None or self._cache is None or time.monotonic() < self._rest_until:
             return None
         since_h = (now - max(trained.at, self._tried_at)) / HOUR_S
-        if since_h < schedule.at_least_h:
+        if since_h < asked.at_least_h:
             return None
-        if schedule.every_h is not None and now - trained.at >= schedule.every_h * HOUR_S:
+        if asked.every_h is not None and now - trained.at >= asked.every_h * HOUR_S:
             return "schedule"
         drift = worsening(self._drift, self._drift_policy)
-        return "drift" if drift is not None and schedule.drift is not None and drift >= schedule.drift else None
+        return "drift" if drift is not None and asked.drift is not None and drift >= asked.drift else None
 
     def _train(self, why: TrainingCause, history: Demand, now: float, again: Trained | None = None) -> bool:
         """Begin, where nothing else is being trained in this process; says whether."""
@@ -242,13 +242,13 @@ class Retraining:
             self._speaks = PunctualForecaster(training.forecaster, name=self.name)
             self._failed = None
             before.close()
-            log.info("a new forecaster is in use", extra={"model": self._model.name, "why": run.why})
+            log.info("a new forecaster speaks", extra={"model": self._model.name, "why": run.why})
         self._run = None
         self._rest_until = time.monotonic() + self._pause(training.seconds)
         return True
 
     def _written(self, run: _Run, now: float, store: ServiceStore) -> Trained:
-        """Store a training before its forecaster is used: its short record last, which others poll."""
+        """What was trained, kept before it speaks: the short word of it last, which others look at."""
         trained = Trained(
             forecaster=self.name,
             seed=run.task.seed,
@@ -276,8 +276,8 @@ def _ended(run: _Run) -> Note:
     if run.training.forecaster is None:
         return _noted(f"training {what} failed after {took}: {run.training.error}; the one before goes on")
     if run.again is not None:
-        return _noted(f"what another controller trained {what} is used from now on, made again in {took}")
-    return _noted(f"training {what} is done after {took}: it is used from now on")
+        return _noted(f"what another controller trained {what} speaks from now on, made again in {took}")
+    return _noted(f"training {what} is done after {took}: it speaks from now on")
 
 
 def _noted(text: str) -> Note:

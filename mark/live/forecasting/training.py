@@ -37,7 +37,7 @@ class _TrainingFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Order of a training: the forecaster and its data."""
+    """Which forecaster to make, of what."""
 
     forecaster: str
     history: Demand
@@ -46,7 +46,7 @@ class Task:
 
     @property
     def setup(self) -> ForecasterSetup:
-        """Input of its factory."""
+        """What its factory is given."""
         return ForecasterSetup(history=self.history, seed=self.seed, cache_dir=self.cache_dir)
 
 
@@ -82,7 +82,7 @@ class Training:
 
     @property
     def done(self) -> bool:
-        """True once it is over."""
+        """Whether it is over."""
         return self._over.is_set()
 
     def wait(self, seconds: float) -> bool:
@@ -120,13 +120,13 @@ class Training:
             self._child = _spawn()
         with self._child as child:
             try:
-                output, _ = child.communicate(_TASK.dump_json(self._task), timeout=self._limit_s)
+                said, _ = child.communicate(_TASK.dump_json(self._task), timeout=self._limit_s)
             except subprocess.TimeoutExpired as error:
                 raise _TrainingFailed(f"not done within {self._limit_s:g} s") from error
             finally:
                 _end(child)
         if child.returncode != 0:
-            lines = output.decode(errors="replace").splitlines()
+            lines = said.decode(errors="replace").splitlines()
             raise _TrainingFailed(lines[-1] if lines else f"its process ended with status {child.returncode}")
 
 

@@ -28,7 +28,7 @@ from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.live.aws_resources import RESOURCES
 from mark.live.background.cloudwatch import watch_metrics
-from mark.live.background.failures import BackgroundFailures
+from mark.live.background.failures import Troubles
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader
 from mark.live.local.run_dir import Running
@@ -134,17 +134,15 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
         resources(environment, required_variable(environment, "MARK_MACHINE")),
     )
 
-    def publish_spec() -> None:
+    def tell() -> None:
         store.put_spec(spec)
         store.put_status(RESOURCES, parts)
 
     holder = f"{socket.gethostname()}.{os.getpid()}"
-    failures = BackgroundFailures(store, holder)
-    leader = Leader(
-        settings, running, models, store=store, holder=holder, failures=failures, publish_spec=publish_spec
-    )
+    troubles = Troubles(store, holder)
+    leader = Leader(settings, running, models, store=store, holder=holder, troubles=troubles, tell=tell)
     measuring = threading.Thread(
-        target=_measure, args=(running.name, models, store, holder, stop, failures), daemon=True
+        target=_measure, args=(running.name, models, store, holder, stop, troubles), daemon=True
     )
     measuring.start()
     leader.run(stop)
@@ -156,11 +154,11 @@ def _measure(
     store: ServiceStore,
     holder: str,
     stop: threading.Event,
-    failures: BackgroundFailures,
+    troubles: Troubles,
 ) -> None:
-    note_failure = partial(failures.note, "writing CloudWatch metrics")
+    tell = partial(troubles.note, "telling CloudWatch")
     served = [model.served for model in models]
-    for line in watch_metrics(service, served, store, holder=holder, stop=stop, note_failure=note_failure):
+    for line in watch_metrics(service, served, store, holder=holder, stop=stop, tell=tell):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from mark.live.background.failures import BackgroundFailures
+from mark.live.background.failures import Troubles
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader
 from mark.live.local.run_dir import RunFolder, holder_of
@@ -27,8 +27,8 @@ def main(folder: RunFolder, name: str) -> None:
     store = ServiceStore(connect(running.store), running.name)
     adopt_wall(store)
     holder = holder_of(name)
-    failures = BackgroundFailures(store, holder)
-    Leader(settings, running, make_live_models(settings), store=store, holder=holder, failures=failures).run(stop)
+    troubles = Troubles(store, holder)
+    Leader(settings, running, make_live_models(settings), store=store, holder=holder, troubles=troubles).run(stop)
 
 
 if __name__ == "__main__":

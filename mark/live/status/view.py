@@ -32,7 +32,7 @@ from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
 from mark.domain.member import Member, MemberState
 from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
-from mark.live.background.failures import failure_lines
+from mark.live.background.failures import trouble_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
 from mark.store.service import ServiceStore
@@ -100,7 +100,7 @@ class LiveView:
         now, speed = anchor.service_time(wall), anchor.speed_at(wall)
         holder = store.leases.held_by()
         background = BACKGROUND.read(store, holder) if holder else None
-        failing = failure_lines(background or BackgroundStatus(), wall)
+        failing = trouble_lines(background or BackgroundStatus(), wall)
         published = [MODEL.read(store, served.name) or PublishedModel() for served in self._spec.models]
         ticked_at = max((known.at for known in published), default=0.0)
         processes = PROCESSES.read(store) or ProcessesStatus()

@@ -159,9 +159,9 @@ def test_what_fails_is_told_tried_again_and_loses_nothing(kept: Kept) -> None:
     kept.rotate(2)
     kept.aws.objects.delete_bucket(Bucket=BUCKET)
     kept.archivist.look()
-    status = ARCHIVE.read(kept.store)
-    assert status is not None
-    assert "NoSuchBucket" in str(status.failed)
+    told = ARCHIVE.read(kept.store)
+    assert told is not None
+    assert "NoSuchBucket" in str(told.failed)
     assert not may_drop(kept.store, MODEL, 1)
     make_bucket(kept.aws, BUCKET, service="shop", owner="mark", keeping=Keeping())
     kept.clock.at += AGAIN_S - 1.0

@@ -14,7 +14,7 @@ from mark.domain.clock import ClockAnchor
 from mark.domain.errors import Misconfigured, RetryLater
 from mark.domain.traffic import ModelTraffic
 from mark.live.background.cloudwatch import watch_metrics
-from mark.live.background.failures import BackgroundFailures, failure_lines
+from mark.live.background.failures import Troubles, trouble_lines
 from mark.live.background.worker import begin_aside
 from mark.live.status.view import LiveView
 from mark.store.connect import connect
@@ -49,8 +49,8 @@ def told() -> Told:
 
 
 @pytest.fixture
-def failures(told: Told) -> BackgroundFailures:
-    return BackgroundFailures(told, "me")  # type: ignore[arg-type]
+def troubles(told: Told) -> Troubles:
+    return Troubles(told, "me")  # type: ignore[arg-type]
 
 
 def turns(stop: threading.Event, *failures: Exception | None) -> Callable[[], None]:
@@ -67,35 +67,35 @@ def turns(stop: threading.Event, *failures: Exception | None) -> Callable[[], No
     return turn
 
 
-def test_turns_go_on_whatever_fails_and_the_last_word_is_told(told: Told, failures: BackgroundFailures) -> None:
+def test_turns_go_on_whatever_fails_and_the_last_word_is_told(told: Told, troubles: Troubles) -> None:
     stop = threading.Event()
     turn = turns(stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("away"), ValueError("x"))
-    failures.keep_on("work", turn, each_s=0.001, stop=stop)
+    troubles.keep_on("work", turn, each_s=0.001, stop=stop)
 
     found = BACKGROUND.read(told, "me")
     assert found is not None
-    [line] = failure_lines(found, wall=0.0)
+    [line] = trouble_lines(found, wall=0.0)
     assert line == "work fails for 0 s and is tried again: ValueError: x"
 
 
-def test_what_is_mended_is_told_no_more(told: Told, failures: BackgroundFailures) -> None:
-    failures.note("one", "broken")
-    failures.note("two", "broken")
-    failures.note("one", None)
+def test_what_is_mended_is_told_no_more(told: Told, troubles: Troubles) -> None:
+    troubles.note("one", "broken")
+    troubles.note("two", "broken")
+    troubles.note("one", None)
     assert told.failing() == ["two"]
 
 
-def test_a_store_that_was_away_is_told_later(told: Told, failures: BackgroundFailures) -> None:
+def test_a_store_that_was_away_is_told_later(told: Told, troubles: Troubles) -> None:
     told.away = True
-    failures.note("one", "broken")
-    failures.note("two", None)
+    troubles.note("one", "broken")
+    troubles.note("two", None)
     told.away = False
     assert told.failing() == []
-    failures.note("two", None)
+    troubles.note("two", None)
     assert told.failing() == ["one"]
 
 
-def test_pauses_grow_while_it_fails(failures: BackgroundFailures) -> None:
+def test_pauses_grow_while_it_fails(troubles: Troubles) -> None:
     pauses: list[float] = []
 
     class Stop:
@@ -109,13 +109,11 @@ def test_pauses_grow_while_it_fails(failures: BackgroundFailures) -> None:
         if len(pauses) < 8:
             raise KeyError
 
-    failures.keep_on("work", turn, each_s=1.0, stop=Stop(), begin_s=3.0)  # type: ignore[arg-type]
+    troubles.keep_on("work", turn, each_s=1.0, stop=Stop(), begin_s=3.0)  # type: ignore[arg-type]
     assert pauses == [3.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 1.0]
 
 
-def test_what_is_done_aside_outlives_a_failure_and_a_store_that_is_away(
-    told: Told, failures: BackgroundFailures
-) -> None:
+def test_what_is_done_aside_outlives_a_failure_and_a_store_that_is_away(told: Told, troubles: Troubles) -> None:
     """The first clients cannot be made, then the store is away, then a duty has a defect: the other is done."""
     stop, done = threading.Event(), threading.Event()
     held = iter(("me", RetryLater("away"), "other", "me", "me"))
@@ -138,7 +136,7 @@ def test_what_is_done_aside_outlives_a_failure_and_a_store_that_is_away(
         make_aws=lambda: given(clients),
         holder="me",
         stop=fast,
-        failures=failures,
+        troubles=troubles,
         duties=lambda *_: duties,
     )
     assert done.wait(5.0)
@@ -147,9 +145,7 @@ def test_what_is_done_aside_outlives_a_failure_and_a_store_that_is_away(
     assert told.failing() == ["archiving, alarms and housekeeping"]
 
 
-def test_a_minute_that_cannot_be_told_to_cloudwatch_is_not_the_last(
-    told: Told, failures: BackgroundFailures
-) -> None:
+def test_a_minute_that_cannot_be_told_to_cloudwatch_is_not_the_last(told: Told, troubles: Troubles) -> None:
     minutes = iter((ModelTraffic(model="m"), KeyError("traffic"), ModelTraffic(model="m", instance=9)))
     why: list[str | None] = []
 
@@ -165,7 +161,7 @@ def test_a_minute_that_cannot_be_told_to_cloudwatch_is_not_the_last(
     served: Any = SimpleNamespace(name="m", offerings=(), slo=SimpleNamespace(target=0.9))
     left = [False, False, True]
     stop: Any = SimpleNamespace(wait=lambda _: left.pop(0))
-    lines = list(watch_metrics("shop", [served], store, holder="me", stop=stop, note_failure=why.append))
+    lines = list(watch_metrics("shop", [served], store, holder="me", stop=stop, tell=why.append))
 
     assert why == [None, "KeyError: 'traffic'", None]
     assert len(lines) == 2
@@ -178,10 +174,10 @@ def test_status_tells_what_fails_where_the_acting_controller_runs(tmp_path: Any)
         store_service(server.url, anchor=ClockAnchor())
         store.put_status("model:m", {})
         for holder in ("controller-0.1", "controller-1.2"):
-            BackgroundFailures(store, holder).note("polling spot notices", f"{holder} cannot")
+            Troubles(store, holder).note("hearing of spot notices", f"{holder} cannot")
         assert store.leases.take("controller-1.2", 60.0)
         [model] = LiveView(store, "shop").status().models
         [note] = [note for note in model.notes if "fails" in note]
-        assert note == "polling spot notices fails for 0 s and is tried again: controller-1.2 cannot"
+        assert note == "hearing of spot notices fails for 0 s and is tried again: controller-1.2 cannot"
     finally:
         server.stop()

@@ -74,12 +74,12 @@ def eventually(check: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def status(store: ServiceStore) -> NightlyStatus:
+def told(store: ServiceStore) -> NightlyStatus:
     return NIGHTLY.read(store) or NightlyStatus()
 
 
 def failure(store: ServiceStore) -> FailedReplay:
-    failed = status(store).failed
+    failed = told(store).failed
     assert failed is not None
     return failed
 
@@ -103,7 +103,7 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     run.start()
     try:
         assert replayed_days(store, MODEL) == ()
-        eventually(lambda: status(store).days)
+        eventually(lambda: told(store).days)
     finally:
         over.set()
         run.join(5.0)
@@ -111,7 +111,7 @@ def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     (kept,) = replayed_days(store, MODEL)
     assert (kept.day, set(kept.policies)) == (DAY, set(POLICIES))
     assert kept.policies["sagemaker"].requests == round(DAY_S * RPS)
-    assert status(store) == NightlyStatus(days={DAY.isoformat(): POLICIES})
+    assert told(store) == NightlyStatus(days={DAY.isoformat(): POLICIES})
 
     morning = ClockAnchor(wall_at=0.0, service_at=BEGAN + DAY_S + 1200.0, speed=0.0)
     store.put_clock(morning)
@@ -184,7 +184,7 @@ def test_a_failure_is_told_and_does_not_keep_other_days_waiting(
     assert "127.0.0.1:1" in failed.error
     one.look(over)
     assert tried == [BEGAN + DAY_S, BEGAN]
-    assert set(status(store).days) == {DAY.isoformat()}
+    assert set(told(store).days) == {DAY.isoformat()}
 
 
 def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
@@ -196,7 +196,7 @@ def test_the_end_of_a_term_ends_its_child_at_once_and_is_no_failure(
     over = threading.Event()
     threading.Timer(0.3, over.set).start()
     nights(redis, store, *POLICIES).look(over)
-    assert status(store) == NightlyStatus()
+    assert told(store) == NightlyStatus()
 
 
 def test_a_child_that_lacks_memory_or_time_is_told_so(

@@ -27,7 +27,7 @@ from mark.controller.step import NO_PLAN, step
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, point_forecast
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import FleetView
-from mark.live.background.failures import BackgroundFailures
+from mark.live.background.failures import Troubles
 from mark.live.control import leader_election
 from mark.live.forecasting.retraining import FollowedJournal, Retraining, pause_after
 from mark.live.forecasting.training import Task, Training
@@ -132,7 +132,7 @@ class World:
 
     @property
     def told(self) -> Any:
-        return self.retraining.in_use()
+        return self.retraining.told()
 
 
 def _model(folder: Path, name: str, seed: int) -> Any:
@@ -205,7 +205,7 @@ def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(
     world.tick_until(lambda: world.told.training is None)
 
     told = world.told
-    note = f"training (schedule) on 62 min is done after {told.took_s} s: it is used from now on"
+    note = f"training (schedule) on 62 min is done after {told.took_s} s: it speaks from now on"
     assert world.retraining.notes[1:] == [training_note(note)]
     assert world.speaks_of() == pytest.approx(learned_until)
     assert (told.why, told.at, told.failed) == ("schedule", world.at, None)
@@ -527,7 +527,7 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
     monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
     leader_election.Leader(
-        anything, anything, (), store=store, holder="test", failures=BackgroundFailures(store, "test")
+        anything, anything, (), store=store, holder="test", troubles=Troubles(store, "test")
     ).run(over)
     return said
 

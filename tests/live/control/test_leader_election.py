@@ -46,13 +46,7 @@ def said(
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
     monkeypatch.setattr(leader_election, "PAUSE_S", 0.001)
     leader = leader_election.Leader(
-        anything,
-        anything,
-        (),
-        store=anything,
-        holder="test",
-        failures=anything,
-        publish_spec=lambda: heard.append("tell"),
+        anything, anything, (), store=anything, holder="test", troubles=anything, tell=lambda: heard.append("tell")
     )
     leader.run(over)
     return heard

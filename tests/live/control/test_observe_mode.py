@@ -94,7 +94,7 @@ def test_what_is_launched_boots_serves_and_is_billed_until_it_is_drained(
     clock.at = BEGAN + 7200.0
 
     assert states(cloud) == [InstanceState.READY]
-    assert {status.usd_per_hour for status in store.transitions("m")} == {SMALL.usd_per_hour}
+    assert {told.usd_per_hour for told in store.transitions("m")} == {SMALL.usd_per_hour}
     usage = fleet_usage(store.transitions("m"), clock.at)
     assert usage.running_s == pytest.approx(3600.0 + 7200.0 - 2 * TIMES.pending_s)
     assert cloud.facts() == ()
@@ -203,7 +203,7 @@ def test_a_controller_over_it_plans_as_if_it_were_there_and_the_report_says_what
 def test_the_mode_is_what_chooses_the_cloud(store: ServiceStore) -> None:
     settings = Settings.model_validate({"service": {"mode": "observe"}})
     anything: Any = SimpleNamespace()  # no client of AWS is there to be called
-    term = Term(settings, anything, store=store, aws=anything, lease=anything, failures=anything)
+    term = Term(settings, anything, store=store, aws=anything, lease=anything, troubles=anything)
     model: Any = SimpleNamespace(served=SERVED)
     assert isinstance(term._cloud(model, "run", Clock(), anything, anything), ShadowCloud)  # type: ignore[arg-type]
 

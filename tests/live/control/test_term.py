@@ -53,7 +53,7 @@ class Acts:
         monkeypatch.setattr("mark.live.control.term.ServiceClock", lambda _: None)
         anything: Any = SimpleNamespace(sqs=None, epoch=1)
         models: Any = [SimpleNamespace(name=name, served=SimpleNamespace(offerings=())) for name in ("a", "b")]
-        term = Term(Settings(), anything, store=self, aws=anything, lease=anything, failures=anything)  # type: ignore[arg-type]
+        term = Term(Settings(), anything, store=self, aws=anything, lease=anything, troubles=anything)  # type: ignore[arg-type]
         term.run(models, {"a": anything, "b": anything}, over)
 
 
