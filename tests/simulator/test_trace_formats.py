@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.filters import parse_where
-from mark.simulator.traces.formats.rows import Kind, ReadOptions
+from mark.simulator.traces.formats.rows import Asked, Kind
 from mark.simulator.traces.trace import Trace, read_trace
 
 START = 1_714_557_600  # 2024-05-01T10:00:00Z
@@ -30,8 +30,8 @@ def iso(at: float, *, zone: timezone = UTC, marked: str = "+00:00", between: str
     return moment.strftime(f"%Y-%m-%d{between}%H:%M:%S") + fraction + marked
 
 
-def asked(*where: str, rows: Kind | None = None) -> ReadOptions:
-    return ReadOptions(where=parse_where(where), rows=rows)
+def asked(*where: str, rows: Kind | None = None) -> Asked:
+    return Asked(where=parse_where(where), rows=rows)
 
 
 def statistics(counts: list[int], period: int) -> str:

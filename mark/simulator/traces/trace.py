@@ -22,13 +22,13 @@ from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.bins import MAX_RPS, WHOLE_TOLERANCE, Instants, check_length, join
 from mark.simulator.traces.formats.content import EmptyFile
 from mark.simulator.traces.formats.detect import read_rows
-from mark.simulator.traces.formats.rows import ReadOptions, Rows
+from mark.simulator.traces.formats.rows import Asked, Rows
 from mark.simulator.traces.formats.sources import Objects, Source, find_sources, name_of
 
 Floats = NDArray[np.float64]
 
 ARRIVALS_BIN_S = 1.0
-AS_IT_IS = ReadOptions()
+AS_IT_IS = Asked()
 """Nothing is left out, and the file says what its rows hold."""
 
 
@@ -143,7 +143,7 @@ class Trace:
 
 
 def read_trace(
-    place: Path | str | Sequence[str], options: ReadOptions = AS_IT_IS, objects: Objects | None = None
+    place: Path | str | Sequence[str], asked: Asked = AS_IT_IS, objects: Objects | None = None
 ) -> Trace:
     """The trace of a file of any format of `docs/traces.md`, gzip or not, or of many files of one format.
 
@@ -154,8 +154,8 @@ def read_trace(
     places = [str(place)] if isinstance(place, Path | str) else list(place)
     shown = places[0] if len(places) == 1 else f"{places[0]} ... {places[-1]}"
     sources = [source for one in places for source in find_sources(one, objects)]
-    parts = _read_all(shown, sources, options)
-    load, name = join(shown, parts, options), name_of(places[0])
+    parts = _read_all(shown, sources, asked)
+    load, name = join(shown, parts, asked), name_of(places[0])
     empty = len(sources) - len(parts)
     notes = (*load.notes, *((f"{empty} of {len(sources)} files hold nothing",) if empty else ()))
     if isinstance(load, Instants):
@@ -170,12 +170,12 @@ def read_trace(
     )
 
 
-def _read_all(shown: str, sources: Sequence[Source], options: ReadOptions) -> list[Rows]:
+def _read_all(shown: str, sources: Sequence[Source], asked: Asked) -> list[Rows]:
     """The rows of each file that holds any."""
     parts = []
     for source in sources:
         try:
-            parts.append(read_rows(source, options))
+            parts.append(read_rows(source, asked))
         except EmptyFile:
             if len(sources) == 1:
                 raise

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces.formats.rows import Kind, ReadOptions, Rows
+from mark.simulator.traces.formats.rows import Asked, Kind, Rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,7 +48,7 @@ class Bins:
     notes: tuple[str, ...]
 
 
-def join(name: str, parts: Sequence[Rows], options: ReadOptions) -> Instants | Bins:
+def join(name: str, parts: Sequence[Rows], asked: Asked) -> Instants | Bins:
     """The load of all files, which must be of one format."""
     first = parts[0]
     other = next((part for part in parts if (part.format, part.kind) != (first.format, first.kind)), None)
@@ -59,8 +59,8 @@ def join(name: str, parts: Sequence[Rows], options: ReadOptions) -> Instants | B
         )
     if not any(len(part.times) for part in parts):
         raise Misconfigured(
-            f"{name}: nothing in {first.format} fits --where {options.where}; correct the pattern or leave it out"
-            if options.where
+            f"{name}: nothing in {first.format} fits --where {asked.where}; correct the pattern or leave it out"
+            if asked.where
             else f"{name} holds no request; check what was exported"
         )
     notes = (*dict.fromkeys(note for part in parts for note in part.notes), *_group_notes(parts))

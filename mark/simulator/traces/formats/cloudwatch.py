@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import EmptyFile, Text
-from mark.simulator.traces.formats.rows import Kind, ReadOptions, Rows
+from mark.simulator.traces.formats.rows import Asked, Kind, Rows
 from mark.simulator.traces.formats.times import MAX_TIME_S, is_instant, seconds_of
 
 Floats = NDArray[np.float64]
@@ -36,9 +36,9 @@ COUNTING_STATISTICS = ("sum", "samplecount", "sample count")
 PERIOD_WORDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
 
-def read_statistics(text: Text, document: Mapping[str, Any], options: ReadOptions) -> Rows:
+def read_statistics(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
     """Sum, or SampleCount where the metric counts no requests, of each datapoint."""
-    options.where.check(STATISTICS, ())
+    asked.where.check(STATISTICS, ())
     points = document["Datapoints"]
     if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
         raise Misconfigured(f"{text.name}: Datapoints holds no datapoints; export it again with --output json")
@@ -59,20 +59,20 @@ def read_statistics(text: Text, document: Mapping[str, Any], options: ReadOption
     return Rows(
         name=text.name,
         format=STATISTICS,
-        kind=options.number_kind(Kind.COUNT, text.name),
+        kind=asked.number_kind(Kind.COUNT, text.name),
         times=times,
         values=values,
         exact=True,
     )
 
 
-def read_data(text: Text, document: Mapping[str, Any], options: ReadOptions) -> Rows:
+def read_data(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
     """The values of the one result, or of the one that is chosen by id or label."""
-    options.where.check(DATA, ("id", "label"))
+    asked.where.check(DATA, ("id", "label"))
     results = document["MetricDataResults"]
     if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
         raise Misconfigured(f"{text.name}: MetricDataResults holds no results; export it again with --output json")
-    takes = options.where.on({"id": lambda one: str(one.get("Id")), "label": lambda one: str(one.get("Label"))})
+    takes = asked.where.on({"id": lambda one: str(one.get("Id")), "label": lambda one: str(one.get("Label"))})
     taken = [result for result in results if takes(result)]
     if len(taken) > 1:
         listed = ", ".join(f"{result.get('Id')} ({result.get('Label')})" for result in taken)
@@ -86,10 +86,10 @@ def read_data(text: Text, document: Mapping[str, Any], options: ReadOptions) -> 
         raise Misconfigured(
             f"{text.name} holds {len(stamps)} Timestamps and {len(values)} Values; export it again"
         )
-    if not stamps and not options.where:
+    if not stamps and not asked.where:
         raise EmptyFile(f"{text.name} holds no datapoint; check the metric's dimensions and the times asked for")
     return Rows(
-        name=text.name, format=DATA, kind=options.number_kind(Kind.COUNT, text.name),
+        name=text.name, format=DATA, kind=asked.number_kind(Kind.COUNT, text.name),
         times=_times(text, stamps), values=_values(text, values), exact=True,
     )  # fmt: skip
 
@@ -100,9 +100,9 @@ def is_console(text: Text) -> bool:
     return "," in lines[0] and PREAMBLE.fullmatch(lines[0].partition(",")[0]) is not None
 
 
-def read_console(text: Text, options: ReadOptions) -> Rows:
+def read_console(text: Text, asked: Asked) -> Rows:
     """The one column of numbers, or the one that is chosen by its label."""
-    options.where.check(CONSOLE, ("label",))
+    asked.where.check(CONSOLE, ("label",))
     named: dict[str, list[str]] = {}
     stamps: list[str] = []
     values: list[str] = []
@@ -115,7 +115,7 @@ def read_console(text: Text, options: ReadOptions) -> Rows:
             named[fields[0].lower()] = fields[1:]
             continue
         if column is None:
-            column = _column(text, named, len(fields) - 1, options)
+            column = _column(text, named, len(fields) - 1, asked)
         value = fields[column] if column < len(fields) else ""
         if value:  # a period without a datapoint
             stamps.append(fields[0])
@@ -130,7 +130,7 @@ def read_console(text: Text, options: ReadOptions) -> Rows:
     return Rows(
         name=text.name,
         format=CONSOLE,
-        kind=options.number_kind(Kind.COUNT, text.name),
+        kind=asked.number_kind(Kind.COUNT, text.name),
         times=_times(text, stamps),
         values=numbers,
         lines=np.array(lines, dtype=np.int64),
@@ -150,13 +150,13 @@ def _rows(text: Text) -> Iterator[tuple[int, list[str]]]:
             raise text.wrong(number, f"from here on it is no CSV ({error}); download it again") from error
 
 
-def _column(text: Text, named: Mapping[str, Sequence[str]], count: int, options: ReadOptions) -> int:
+def _column(text: Text, named: Mapping[str, Sequence[str]], count: int, asked: Asked) -> int:
     """Index of the field to read: the only one, or the one whose label the filters take."""
     labels = list(named.get("label") or named.get("full label") or ())[:count]
     labels += [""] * (count - len(labels))
     if not count:
         raise Misconfigured(f"{text.name} holds times without a number; download it again")
-    takes = options.where.on({"label": lambda at: labels[at]})
+    takes = asked.where.on({"label": lambda at: labels[at]})
     taken = [at for at in range(count) if takes(at)]
     if len(taken) != 1:
         listed = ", ".join(labels)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import Text, rows_of
 from mark.simulator.traces.formats.filters import Where
-from mark.simulator.traces.formats.rows import Kind, ReadOptions, Rows
+from mark.simulator.traces.formats.rows import Asked, Kind, Rows
 from mark.simulator.traces.formats.times import seconds_of
 
 Floats = NDArray[np.float64]
@@ -43,15 +43,15 @@ COMBINED_ENTRY = re.compile(
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def read_alb(text: Text, options: ReadOptions) -> Rows:
+def read_alb(text: Text, asked: Asked) -> Rows:
     """`request_creation_time` of every entry: when the load balancer received the request.
 
     Where an entry has none (`-`), its `time`, that of the answer, stands in.
     """
-    options.where.check(ALB, ALB_KEYS)
+    asked.where.check(ALB, ALB_KEYS)
     groups: Counter[str] = Counter()
     parts = []
-    for number, entries in _entries(text, ALB_ENTRY, ALB_KEYS, options.where, ALB):
+    for number, entries in _entries(text, ALB_ENTRY, ALB_KEYS, asked.where, ALB):
         groups.update([entry["group"] for entry in entries])
         stamps = [entry["created"] or "-" for entry in entries]
         stamps = [
@@ -69,12 +69,12 @@ def read_alb(text: Text, options: ReadOptions) -> Rows:
     )  # fmt: skip
 
 
-def read_combined(text: Text, options: ReadOptions) -> Rows:
+def read_combined(text: Text, asked: Asked) -> Rows:
     """The time of every entry, a whole second: when its answer had left."""
-    options.where.check(COMBINED, COMBINED_KEYS)
+    asked.where.check(COMBINED, COMBINED_KEYS)
     known: dict[str, float] = {}
     parts = []
-    for number, entries in _entries(text, COMBINED_ENTRY, COMBINED_KEYS, options.where, COMBINED):
+    for number, entries in _entries(text, COMBINED_ENTRY, COMBINED_KEYS, asked.where, COMBINED):
         seconds = np.empty(len(entries))
         for at, entry in enumerate(entries):
             stamp = entry["answered"]

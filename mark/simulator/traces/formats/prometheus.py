@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import EmptyFile, Text
-from mark.simulator.traces.formats.rows import Kind, ReadOptions, Rows
+from mark.simulator.traces.formats.rows import Asked, Kind, Rows
 from mark.simulator.traces.formats.times import MAX_TIME_S
 
 Floats = NDArray[np.float64]
@@ -30,12 +30,12 @@ MOST_STEPS = 10_000_000
 """Prometheus gives 11,000 samples of a series at most; a thousand times as many come from uneven times."""
 
 
-def read_range(text: Text, document: Mapping[str, Any], options: ReadOptions) -> Rows:
+def read_range(text: Text, document: Mapping[str, Any], asked: Asked) -> Rows:
     """The sum of the series that the filters take, a bin a step. Labels are the filters' keys."""
     series = _series(text, document)
     labels = sorted({label for one in series for label in one["metric"]})
-    options.where.check(RANGE, labels)
-    takes = options.where.on({label: _label(label) for label in labels})
+    asked.where.check(RANGE, labels)
+    takes = asked.where.on({label: _label(label) for label in labels})
     taken = [one for one in series if takes(one)]
     if not taken:
         return Rows(name=text.name, format=RANGE, kind=Kind.RATE, times=np.empty(0), values=np.empty(0))
@@ -54,7 +54,7 @@ def read_range(text: Text, document: Mapping[str, Any], options: ReadOptions) ->
     rates: dict[int, float] = {}
     counters = 0
     for one, (times, values) in zip(taken, samples, strict=True):
-        counter = options.rows is None and str(one["metric"].get("__name__", "")).endswith(COUNTER_ENDS)
+        counter = asked.rows is None and str(one["metric"].get("__name__", "")).endswith(COUNTER_ENDS)
         counters += counter
         for at, rate in _bins(times, values, step, counter=counter):
             rates[at] = rates.get(at, 0.0) + rate
@@ -66,12 +66,12 @@ def read_range(text: Text, document: Mapping[str, Any], options: ReadOptions) ->
     return Rows(
         name=text.name,
         format=RANGE,
-        kind=Kind.RATE if counters else options.number_kind(Kind.RATE, text.name),
+        kind=Kind.RATE if counters else asked.number_kind(Kind.RATE, text.name),
         times=starts / MS,
         values=np.array([rates[at] for at in starts.tolist()]),
         bin_s=step / MS,
         exact=True,
-        notes=_notes(taken, counters, options, left_out),
+        notes=_notes(taken, counters, asked, left_out),
     )
 
 
@@ -125,8 +125,8 @@ def _bins(times: NDArray[np.int64], values: Floats, step: int, *, counter: bool)
     return found
 
 
-def _notes(taken: Sequence[Any], counters: int, options: ReadOptions, left_out: int) -> tuple[str, ...]:
-    what = options.rows or Kind.RATE
+def _notes(taken: Sequence[Any], counters: int, asked: Asked, left_out: int) -> tuple[str, ...]:
+    what = asked.rows or Kind.RATE
     per = "step" if what is Kind.COUNT else "second"
     notes = [
         f"the values are taken as requests per {per}"

@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
+class Asked:
     """How a trace is to be read. `rows` is what a row holds where the file does not say; None: the file says."""
 
     where: Where = field(default_factory=Where)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import EmptyFile, Text, rows_of
-from mark.simulator.traces.formats.rows import Kind, ReadOptions, Rows
+from mark.simulator.traces.formats.rows import Asked, Kind, Rows
 from mark.simulator.traces.formats.times import MAX_TIME_S, is_instant, is_number, seconds_of, unit_of
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ class Layout:
         return f"a CSV of {self.kind}"
 
 
-def find_layout(text: Text, options: ReadOptions) -> Layout | None:
+def find_layout(text: Text, asked: Asked) -> Layout | None:
     """The layout of a CSV; None where its first line is none of a trace. Misconfigured where it cannot be told."""
     first = text.lines()[0]
     delimiter = next((mark for mark in DELIMITERS if mark in first), ",")
@@ -68,12 +68,12 @@ def find_layout(text: Text, options: ReadOptions) -> Layout | None:
     if not fields:
         return None
     if is_instant(fields[0]) or is_number(fields[0]):
-        return _without_header(fields, delimiter, options)
+        return _without_header(fields, delimiter, asked)
     names = tuple(field.lower() for field in fields)
     time = _time_column(text, names, delimiter)
     if time is None:
         return None
-    value, kind = _value_column(text, names, time, options)
+    value, kind = _value_column(text, names, time, asked)
     own = names == RATES_HEADER or (len(names) == 1 and names[0] in ARRIVALS_HEADERS)
     return Layout(
         names=names,
@@ -94,11 +94,11 @@ def _split(line: str, delimiter: str) -> list[str]:
         return [line]
 
 
-def _without_header(fields: Sequence[str], delimiter: str, options: ReadOptions) -> Layout | None:
-    requests = len(fields) == 1 or options.rows is Kind.REQUEST
+def _without_header(fields: Sequence[str], delimiter: str, asked: Asked) -> Layout | None:
+    requests = len(fields) == 1 or asked.rows is Kind.REQUEST
     if not requests and len(fields) != 2:
         return None
-    kind = Kind.REQUEST if requests else options.rows or Kind.UNSAID
+    kind = Kind.REQUEST if requests else asked.rows or Kind.UNSAID
     return Layout(
         names=(), header=False, delimiter=delimiter, columns=len(fields), time=0,
         value=None if requests else 1, kind=kind, own=False,
@@ -115,20 +115,18 @@ def _time_column(text: Text, names: Sequence[str], delimiter: str) -> int | None
     return dated[0] if dated and dated[0] < len(names) else None
 
 
-def _value_column(text: Text, names: Sequence[str], time: int, options: ReadOptions) -> tuple[int | None, Kind]:
+def _value_column(text: Text, names: Sequence[str], time: int, asked: Asked) -> tuple[int | None, Kind]:
     """The column of counts or rates, and which of them; none where a row is a request."""
     others = [at for at in range(len(names)) if at != time]
-    if not others or options.rows is Kind.REQUEST:
+    if not others or asked.rows is Kind.REQUEST:
         return None, Kind.REQUEST
     found = [(at, Kind.COUNT) for at in others if COUNT_NAMES.fullmatch(names[at])]
     found += [(at, Kind.RATE) for at in others if RATE_NAMES.fullmatch(names[at])]
-    if len(found) == 1 or (
-        found and options.rows and len([at for at, kind in found if kind is options.rows]) == 1
-    ):
-        at, kind = next((pair for pair in found if pair[1] is options.rows), found[0])
-        return at, options.rows or kind
-    if len(others) == 1 and (options.rows or names[others[0]] in NEUTRAL_NAMES):
-        return others[0], options.rows or Kind.UNSAID
+    if len(found) == 1 or (found and asked.rows and len([at for at, kind in found if kind is asked.rows]) == 1):
+        at, kind = next((pair for pair in found if pair[1] is asked.rows), found[0])
+        return at, asked.rows or kind
+    if len(others) == 1 and (asked.rows or names[others[0]] in NEUTRAL_NAMES):
+        return others[0], asked.rows or Kind.UNSAID
     listed = ", ".join(names)
     raise Misconfigured(
         f"{text.name}: of the columns {listed} it cannot be told which holds the load; name one count (per bin) "
@@ -136,14 +134,14 @@ def _value_column(text: Text, names: Sequence[str], time: int, options: ReadOpti
     )
 
 
-def read_table(text: Text, layout: Layout, options: ReadOptions) -> Rows:
+def read_table(text: Text, layout: Layout, asked: Asked) -> Rows:
     """The rows of a CSV. MArk's own formats hold seconds, rising; others may be in any order."""
     keys = {} if layout.own else _keys(layout)
-    options.where.check(layout.format, keys)
-    takes = options.where.on(keys) if options.where else None
+    asked.where.check(layout.format, keys)
+    takes = asked.where.on(keys) if asked.where else None
     parts = [_read_block(text, layout, number, block, takes) for number, block in _data_blocks(text, layout)]
     times, values, lines = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else _NOTHING
-    if not len(times) and not options.where:
+    if not len(times) and not asked.where:
         raise EmptyFile(f"{text.name} holds a header and no rows; give at least one row")
     rows = Rows(
         name=text.name,
