@@ -86,7 +86,7 @@ def _findings(
         except MarkError as error:
             away = isinstance(error, RetryLater)
             do = "try again later" if away else "allow the role of mark.aws.permissions.policies: doctor"
-            yield Finding(check=what, state="unknown", detail=str(error), do=do)
+            yield Finding(check=what, state="unknown", said=str(error), do=do)
 
 
 def check_credentials(settings: Settings, aws: Aws) -> Finding:
@@ -95,12 +95,12 @@ def check_credentials(settings: Settings, aws: Aws) -> Finding:
         who = caller(aws)
     except MarkError as error:
         do = "sign in: `aws configure sso`, AWS_PROFILE, or a role; service.aws.region names the region"
-        return Finding(check="credentials", state="mend", detail=str(error), do=do)
+        return Finding(check="credentials", state="mend", said=str(error), do=do)
     wanted = settings.rollout.account
     if wanted is not None and wanted != who.account:
         detail = f"these are of account {who.account}, rollout.account is {wanted}"
-        return Finding(check="credentials", state="mend", detail=detail, do="use a profile of that account")
-    return Finding(check="credentials", state="well", detail=f"account {who.account}, {who.arn}")
+        return Finding(check="credentials", state="mend", said=detail, do="use a profile of that account")
+    return Finding(check="credentials", state="well", said=f"account {who.account}, {who.arn}")
 
 
 def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
@@ -108,23 +108,23 @@ def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
     renew = "`mark doctor --prices prices.json` writes AWS's of today; name the file as prices in the settings"
     detail = f"of {prices.region}, {prices.date}, {age_days(prices, today)} days old"
     if prices.region != region:
-        return Finding(check="prices", state="mend", detail=f"{detail}; the service is in {region}", do=renew)
+        return Finding(check="prices", state="mend", said=f"{detail}; the service is in {region}", do=renew)
     if age_days(prices, today) > OLD_DAYS:
-        return Finding(check="prices", state="warn", detail=detail, do=renew)
-    return Finding(check="prices", state="well", detail=detail)
+        return Finding(check="prices", state="warn", said=detail, do=renew)
+    return Finding(check="prices", state="well", said=detail)
 
 
 def check_certificate(settings: Settings) -> Finding:
     """Check that the certificate is of the load balancer's region. ACM itself is not called."""
     arn, region = settings.rollout.certificate, settings.service.aws.region
     if arn is None:
-        return Finding(check="certificate", state="off", detail="rollout.certificate is not set")
+        return Finding(check="certificate", state="off", said="rollout.certificate is not set")
     _, _, service, where, *_ = arn.split(":")
     if (service, where) != ("acm", region):
         detail = f"{arn} is of {service} in {where or 'no region'}, the service is in {region}"
         do = f"request one in {region} (`aws acm request-certificate --region {region}`)"
-        return Finding(check="certificate", state="mend", detail=detail, do=do)
-    return Finding(check="certificate", state="well", detail=f"of {region}")
+        return Finding(check="certificate", state="mend", said=detail, do=do)
+    return Finding(check="certificate", state="well", said=f"of {region}")
 
 
 def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
@@ -134,7 +134,7 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
     missing = [name for name in names if name not in facts_of]
     if missing:
         detail = f"not in {aws.settings.region}: {', '.join(missing)}"
-        yield Finding(check="instance types", state="mend", detail=detail, do="leave them out of offerings.types")
+        yield Finding(check="instance types", state="mend", said=detail, do="leave them out of offerings.types")
     wrong = []
     for name in (name for name in names if name in facts_of):
         known, facts = prices.instance_type(name), facts_of[name]
@@ -144,9 +144,9 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
             wrong.append(f"{name}: {known.architecture}, in AWS {' and '.join(facts.architectures)}")
     if wrong:
         do = "correct the price file that `prices` names"
-        yield Finding(check="instance types", state="warn", detail="; ".join(wrong), do=do)
+        yield Finding(check="instance types", state="warn", said="; ".join(wrong), do=do)
     if not missing and not wrong:
-        yield Finding(check="instance types", state="well", detail=f"{len(names)} are as the catalogue says")
+        yield Finding(check="instance types", state="well", said=f"{len(names)} are as the catalogue says")
 
 
 def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
@@ -159,34 +159,34 @@ def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
     )
     for key, image, dockerfile in images:
         if image is None:
-            yield Finding(check=key, state="off", detail=f"rollout.{key} is not set")
+            yield Finding(check=key, state="off", said=f"rollout.{key} is not set")
         elif has_image(aws, image):
-            yield Finding(check=key, state="well", detail=f"{image} is there")
+            yield Finding(check=key, state="well", said=f"{image} is there")
         else:
             makes = f"{builds(image, dockerfile)}; " if dockerfile else "push it, or "
             do = f"{makes}name one that is there (`aws ecr describe-images`)"
-            yield Finding(check=key, state="mend", detail=f"{image} is not in ECR", do=do)
+            yield Finding(check=key, state="mend", said=f"{image} is not in ECR", do=do)
 
 
 def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
     """Check that the report can be mailed."""
     mails = settings.rollout.report
     if mails.sender is None:
-        yield Finding(check="mail", state="off", detail="rollout.report.sender is not set: no report is mailed")
+        yield Finding(check="mail", state="off", said="rollout.report.sender is not set: no report is mailed")
         return
     verified = is_verified(aws, mails.sender)
     if verified:
-        yield Finding(check="sender", state="well", detail=f"{mails.sender} is verified")
+        yield Finding(check="sender", state="well", said=f"{mails.sender} is verified")
     else:
         detail = "is not verified yet" if verified is False else "is not known to SES"
         do = f"`aws sesv2 create-email-identity --email-identity {mails.sender}`, then follow the link in the mail"
-        yield Finding(check="sender", state="mend", detail=f"{mails.sender} {detail}", do=do)
+        yield Finding(check="sender", state="mend", said=f"{mails.sender} {detail}", do=do)
     account = mail_account(aws)
     if not account.sends:
         do = "see SES's account dashboard: sending is paused"
-        yield Finding(check="SES", state="mend", detail="sending is switched off", do=do)
+        yield Finding(check="SES", state="mend", said="sending is switched off", do=do)
     elif not account.sandbox:
-        yield Finding(check="SES", state="well", detail=f"out of the sandbox, {account.a_day:,.0f} mails a day")
+        yield Finding(check="SES", state="well", said=f"out of the sandbox, {account.a_day:,.0f} mails a day")
     else:
         yield _sandbox(mails.to, aws)
 
@@ -197,8 +197,8 @@ def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
     do = "verify the addresses, or ask for production access (`aws sesv2 put-account-details`)"
     if lacking:
         detail = f"in the sandbox, and {', '.join(lacking)} is not verified: the report would be refused"
-        return Finding(check="SES", state="mend", detail=detail, do=do)
-    return Finding(check="SES", state="warn", detail="in the sandbox: verified addresses only", do=do)
+        return Finding(check="SES", state="mend", said=detail, do=do)
+    return Finding(check="SES", state="warn", said="in the sandbox: verified addresses only", do=do)
 
 
 def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well: bool) -> dict[str, object]:
@@ -215,7 +215,7 @@ def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well
 def _table(findings: Sequence[Finding]) -> Table:
     table = make_table(texts("", "check", "found", "to do"))
     for finding in findings:
-        table.add_row(finding.state, finding.check, finding.detail, finding.do)
+        table.add_row(finding.state, finding.check, finding.said, finding.do)
     return table
 
 

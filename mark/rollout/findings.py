@@ -15,5 +15,5 @@ class Finding:
 
     check: str
     state: Found
-    detail: str
+    said: str
     do: str = ""
