@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
 
 
 def what_is_missing() -> str:
-    """What has to be installed first, in one line; empty where nothing is. Sets what keeps jsii quiet."""
+    """Missing prerequisites in one line, empty where all are there. Silences jsii's warnings."""
     if importlib.util.find_spec("aws_cdk") is None or importlib.util.find_spec("cdk_nag") is None:
         return (
             "CDK for Python is not installed: in a clone of MArk's sources `make setup` installs it, or "
@@ -47,10 +47,12 @@ def what_is_missing() -> str:
         return (
             f"CDK needs Node.js {LEAST_NODE} or newer, and there is no `node` in PATH: install it from nodejs.org"
         )
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
-    found = re.match(r"v(\d+)\.", said)
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    found = re.match(r"v(\d+)\.", version)
     if found is None or int(found[1]) < LEAST_NODE:
-        return f"CDK needs Node.js {LEAST_NODE} or newer, not {said.strip() or node}: install it from nodejs.org"
+        return (
+            f"CDK needs Node.js {LEAST_NODE} or newer, not {version.strip() or node}: install it from nodejs.org"
+        )
     # jsii warns on each run of a version that Node's makers have retired; ours is chosen above
     os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = found[1]
     os.environ["JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION"] = found[1]

@@ -1,4 +1,4 @@
-"""What the stacks are made from: the settings, the inference functions, and where the handlers' bundles are.
+"""Input of the stacks: the settings, the inference functions, and where the handlers' bundles are.
 
 `mark synth` writes it as JSON and runs the app with it, so `mark` needs no CDK and the app no planner.
 """
@@ -58,7 +58,7 @@ class Blueprint:
 
     @property
     def mails(self) -> bool:
-        """Whether a report is mailed."""
+        """True where a report is mailed."""
         return self.rollout.report.sender is not None
 
     @property
@@ -86,7 +86,7 @@ def write_blueprint(blueprint: Blueprint, path: Path) -> None:
 
 
 def read_blueprint(text: str) -> Blueprint:
-    """What `mark synth` wrote."""
+    """The blueprint that `mark synth` wrote."""
     raw: dict[str, Any] = json.loads(text)
     return Blueprint(
         **{

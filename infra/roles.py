@@ -80,7 +80,7 @@ def _shown(resource: object) -> str:
 
 
 def of_roles(names: Names, *roles: str) -> tuple[Statement, ...]:
-    """What these roles may do, each statement once."""
+    """Permissions of these roles, each statement once."""
     found: list[Statement] = []
     for role in roles:
         found += [item for item in statements(role, names) if item not in found]

@@ -1,4 +1,4 @@
-"""What every stack shares: its name, its tags, values that it hands to later stacks, and excused findings."""
+"""Base of every stack: its name, its tags, values that it hands to later stacks, and excused findings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ServiceStack(Stack):
         output = "Told" + "".join(word.capitalize() for word in name.split("-"))
         CfnOutput(self, output, value=value, export_name=self.blueprint.name(name))
 
-    def told(self, name: str) -> str:
+    def imported(self, name: str) -> str:
         """A value that an earlier stack published."""
         return Fn.import_value(self.blueprint.name(name))
 
@@ -68,7 +68,7 @@ TELL_ACCOUNT = ("ecs-tasks", "scheduler")
 
 
 def trusted(service: str, account: str) -> dict[str, Any]:
-    """Who may take a role: a service of AWS, and for this account alone where it says for whom it asks."""
+    """Trust policy of a role: a service of AWS, and for this account alone where it says for whom it asks."""
     taken = {"Effect": "Allow", "Principal": {"Service": f"{service}.amazonaws.com"}, "Action": "sts:AssumeRole"}
     if service not in TELL_ACCOUNT:
         return document(taken)

@@ -43,7 +43,7 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     """The instance profile `mark-SERVICE-agent` or `-gateway`, with what that process and its start may do."""
     blueprint, rollout = stack.blueprint, stack.blueprint.rollout
     is_agent = role == "agent"
-    bucket = stack.told("bucket") if is_agent and rollout.bundle else ""
+    bucket = stack.imported("bucket") if is_agent and rollout.bundle else ""
     names = names_of(stack, secret=secret_arn(stack, STORE), bucket=bucket)
     images = [blueprint.image, *([rollout.model_image] if is_agent and rollout.model_image else [])]
     log = names.arn("logs", f"log-group:{blueprint.log(role)}:*")

@@ -15,7 +15,7 @@ SCRATCH = "/scratch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What an instance starts. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
+    """Start of an instance. `secrets`: variable -> secret's name. `bundle`: an object (s3://) for /model.
 
     `log`: the log group of what it says; its streams bear the machines' names. `signals`: the stack, and the group
     of instances in it, that wait for the word that the process answers at `answers`.
@@ -37,10 +37,10 @@ class Start:
 
 def start_script(start: Start) -> str:
     """The user data: a script that runs once, at the first boot; the units run at every boot."""
-    told = {**start.environment, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
+    variables = {**start.environment, "TMPDIR": SCRATCH, "MARK_CACHE": f"{SCRATCH}/mark"}
     parts = [
         _HEAD,
-        _file("/etc/mark/environment", "".join(f"{name}={value}\n" for name, value in sorted(told.items()))),
+        _file("/etc/mark/environment", "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))),
         _file("/usr/local/bin/mark-prepare", _prepare(start), mode="700"),
         *([_file("/etc/systemd/system/mark-model.service", _model_unit(start))] if start.model_image else []),
         _file("/etc/systemd/system/mark.service", _unit(start)),
@@ -140,10 +140,10 @@ WantedBy=multi-user.target
 
 
 def _logged(start: Start, more: str = "") -> str:
-    """Where the container's output goes: to CloudWatch, never waited for, and no file that grows on the disk."""
+    """Log options of the container: CloudWatch without waiting, and no file that grows on the disk."""
     options = {"region": start.region, "group": start.log, "stream": f"%H{more}"}
-    told = "".join(f"--log-opt awslogs-{name}={value} " for name, value in options.items())
-    return f"--log-driver awslogs {told}--log-opt mode=non-blocking "
+    variables = "".join(f"--log-opt awslogs-{name}={value} " for name, value in options.items())
+    return f"--log-driver awslogs {variables}--log-opt mode=non-blocking "
 
 
 def _model_unit(start: Start) -> str:

@@ -1,4 +1,4 @@
-"""What stays when the service is destroyed: its bucket and its logs. It costs nothing while empty."""
+"""Archive that outlives the service: its bucket and its logs. It costs nothing while empty."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ArchiveStack(ServiceStack):
         self.publish("bucket", bucket.ref)
 
     def _forgets(self) -> list[dict[str, Any]]:
-        """What the bucket forgets, and when; the same as `mark.aws.archive` has it."""
+        """Lifecycle rules of the bucket; the same as `mark.aws.archive` has it."""
         archive = self.blueprint.rollout.archive
         days = {JOURNAL: archive.journals_days, REPORTS: archive.reports_days}
         return [

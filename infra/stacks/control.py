@@ -50,7 +50,7 @@ class ControlStack(ServiceStack):
             network_configuration={
                 "awsvpcConfiguration": {
                     "subnets": place.subnets,
-                    "securityGroups": [self.told("controllers-group")],
+                    "securityGroups": [self.imported("controllers-group")],
                     "assignPublicIp": "DISABLED" if blueprint.rollout.network.private else "ENABLED",
                 }
             },
@@ -60,7 +60,7 @@ class ControlStack(ServiceStack):
 
     def _task(self, place: Place) -> aws_ecs.CfnTaskDefinition:
         blueprint, control = self.blueprint, self.blueprint.rollout.control
-        calls = of_roles(names_of(self, bucket=self.told("bucket")), "controller")
+        calls = of_roles(names_of(self, bucket=self.imported("bucket")), "controller")
         role = make_role(
             self,
             "ControllerRole",
@@ -101,14 +101,14 @@ class ControlStack(ServiceStack):
             allow(
                 "StoreSecret",
                 ("secretsmanager:GetSecretValue",),
-                (self.told("store-secret"),),
+                (self.imported("store-secret"),),
                 why="the store's password",
             ),
         )
         return make_role(self, "StartRole", service="ecs-tasks", may=starts)
 
-    def _told(self, place: Place) -> dict[str, str]:
-        """What mark/live/processes/cloud.py reads."""
+    def _environment(self, place: Place) -> dict[str, str]:
+        """Environment that mark/live/processes/cloud.py reads."""
         blueprint, warm = self.blueprint, self.blueprint.rollout.functions.provisioned
         templates = {
             f"{role.value}/{machine.name}": template_name(
@@ -127,8 +127,8 @@ class ControlStack(ServiceStack):
         return {
             "MARK_SERVICE": blueprint.service,
             "MARK_SETTINGS": blueprint.processes,
-            "MARK_EVENTS_URL": self.told("events-url"),
-            "MARK_BUCKET": self.told("bucket"),
+            "MARK_EVENTS_URL": self.imported("events-url"),
+            "MARK_BUCKET": self.imported("bucket"),
             "MARK_TEMPLATES": compact(templates),
             "MARK_SUBNETS": subnets,
             "MARK_MACHINE": blueprint.first_machine.name,
@@ -140,7 +140,7 @@ class ControlStack(ServiceStack):
         }
 
     def _container(self, place: Place) -> dict[str, Any]:
-        environment, blueprint = self._told(place), self.blueprint
+        environment, blueprint = self._environment(place), self.blueprint
         return {
             "name": "controller",
             "image": blueprint.image,
@@ -149,7 +149,7 @@ class ControlStack(ServiceStack):
             "readonlyRootFilesystem": True,
             "mountPoints": [{"sourceVolume": "scratch", "containerPath": SCRATCH, "readOnly": False}],
             "environment": [{"name": name, "value": value} for name, value in sorted(environment.items())],
-            "secrets": [{"name": "MARK_STORE_URL", "valueFrom": self.told("store-secret")}],
+            "secrets": [{"name": "MARK_STORE_URL", "valueFrom": self.imported("store-secret")}],
             "stopTimeout": STOP_S,
             "logConfiguration": {
                 "logDriver": "awslogs",

@@ -1,4 +1,4 @@
-"""What EC2 says of instances: rules -> queue `raw` (dead letters apart) -> a function -> queue `events`."""
+"""Events of instances from EC2: rules -> queue `raw` (dead letters apart) -> a function -> queue `events`."""
 
 from __future__ import annotations
 

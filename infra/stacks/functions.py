@@ -64,8 +64,8 @@ class FunctionsStack(ServiceStack):
         )
         warm = self.blueprint.rollout.functions.provisioned
         if warm:
-            told = compact([image or self.blueprint.bundles["infer"], asdict(spec)])
-            state = hashlib.sha256(told.encode()).hexdigest()[:8]
+            identity = compact([image or self.blueprint.bundles["infer"], asdict(spec)])
+            state = hashlib.sha256(identity.encode()).hexdigest()[:8]
             # a version is a copy of what the function was: one with another name has to be made when that changes
             version = aws_lambda.CfnVersion(self, f"{id_}Version{state}", function_name=function.ref)
             aws_lambda.CfnAlias(
@@ -84,12 +84,12 @@ class FunctionsStack(ServiceStack):
             self._code("interruption"),
             timeout_s=HANDLER_TIMEOUT_S,
             memory_mib=HANDLER_MEMORY_MIB,
-            environment={"EVENTS_QUEUE_URL": self.told("events-url")},
+            environment={"EVENTS_QUEUE_URL": self.imported("events-url")},
         )
         aws_lambda.CfnEventSourceMapping(
             self,
             "InterruptionReads",
-            event_source_arn=self.told("raw-arn"),
+            event_source_arn=self.imported("raw-arn"),
             function_name=function.ref,
             batch_size=BATCH,
             function_response_types=["ReportBatchItemFailures"],
@@ -97,7 +97,7 @@ class FunctionsStack(ServiceStack):
 
     def _report(self) -> None:
         """It reads the store, so it stands in the network."""
-        asked, place = self.blueprint.rollout.report, Place(self)
+        mails, place = self.blueprint.rollout.report, Place(self)
         function = self._function(
             "Report",
             "report",
@@ -106,22 +106,22 @@ class FunctionsStack(ServiceStack):
             memory_mib=REPORT_MEMORY_MIB,
             environment={
                 "MARK_SERVICE": self.blueprint.service,
-                "MARK_STORE_SECRET": self.told("store-secret"),
-                "MARK_REPORT_FROM": asked.sender or "",
-                "MARK_REPORT_TO": ",".join(asked.to),
-                **({"MARK_REPORT_RECONCILE": "1"} if asked.reconcile else {}),
-                "MARK_REPORT_BUCKET": self.told("bucket"),
+                "MARK_STORE_SECRET": self.imported("store-secret"),
+                "MARK_REPORT_FROM": mails.sender or "",
+                "MARK_REPORT_TO": ",".join(mails.to),
+                **({"MARK_REPORT_RECONCILE": "1"} if mails.reconcile else {}),
+                "MARK_REPORT_BUCKET": self.imported("bucket"),
             },
             more=(allow("Network", NETWORK_ACTIONS, ("*",), why=NETWORK_WHY),),
         )
         function.vpc_config = aws_lambda.CfnFunction.VpcConfigProperty(
-            subnet_ids=place.subnets, security_group_ids=[self.told("reports-group")]
+            subnet_ids=place.subnets, security_group_ids=[self.imported("reports-group")]
         )
         self.publish("report-arn", function.attr_arn)
 
     def _code(self, handler: str, where: str = "") -> dict[str, Any]:
         return {
-            "code": {"s3Bucket": self.told("bucket"), "s3Key": self.blueprint.bundles[handler]},
+            "code": {"s3Bucket": self.imported("bucket"), "s3Key": self.blueprint.bundles[handler]},
             "handler": where or f"lambda_handlers.{handler}.handler",
             "runtime": RUNTIME,
         }
@@ -138,7 +138,11 @@ class FunctionsStack(ServiceStack):
         environment: Mapping[str, str] | None = None,
         more: tuple[Statement, ...] = (),
     ) -> aws_lambda.CfnFunction:
-        own = {"secret": self.told("store-secret"), "bucket": self.told("bucket")} if role == "report" else {}
+        own = (
+            {"secret": self.imported("store-secret"), "bucket": self.imported("bucket")}
+            if role == "report"
+            else {}
+        )
         may = of_roles(names_of(self, **own), role)
         taken = make_role(self, f"{id_}Role", service="lambda", may=(*may, *more))
         keys = {"packageType": "package_type", "code": "code", "handler": "handler", "runtime": "runtime"}
@@ -157,7 +161,7 @@ class FunctionsStack(ServiceStack):
         return function
 
 
-HEARD = {
+ERROR_HANDLING = {
     "infer": "gateways wait for its answer and count what fails",
     "interruption": "it reads a queue, which has its dead letters",
     "report": "the alarm `reportfails` tells of each failure; tomorrow's report comes anyway",
@@ -178,7 +182,7 @@ def _excuse(function: aws_lambda.CfnFunction, role: str) -> None:
             "it calls AWS alone, and a network of its own would make cold starts longer",
             checkov=("CKV_AWS_117",),
         )
-    excuse(function, HEARD[role], checkov=("CKV_AWS_116",))
+    excuse(function, ERROR_HANDLING[role], checkov=("CKV_AWS_116",))
     excuse(
         function,
         "the account's concurrency is the limit, as plans assume; rollout.functions.reserved sets another",

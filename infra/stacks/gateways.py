@@ -51,7 +51,7 @@ class GatewaysStack(ServiceStack):
         self.publish("address", balancer.attr_dns_name)
 
     def _group(self, place: Place, targets: aws_elasticloadbalancingv2.CfnTargetGroup) -> None:
-        """As many gateways as the settings say; an update replaces one by one, each when its new one answers."""
+        """Auto Scaling group of the gateways; an update replaces one by one, each when its new one answers."""
         count, template = self.blueprint.gateways, self._template()
         group = aws_autoscaling.CfnAutoScalingGroup(
             self,
@@ -102,7 +102,7 @@ class GatewaysStack(ServiceStack):
             machine=blueprint.first_machine,
             image=image_of(self, blueprint.first_machine),
             profile=make_profile(self, "gateway"),
-            group=self.told("gateways-group"),
+            group=self.imported("gateways-group"),
             start=start,
             tagged=("instance", "volume", "network-interface"),
             more={"instanceType": blueprint.rollout.gateway.instance_type},
@@ -115,7 +115,7 @@ class GatewaysStack(ServiceStack):
             type="network",
             scheme=self.blueprint.rollout.gateway.scheme,
             subnets=place.subnets,
-            security_groups=[self.told("balancer-group")],
+            security_groups=[self.imported("balancer-group")],
             load_balancer_attributes=[{"key": "load_balancing.cross_zone.enabled", "value": "true"}],
         )
         excuse(

@@ -1,4 +1,4 @@
-"""What instances start from: launch templates and security groups. This stack is also made on the emulated AWS.
+"""Instances' launch templates and security groups. This stack is also made on the emulated AWS.
 
 Controllers launch from `mark-SERVICE-ROLE` (the first kind of machine) and `mark-SERVICE-ROLE-KIND` (the others),
 always from the latest version: CloudFormation never moves a template's default version.
@@ -107,7 +107,7 @@ class LaunchStack(ServiceStack):
             environment={"MARK_SERVICE": self.blueprint.service},
             gpu=bool(machine.accelerator),
             model_image=rollout.model_image or "",
-            bundle=f"s3://{self.told('bucket')}/{rollout.bundle}" if rollout.bundle else "",
+            bundle=f"s3://{self.imported('bucket')}/{rollout.bundle}" if rollout.bundle else "",
             powers_off=True,
         )
         make_template(

@@ -129,15 +129,15 @@ class NetworkStack(ServiceStack):
 
 
 class Place:
-    """Where the other stacks stand: the network's values, made here or given."""
+    """Network placement of the other stacks: the network's values, made here or given."""
 
     def __init__(self, stack: ServiceStack) -> None:
         network = stack.blueprint.rollout.network
         given = network.vpc is not None
-        self.vpc = network.vpc or stack.told("vpc")
+        self.vpc = network.vpc or stack.imported("vpc")
         self.subnets = (
             list(network.subnets)
             if given
-            else [stack.told(f"subnet-{number}") for number in range(len(stack.blueprint.zones))]
+            else [stack.imported(f"subnet-{number}") for number in range(len(stack.blueprint.zones))]
         )
         self.cidr = network.cidr

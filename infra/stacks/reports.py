@@ -16,7 +16,7 @@ class ReportsStack(ServiceStack):
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "reports", blueprint=blueprint, about="its report by mail")
-        function = self.told("report-arn")
+        function = self.imported("report-arn")
         calls = allow("Report", ("lambda:InvokeFunction",), (function,), why="the report's function")
         role = make_role(self, "ScheduleRole", service="scheduler", may=[calls])
         aws_scheduler.CfnSchedule(

@@ -41,11 +41,11 @@ class StateStack(ServiceStack):
         group = self._replication_group(f"{{{{resolve:secretsmanager:{password.ref}:SecretString}}}}")
         host = group.attr_primary_end_point_address
         url = f"rediss://:{{{{resolve:secretsmanager:{password.ref}:SecretString}}}}@{host}:{STORE_PORT}"
-        told = aws_secretsmanager.CfnSecret(
+        secret = aws_secretsmanager.CfnSecret(
             self, "Url", name=blueprint.name(STORE), description="URL of the store", secret_string=url
         )
-        _excuse_secret(told)
-        self.publish("store-secret", told.ref)
+        _excuse_secret(secret)
+        self.publish("store-secret", secret.ref)
 
     def _generated(self, id_: str, name: str | None, about: str) -> aws_secretsmanager.CfnSecret:
         secret = aws_secretsmanager.CfnSecret(
@@ -70,7 +70,7 @@ class StateStack(ServiceStack):
                     "ipProtocol": "tcp",
                     "fromPort": STORE_PORT,
                     "toPort": STORE_PORT,
-                    "sourceSecurityGroupId": self.told(f"{client}-group"),
+                    "sourceSecurityGroupId": self.imported(f"{client}-group"),
                     "description": client,
                 }
                 for client in CLIENTS

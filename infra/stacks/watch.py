@@ -1,4 +1,4 @@
-"""Who is told, and what is seen at a glance: alarms by mail and a dashboard.
+"""Monitoring: alarms by mail and a dashboard.
 
 Controllers write the metrics of a model each minute (namespace MArk, dimensions service and model): BurnRate (1 is
 a budget that lasts exactly), UsdPerHour, OverflowShare, Acting; and UsdPerHour of all models, by service alone.

@@ -35,8 +35,8 @@ def doctor(
     exit status is 1 when something must be mended.
     """
     settings = given.settings_from(config, service__name=name)
-    from mark.rollout.doctor import DoctorAsked, examine
+    from mark.rollout.doctor import DoctorOptions, examine
 
-    status = examine(settings, DoctorAsked(prices=prices), as_json=json)
+    status = examine(settings, DoctorOptions(prices=prices), as_json=json)
     if status:
         raise typer.Exit(status)

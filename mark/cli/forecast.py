@@ -117,9 +117,9 @@ def backtest(
         seed=seed,
         out=out,
     )
-    from mark.offline.forecast.backtest import BacktestAsked, backtest_settings
+    from mark.offline.forecast.backtest import BacktestOptions, backtest_settings
 
-    asked = BacktestAsked(
+    options = BacktestOptions(
         predictors=given.split_list(predictor),
         leads=given.number_list("--lead-min", lead_min or ""),
         train_days=train_days,
@@ -129,7 +129,7 @@ def backtest(
         deadline_s=deadline_s,
         fresh=fresh,
     )
-    backtest_settings(settings, asked, as_json=json)
+    backtest_settings(settings, options, as_json=json)
 
 
 def show(

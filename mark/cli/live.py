@@ -88,10 +88,10 @@ def load(
     billing and forecasts follow a clock X times as fast; service times and the objective stay real.
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows, trace__bursts=bursts)
-    from mark.live.commands.load import LoadAsked, load_service
+    from mark.live.commands.load import LoadOptions, load_service
     from mark.offline.trace_source import TraceReading
 
-    asked = LoadAsked(
+    options = LoadOptions(
         service=_service(config, name),
         model=model,
         trace=trace,
@@ -103,7 +103,7 @@ def load(
         seed=seed or 0,
         reading=TraceReading.of(settings),
     )
-    load_service(asked, as_json=json)
+    load_service(options, as_json=json)
 
 
 def status(
@@ -232,9 +232,9 @@ def profile(
     sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))
     if on is not None:
         from mark.offline.own_model.profile import USUAL_BATCHES
-        from mark.rollout.profile_on import ProfileOnAsked, profile_on
+        from mark.rollout.profile_on import ProfileOnOptions, profile_on
 
-        rented = ProfileOnAsked(
+        rented = ProfileOnOptions(
             types=tuple(dict.fromkeys(given.split_list(on))),
             model=model,
             max_usd=max_usd,
@@ -246,11 +246,11 @@ def profile(
         )
         profile_on(settings, rented, as_json=json)
         return
-    from mark.offline.own_model.profile import ProfileAsked, profile_backend
+    from mark.offline.own_model.profile import ProfileOptions, profile_backend
     from mark.offline.own_model.targets import tried_model
 
     tried = tried_model(settings, model=model, target=target, kind=kind)
-    asked = ProfileAsked(
+    options = ProfileOptions(
         model=tried.name,
         target=tried.target,
         folder=tried.folder,
@@ -261,7 +261,7 @@ def profile(
         body=body,
         to=to,
     )
-    profile_backend(asked, as_json=json)
+    profile_backend(options, as_json=json)
 
 
 def _service(config: Path | None, name: str | None) -> str:

@@ -71,9 +71,9 @@ def init(
 
         write_config(to or Path("mark.yaml"), force=force)
         return
-    from mark.offline.own_model.init_from_target import InitAsked, write_model
+    from mark.offline.own_model.init_from_target import InitOptions, write_model
 
-    asked = InitAsked(
+    options = InitOptions(
         target=target,
         out=to,
         model=model,
@@ -85,7 +85,7 @@ def init(
         ask=not yes,
         force=force,
     )
-    write_model(asked)
+    write_model(options)
 
 
 def predict(
@@ -113,9 +113,9 @@ def predict(
 ) -> None:
     """Call a model without a service: its outputs, how long it takes, and where they differ from its specs."""
     settings = given.settings_from(config)
-    from mark.offline.own_model.predict import PredictAsked, predict_once
+    from mark.offline.own_model.predict import PredictOptions, predict_once
 
-    asked = PredictAsked(
+    options = PredictOptions(
         model=model, target=target, file=file, data=data, rows=rows, random=random, seed=seed or 0
     )
-    predict_once(settings, asked, as_json=json)
+    predict_once(settings, options, as_json=json)

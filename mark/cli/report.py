@@ -70,9 +70,9 @@ def report(
     can run from any cron.
     """
     settings = given.settings_from(config, service__name=name)
-    from mark.live.cost_report.report import ReportAsked, chosen_policies, parse_period, report_service
+    from mark.live.cost_report.report import ReportOptions, chosen_policies, parse_period, report_service
 
-    asked = ReportAsked(
+    options = ReportOptions(
         period_s=parse_period(since),
         policies=chosen_policies(None if policy is None else given.split_list(policy)),
         email=tuple(email or ()),
@@ -80,7 +80,7 @@ def report(
         reconcile=reconcile,
         archive=archive,
     )
-    report_service(settings, asked, as_json=json)
+    report_service(settings, options, as_json=json)
 
 
 def feed(

@@ -53,10 +53,10 @@ def import_trace(
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows)
     from mark.offline.trace_source import TraceReading
-    from mark.offline.traces import ImportAsked, import_places
+    from mark.offline.traces import ImportOptions, import_places
 
-    asked = ImportAsked(mean_rps=mean_rps, start_s=start_s, duration_s=duration_s)
-    import_places(sources, target, asked, TraceReading.of(settings))
+    options = ImportOptions(mean_rps=mean_rps, start_s=start_s, duration_s=duration_s)
+    import_places(sources, target, options, TraceReading.of(settings))
 
 
 def describe_trace(
@@ -117,7 +117,7 @@ def generate_trace(
     settings = given.settings_from(config, seed=seed)
     from mark.offline.traces import Generator, generate_file
 
-    asked = {
+    flags = {
         "rps": rps,
         "plus": plus,
         "at_s": at_s,
@@ -127,5 +127,5 @@ def generate_trace(
         "days": days,
         "duration_s": duration_s,
     }
-    named = {flag: value for flag, value in asked.items() if value is not None}
-    generate_file(Generator(kind=kind, asked=named, seed=settings.seed), out)
+    named = {flag: value for flag, value in flags.items() if value is not None}
+    generate_file(Generator(kind=kind, parameters=named, seed=settings.seed), out)

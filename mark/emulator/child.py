@@ -1,4 +1,4 @@
-"""What every child process does first: end with its parent, and find its code by name."""
+"""First steps of every child process: end with its parent, and find its code by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an emulated AWS is made of, handed in by whoever starts it; it reads no environment of its own."""
+"""Configuration of an emulated AWS, given by whoever starts it; it reads no environment of its own."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from mark.emulator.functions.pool import LambdaPools
 from mark.emulator.ses import Ses
 from mark.telemetry.steady_time import WALL
 
-Asked = dict[str, Any]
+Request = dict[str, Any]
 
 
 class Control:
@@ -46,7 +46,7 @@ class Control:
         self._calls = calls
         self._alarms = alarms
         self._open_gate = open_gate
-        self._actions: dict[tuple[str, str], Callable[[Asked], Any]] = {
+        self._actions: dict[tuple[str, str], Callable[[Request], Any]] = {
             ("GET", "state"): self._state,
             ("POST", "clock"): self._set_clock,
             ("POST", "open"): self._open,
@@ -69,52 +69,52 @@ class Control:
         except ApiError as error:
             return error.status, {"error": error.message}
 
-    def _do(self, method: str, path: str, asked: Asked) -> Any:
+    def _do(self, method: str, path: str, request: Request) -> Any:
         action = self._actions.get((method, path))
         if action is None:
             raise not_emulated(f"{method} /_mark/{path}")
-        return action(asked)
+        return action(request)
 
-    def _set_clock(self, asked: Asked) -> dict[str, float]:
-        until = asked.get("until_wall")
+    def _set_clock(self, request: Request) -> dict[str, float]:
+        until = request.get("until_wall")
         anchor = ClockAnchor(
-            wall_at=float(asked["wall_at"]),
-            service_at=float(asked["service_at"]),
-            speed=float(asked["speed"]),
+            wall_at=float(request["wall_at"]),
+            service_at=float(request["service_at"]),
+            speed=float(request["speed"]),
             until_wall=math.inf if until is None else float(until),
         )
-        if (offset_s := asked.get("wall_offset_s")) is not None:
+        if (offset_s := request.get("wall_offset_s")) is not None:
             WALL.adopt(float(offset_s))
         self._clock.replace(anchor)
         return {"service_time": self._clock.now()}
 
-    def _open(self, _asked: Asked) -> dict[str, bool]:
+    def _open(self, _request: Request) -> dict[str, bool]:
         self._open_gate()
         return {"open": True}
 
-    def _set_prewarm(self, asked: Asked) -> dict[str, bool]:
-        self._machines.prewarm = bool(asked["on"])
+    def _set_prewarm(self, request: Request) -> dict[str, bool]:
+        self._machines.prewarm = bool(request["on"])
         return {"on": self._machines.prewarm}
 
-    def _add_fault(self, asked: Asked) -> dict[str, int]:
-        return {"id": self._faults.add(fault_of(asked))}
+    def _add_fault(self, request: Request) -> dict[str, int]:
+        return {"id": self._faults.add(fault_of(request))}
 
-    def _list_faults(self, _asked: Asked) -> list[dict[str, Any]]:
+    def _list_faults(self, _request: Request) -> list[dict[str, Any]]:
         return self._faults.listed()
 
-    def _clear_faults(self, _asked: Asked) -> list[dict[str, Any]]:
+    def _clear_faults(self, _request: Request) -> list[dict[str, Any]]:
         self._faults.clear()
         return []
 
-    def _interrupt(self, asked: Asked) -> dict[str, Any]:
-        if "instances" in asked:
-            warned = self._machines.interrupt(self._machines.named(list(asked["instances"])))
+    def _interrupt(self, request: Request) -> dict[str, Any]:
+        if "instances" in request:
+            warned = self._machines.interrupt(self._machines.named(list(request["instances"])))
             return {"instances": [machine.id for machine in warned]}
-        pool = self._machines.ready_spot(str(asked.get("offering", "")))
-        warned = self._machines.interrupt(self._machines.victims(float(asked["share"]), pool))
+        pool = self._machines.ready_spot(str(request.get("offering", "")))
+        warned = self._machines.interrupt(self._machines.victims(float(request["share"]), pool))
         return {"instances": [machine.id for machine in warned], "ready": len(pool)}
 
-    def _state(self, _asked: Asked) -> dict[str, Any]:
+    def _state(self, _request: Request) -> dict[str, Any]:
         pids, starts = self._hypervisor.pids(), self._hypervisor.starts()
         return {
             "service_time": self._clock.now(),
@@ -148,7 +148,7 @@ class Control:
 
 
 def _by_action(calls: Counter[tuple[str, str]]) -> dict[str, int]:
-    """How often each action was called."""
+    """Calls by action."""
     found: Counter[str] = Counter()
     for (_, action), count in calls.items():
         found[action] += count

@@ -21,7 +21,7 @@ class ApiError(Exception):
 
 
 def not_emulated(what: str) -> ApiError:
-    """What this emulation does not do is said, never skipped."""
+    """Error for what the emulation lacks: it is refused, never skipped."""
     return ApiError("NotEmulated", f"the emulated AWS does not do {what}", 501)
 
 
@@ -30,14 +30,14 @@ def error_body(error: ApiError, *, query: bool, service: str = "") -> tuple[str,
     if not query and service != "s3":
         document = {"__type": error.code, "Type": "User", "message": error.message, "Message": error.message}
         return "application/json", json.dumps(document).encode()
-    told = f"<Error><Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message></Error>"
+    detail = f"<Error><Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message></Error>"
     request = secrets.token_hex(16)
     if service == "s3":
-        text = told
+        text = detail
     elif service == "ec2":
-        text = f"<Response><Errors>{told}</Errors><RequestID>{request}</RequestID></Response>"
+        text = f"<Response><Errors>{detail}</Errors><RequestID>{request}</RequestID></Response>"
     else:
-        text = f"<ErrorResponse>{told}<RequestId>{request}</RequestId></ErrorResponse>"
+        text = f"<ErrorResponse>{detail}<RequestId>{request}</RequestId></ErrorResponse>"
     return "text/xml;charset=UTF-8", f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode()
 
 

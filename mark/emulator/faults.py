@@ -14,7 +14,7 @@ Kind = Literal["throttle", "error", "slow", "lost", "capacity", "partial", "late
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What goes wrong with calls of a `service` and `action` ("" any) that `match` is found in.
+    """Injected fault of calls of a `service` and `action` ("" any) that `match` is found in.
 
     For the next `count` calls, or for `seconds` of service time. `throttle`: RequestLimitExceeded, or
     Lambda's TooManyRequestsException.
@@ -97,7 +97,7 @@ class Faults:
         return None
 
     def boot_factor(self) -> float:
-        """How many times as long a boot takes that begins now."""
+        """Factor on the duration of a boot that begins now."""
         factor = 1.0
         self._expire()
         for armed in self._armed.values():
@@ -115,7 +115,7 @@ class Faults:
 
 
 def error_of(fault: Fault, service: str) -> ApiError:
-    """What a call that meets this fault is answered."""
+    """AWS error of a call that meets this fault."""
     if fault.kind == "throttle":
         if service == "lambda":
             return ApiError(fault.code or "TooManyRequestsException", "Rate Exceeded.", fault.status or 429)

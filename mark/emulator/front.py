@@ -79,7 +79,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Who answers what: ours, and moto for the rest."""
+    """Handlers by service: ours, and moto for the rest."""
 
     ec2: Ec2Api
     lambdas: LambdaApi
@@ -92,7 +92,7 @@ class Services:
 
 @dataclass(slots=True)
 class Gate:
-    """Whether the account answers everybody, or for now only who sets it up."""
+    """Gate that is closed until the account is set up: only its setup is answered."""
 
     closed: bool = False
 
@@ -200,10 +200,10 @@ class Front:
                 unquote(match[1]), call.headers(), call.scope["query_string"].decode(), call.body
             )
             return Answer(status, body, "application/json", headers)
-        document = self._told(call)
+        document = self._fault_target(call)
         return None if document is None else Answer(200, json.dumps(document).encode())
 
-    def _told(self, call: Call) -> dict[str, Any] | None:
+    def _fault_target(self, call: Call) -> dict[str, Any] | None:
         """The document, where it is not moto's to tell."""
         services = self._services
         if call.service == "servicequotas":
@@ -218,7 +218,7 @@ class Front:
 
 
 def _is_from_a_page(headers: Mapping[str, str]) -> bool:
-    """Whether a browser sends this for a web page: it names the page, or a host that was made to resolve to us."""
+    """True for a request of a web page: it names the page, or a host that was made to resolve to us."""
     return "origin" in headers or not is_local_name(headers.get("host", ""))
 
 
@@ -253,13 +253,13 @@ def _name(call: Call) -> None:
 def _of_bucket(call: Call) -> str:
     """S3's actions differ by method, by whether an object is meant, by what of it: `PUT /bucket?versioning`."""
     _, bucket, *key = call.path.split("/", 2)
-    asked = (text.partition("=")[0] for text in call.scope["query_string"].decode().split("&"))
-    part = next((f"?{name}" for name in asked if name in PARTS), "")
+    names = (text.partition("=")[0] for text in call.scope["query_string"].decode().split("&"))
+    part = next((f"?{name}" for name in names if name in PARTS), "")
     return f"{call.scope['method']} /{bucket}{'/object' if key and key[0] else ''}{part}"
 
 
 def _text(call: Call) -> str:
-    """Where a fault's `match` is looked for."""
+    """Text in which a fault's `match` is searched."""
     if call.action == "Invoke":
         return call.path
     return " ".join(call.form.values()) if call.form else call.body.decode("utf-8", "replace")

@@ -35,10 +35,10 @@ class Pricing:
         """The reply to one call."""
         if action != "GetProducts":
             raise not_emulated(f"pricing:{action}")
-        asked = json.loads(body)
-        if asked.get("ServiceCode") != "AmazonEC2":
-            raise not_emulated(f"prices of {asked.get('ServiceCode')}")
-        filters = {entry["Field"]: entry["Value"] for entry in asked.get("Filters", ())}
+        request = json.loads(body)
+        if request.get("ServiceCode") != "AmazonEC2":
+            raise not_emulated(f"prices of {request.get('ServiceCode')}")
+        filters = {entry["Field"]: entry["Value"] for entry in request.get("Filters", ())}
         wanted = filters.pop("instanceType", None)
         unknown = set(filters) - set(FIXED)
         if unknown:
@@ -46,7 +46,7 @@ class Pricing:
         if any(FIXED[name] != value for name, value in filters.items()):
             return {"FormatVersion": "aws_v1", "PriceList": []}
         types = [self._types[name] for name in sorted(self._types) if wanted in (None, name)]
-        start, size = int(asked.get("NextToken") or 0), min(PAGE, int(asked.get("MaxResults") or PAGE))
+        start, size = int(request.get("NextToken") or 0), min(PAGE, int(request.get("MaxResults") or PAGE))
         page = [json.dumps(_product(found)) for found in types[start : start + size]]
         more = {"NextToken": str(start + size)} if start + size < len(types) else {}
         return {"FormatVersion": "aws_v1", "PriceList": page, **more}

@@ -189,7 +189,7 @@ class EmulatedAws:
         )
 
     def _agent_environment(self, machine: Machine) -> dict[str, str]:
-        """What an instance's image would have set."""
+        """Environment that an instance's image would set."""
         return {
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self.url}/_imds/{machine.id}/",
             "AWS_ENDPOINT_URL": self.url,
@@ -198,7 +198,7 @@ class EmulatedAws:
         }
 
     def _function_environment(self, spec: FunctionSpec) -> Mapping[str, str]:
-        """What Lambda sets."""
+        """Environment that Lambda sets."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": REGION,

@@ -24,7 +24,7 @@ from mark.emulator.errors import ApiError, not_emulated
 MOST_RECIPIENTS = 50
 MOST_BYTES = 40 * 1024 * 1024
 """A raw message's limit."""
-KEPT = 100
+MOST_SENT = 100
 """Mails of the outbox; older ones are forgotten."""
 IDENTITY = re.compile(r"/v2/email/identities/([^/]+)")
 SANDBOX_A_DAY, PRODUCTION_A_DAY = 200.0, 50_000.0
@@ -55,25 +55,25 @@ class Ses:
         """The document of one call; ApiError where SES refuses or this does not do it."""
         if not path.startswith("/v2/"):
             raise not_emulated("version 1 of SES")
-        asked = json.loads(body) if body else {}
+        request = json.loads(body) if body else {}
         if (method, path) == ("POST", "/v2/email/outbound-emails"):
-            return self._send(asked)
+            return self._send(request)
         if (method, path) == ("GET", "/v2/email/account"):
             return self._account()
         if (method, path) == ("POST", "/v2/email/identities"):
-            return self._create(str(asked["EmailIdentity"]))
+            return self._create(str(request["EmailIdentity"]))
         found = IDENTITY.fullmatch(path)
         if found and method in {"GET", "DELETE"}:
             return self._identity(unquote(found[1]), delete=method == "DELETE")
         raise not_emulated(f"SES's {method} {path}")
 
-    def control(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def control(self, request: dict[str, Any]) -> dict[str, Any]:
         """Verify identities, leave the sandbox; what the outbox holds."""
-        unknown = asked.keys() - {"verify", "sandbox"}
+        unknown = request.keys() - {"verify", "sandbox"}
         if unknown:
             raise ApiError("ValidationException", f"unknown field {', '.join(sorted(unknown))}")
-        self._verified |= dict.fromkeys(asked.get("verify", ()), True)
-        self._sandbox = bool(asked.get("sandbox", self._sandbox))
+        self._verified |= dict.fromkeys(request.get("verify", ()), True)
+        self._sandbox = bool(request.get("sandbox", self._sandbox))
         return {
             "sandbox": self._sandbox,
             "identities": dict(self._verified),
@@ -115,16 +115,16 @@ class Ses:
             "VerificationStatus": "SUCCESS" if verified else "PENDING",
         }
 
-    def _send(self, asked: dict[str, Any]) -> dict[str, Any]:
-        unknown = asked.keys() - {"FromEmailAddress", "Destination", "Content"}
-        if unknown or asked.get("Content", {}).keys() != {"Raw"}:
+    def _send(self, request: dict[str, Any]) -> dict[str, Any]:
+        unknown = request.keys() - {"FromEmailAddress", "Destination", "Content"}
+        if unknown or request.get("Content", {}).keys() != {"Raw"}:
             raise not_emulated("SendEmail but for a raw message, its sender and its destination")
-        raw = _raw(asked["Content"]["Raw"]["Data"])
+        raw = _raw(request["Content"]["Raw"]["Data"])
         message = message_from_bytes(raw)
-        sender = parseaddr(str(asked.get("FromEmailAddress") or message["From"] or ""))[1]
-        named = [address for addresses in asked.get("Destination", {}).values() for address in addresses]
-        told = named or [value for name in ("To", "Cc", "Bcc") for value in message.get_all(name, ())]
-        to = tuple(address for _, address in getaddresses(told))
+        sender = parseaddr(str(request.get("FromEmailAddress") or message["From"] or ""))[1]
+        named = [address for addresses in request.get("Destination", {}).values() for address in addresses]
+        recipients = named or [value for name in ("To", "Cc", "Bcc") for value in message.get_all(name, ())]
+        to = tuple(address for _, address in getaddresses(recipients))
         if not sender or not to or len(to) > MOST_RECIPIENTS:
             raise ApiError("BadRequestException", f"a sender and 1 to {MOST_RECIPIENTS} recipients, not {len(to)}")
         failed = [who for who in (sender, *(to if self._sandbox else ())) if not self._is_verified(who)]
@@ -134,7 +134,7 @@ class Ses:
             raise ApiError("MessageRejected", f"{text} {REGION.upper()}: {who}")
         name = secrets.token_hex(16)
         sent = Sent(id=name, at=self._clock.now(), sender=sender, to=to, raw=raw.decode("utf-8", "replace"))
-        self._sent = [*self._sent, sent][-KEPT:]
+        self._sent = [*self._sent, sent][-MOST_SENT:]
         return {"MessageId": name}
 
     def _is_verified(self, address: str) -> bool:

@@ -1,4 +1,4 @@
-"""What moto accepts and then does nothing about is refused here, by name."""
+"""Strictness: requests that moto accepts and ignores are refused here, by name."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def _check_functions(action: str, path: str, body: bytes) -> None:
     if not reads and (found := UNUSED_SETTINGS.search(path)):
         raise not_emulated(f"a function's {found[1]}: nothing would follow it")
     if "/event-source-mappings" in path and not reads and body:
-        asked = json.loads(body)
-        arn = asked.get("EventSourceArn", "")
+        request = json.loads(body)
+        arn = request.get("EventSourceArn", "")
         if arn and (arn.split(":")[2] != "sqs" or arn.endswith(".fifo")):
             raise not_emulated(f"event source mappings of {arn}: standard queues only")
         for name in ("FilterCriteria", "ScalingConfig", "DestinationConfig", "MaximumBatchingWindowInSeconds"):
-            if asked.get(name):
+            if request.get(name):
                 raise not_emulated(f"{name} of event source mappings")

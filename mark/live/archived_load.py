@@ -44,10 +44,10 @@ def archived_load(segments: Sequence[Path], model: str | None) -> tuple[Header, 
             continue
         header, ticks = _opened(path)
         try:
-            own, seen_from = journal_demand([(header, ticks)])
+            own, observed_from = journal_demand([(header, ticks)])
         except Misconfigured as error:
             raise Misconfigured(f"{path}: {error}") from error
-        demand = joined(demand, latest(own, seen_from))
+        demand = joined(demand, latest(own, observed_from))
     assert demand is not None
     return header, demand
 

@@ -1,4 +1,4 @@
-"""What a service has in its AWS account: launch templates, queues, rules and functions."""
+"""Resources of a service in its AWS account: launch templates, queues, rules and functions."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def make_resources(
     return set_up(aws, setup)
 
 
-def _report_of(asked: ReportMailSettings) -> ReportSetup | None:
+def _report_of(mails: ReportMailSettings) -> ReportSetup | None:
     """The report that is mailed, if one is. Misconfigured where nobody is to get it."""
-    if asked.sender is None:
+    if mails.sender is None:
         return None
-    if not asked.to:
+    if not mails.to:
         raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
-    return ReportSetup(sender=asked.sender, to=asked.to, schedule=asked.schedule, timezone=asked.timezone)
+    return ReportSetup(sender=mails.sender, to=mails.to, schedule=mails.schedule, timezone=mails.timezone)
 
 
 def remove_resources(aws: Aws, service: str) -> None:
@@ -74,7 +74,7 @@ def remove_resources(aws: Aws, service: str) -> None:
 
 
 def resources_document(resources: ServiceResources) -> dict[str, object]:
-    """What controllers read from the store."""
+    """Document of the resources that controllers read from the store."""
     return {
         "events_url": resources.events_url,
         "bucket": resources.bucket,
@@ -83,7 +83,7 @@ def resources_document(resources: ServiceResources) -> dict[str, object]:
 
 
 def launches_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a FleetSetup is told of launches: templates (also by machine), subnets, the owner."""
+    """Launch part of a FleetSetup: templates (also by machine), subnets, the owner."""
     machines = {name.partition("/"): template for name, template in document.get("machines", {}).items()}
     return {
         "templates": {Role(role): name for role, name in document["templates"].items()},
@@ -109,13 +109,13 @@ def function_of(served: ServedModel) -> FunctionSetup:
             "MARK_BACKEND_TARGET": served.backend.target,
             **({MODEL_FOLDER: served.backend.folder} if served.backend.folder else {}),
             "MARK_EMULATED_LATENCY_S": repr(overflow.latency_s),
-            "MARK_INPUTS": _told(served.inputs),
-            "MARK_OUTPUTS": _told(served.outputs),
+            "MARK_INPUTS": _tensors_variable(served.inputs),
+            "MARK_OUTPUTS": _tensors_variable(served.outputs),
         },
     )
 
 
-def _told(tensors: Sequence[TensorSpec]) -> str:
+def _tensors_variable(tensors: Sequence[TensorSpec]) -> str:
     return json_text([{"name": t.name, "datatype": t.datatype, "shape": list(t.shape)} for t in tensors])
 
 

@@ -29,7 +29,7 @@ class ServiceClock:
 
     @property
     def anchor(self) -> ClockAnchor:
-        """Where it stands, at most REFRESH_S old."""
+        """The clock's anchor, at most REFRESH_S old."""
         if time.monotonic() - self._read_at > REFRESH_S:
             with suppress(RetryLater):
                 self._anchor = self._store.clock()

@@ -74,7 +74,7 @@ class LiveModel:
 
     @property
     def folder(self) -> Path | None:
-        """Where a Python model's modules are looked for first."""
+        """First folder of a Python model's modules."""
         return Path(self.served.backend.folder) if self.served.backend.folder else None
 
     def history(self, end_at: float) -> Demand:
@@ -84,7 +84,7 @@ class LiveModel:
 
 def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
     """The models that the settings name, ready to serve. Misconfigured where one cannot be."""
-    found = tuple(_make(one, asked, settings.service.name) for one, asked in _each(settings))
+    found = tuple(_make(one, entry, settings.service.name) for one, entry in _each(settings))
     names = [model.name for model in found]
     for name in names:
         if names.count(name) > 1:
@@ -101,7 +101,7 @@ def settings_of_model(settings: Settings, name: str) -> Settings:
 
 
 def service_spec(settings: Settings, models: Sequence[LiveModel]) -> ServiceSpec:
-    """What gateways, agents and handlers read."""
+    """Specification that gateways, agents and handlers read."""
     return ServiceSpec(
         name=settings.service.name,
         models=tuple(model.served for model in models),
@@ -146,12 +146,12 @@ def _settings_of(one: ServedSettings, settings: Settings) -> Settings:
     return merged.model_copy(update=more)
 
 
-def _check_described(settings: Settings, asked: ServedSettings) -> None:
+def _check_described(settings: Settings, entry: ServedSettings) -> None:
     """Misconfigured, naming the missing file, where nothing says what a Python model needs or how fast it is."""
-    if asked.backend.kind != "python":
+    if entry.backend.kind != "python":
         return
-    name, target = asked.model, asked.backend.target
-    beside = existing_source(target, asked.backend.folder).parent
+    name, target = entry.model, entry.backend.target
+    beside = existing_source(target, entry.backend.folder).parent
     if name not in known_models(settings.models):
         if settings.models is not None:
             raise Misconfigured(f"{settings.models}: {unknown('model', name, load_models(settings.models))}")
@@ -167,18 +167,18 @@ def _check_described(settings: Settings, asked: ServedSettings) -> None:
         )
 
 
-def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
-    _check_described(settings, asked)
+def _make(settings: Settings, entry: ServedSettings, service: str) -> LiveModel:
+    _check_described(settings, entry)
     policy = settings.policies[0]
     assembly = Assembly(chosen_policies(settings))
-    history = _history(settings, asked)
+    history = _history(settings, entry)
     bundle = assembly.bundle(policy, assembly.ingredients(history), chosen_overrides(settings))
-    inputs, outputs = _tensors(asked.backend)
+    inputs, outputs = _tensors(entry.backend)
     controller, overflow = bundle.controller, bundle.controller.overflow
     if settings.service.mode is Mode.OBSERVE:  # nobody is answered: nothing overflows, and nothing is seen to miss
         controller, overflow = replace(controller, monitor=None), None
         bundle = replace(bundle, controller=controller)
-    assumed_rps = _expected_rps(asked) if settings.trace.file is None else None
+    assumed_rps = _expected_rps(entry) if settings.trace.file is None else None
     if assumed_rps is not None:
         controller = replace(controller, settle_s=HOUR_S)
         bundle = replace(bundle, controller=controller)
@@ -190,7 +190,7 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
         slo=controller.slo,
         dispatch=bundle.dispatch,
         offerings=tuple(offerings[name] for name in sorted(offerings)),
-        backend=_backend_spec(asked.backend),
+        backend=_backend_spec(entry.backend),
         overflow=overflow,
         function=f"mark-{service}-{assembly.spec.model.name}",
         inputs=inputs,
@@ -206,12 +206,12 @@ def _make(settings: Settings, asked: ServedSettings, service: str) -> LiveModel:
     )
 
 
-def _history(settings: Settings, asked: ServedSettings) -> Demand:
+def _history(settings: Settings, entry: ServedSettings) -> Demand:
     """The trace's past, or an hour of the expected load, spread as independent requests are."""
     if settings.trace.file is not None:
         workload = chosen_workload(settings)
         return workload.history(workload.whole_seconds[0], KEEP_HISTORY)
-    mean = _expected_rps(asked) * WINDOW_S
+    mean = _expected_rps(entry) * WINDOW_S
     windows = stream(settings.seed, "expected load").poisson(mean, size=(EXPECTED_UNITS, int(UNIT_S / WINDOW_S)))
     units = [unit_of_windows(UNIT_S * at, counts.tolist()) for at, counts in enumerate(windows)]
     return Demand(
@@ -221,13 +221,13 @@ def _history(settings: Settings, asked: ServedSettings) -> Demand:
     )
 
 
-def _backend_spec(asked: BackendSettings) -> BackendSpec:
-    folder = "" if asked.folder is None else str(asked.folder.absolute())
-    return BackendSpec(kind=asked.kind, target=asked.target, folder=folder)
+def _backend_spec(entry: BackendSettings) -> BackendSpec:
+    folder = "" if entry.folder is None else str(entry.folder.absolute())
+    return BackendSpec(kind=entry.kind, target=entry.target, folder=folder)
 
 
-def _expected_rps(asked: ServedSettings) -> float:
-    return asked.expected_rps or EXPECTED_RPS
+def _expected_rps(entry: ServedSettings) -> float:
+    return entry.expected_rps or EXPECTED_RPS
 
 
 def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
@@ -240,9 +240,9 @@ def _tensors(backend: BackendSettings) -> tuple[tuple[TensorSpec, ...], tuple[Te
             raise Misconfigured(f"a backend of kind {backend.kind} needs http://HOST:PORT, not {backend.target!r}")
         return (), ()
     factory = load_model(backend.target, backend.folder)
-    told = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds
-    model = factory if isinstance(told, tuple | list) else make_model(backend.target, backend.folder)
+    declared = getattr(factory, "inputs", None)  # a class that says it needs not be made, which may take seconds
+    model = factory if isinstance(declared, tuple | list) else make_model(backend.target, backend.folder)
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {backend.target!r}: {'; '.join(mistakes)}")
-    said = cast("PythonModel", model)
-    return tuple(said.inputs), tuple(said.outputs)
+    model_ = cast("PythonModel", model)
+    return tuple(model_.inputs), tuple(model_.outputs)

@@ -25,7 +25,7 @@ from mark.live.local.run_dir import RunFolder, find_running
 from mark.live.models import settings_of_model
 from mark.offline.explain import find_journal
 from mark.offline.workloads import workload_on
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import journal_of
 from mark.report.terminal import note
 from mark.simulator.rng import stream
@@ -46,22 +46,22 @@ LEAST_UNITS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journalled:
-    """What a journal gives a replay. `seen_from`: before it, demand is what was assumed, not what came."""
+    """A replay's input from a journal. `observed_from`: before it, demand is what was assumed, not what came."""
 
     name: str
     demand: Demand
-    seen_from: float
+    observed_from: float
 
     @property
     def start_at(self) -> float:
-        """Where its first minute starts."""
+        """Start of its first minute."""
         return start_of(self.demand)
 
     @property
     def begin_at(self) -> float:
         """From when on a replay makes sense: the load was seen, and there is some before it to forecast from."""
-        if self.seen_from > self.start_at:
-            return self.seen_from
+        if self.observed_from > self.start_at:
+            return self.observed_from
         return self.start_at + min(HISTORY_S, len(self.demand) * UNIT_S / 2)
 
 
@@ -91,8 +91,8 @@ def _of_place(given: Settings, journal: str) -> tuple[Settings, Journalled]:
     segments = archived_segments(place)
     if segments:
         header, demand = archived_load(segments, given.model)
-        found = Journalled(name=f"the journal in {place}", demand=demand, seen_from=start_of(demand))
-        return merged(Settings.model_validate(_told(header)), given), found
+        found = Journalled(name=f"the journal in {place}", demand=demand, observed_from=start_of(demand))
+        return merged(Settings.model_validate(_header_settings(header)), given), found
     return _of_folder(given, place) if place.is_dir() else _of_service(given, journal)
 
 
@@ -129,16 +129,16 @@ def _levelled(counts: Ints, most: int) -> Ints:
     return level
 
 
-def service_journal(store: KeptService, service: str, model: str) -> Journalled:
+def service_journal(store: ArchiveReader, service: str, model: str) -> Journalled:
     """The demand that a service's journal knows of a model, and what was kept of before. Misconfigured without."""
     journal = journal_of(store, model, skip=lambda why: note(f"the journal of {model}: {why}"))
-    demand, seen_from = journal_demand(journal)
+    demand, observed_from = journal_demand(journal)
     if not len(demand):
         raise Misconfigured(f"the service {service} has no journal of {model} yet")
     kept = read_load(store.status(load_key(model)))
-    if kept is not None and start_of(kept) < seen_from - UNIT_S:
-        demand, seen_from = joined(kept, latest(demand, kept.end_at)), start_of(kept)
-    return Journalled(name=f"the journal of {service}, {model}", demand=demand, seen_from=seen_from)
+    if kept is not None and start_of(kept) < observed_from - UNIT_S:
+        demand, observed_from = joined(kept, latest(demand, kept.end_at)), start_of(kept)
+    return Journalled(name=f"the journal of {service}, {model}", demand=demand, observed_from=observed_from)
 
 
 def merged(own: Settings, given: Settings) -> Settings:
@@ -169,13 +169,13 @@ def _of_folder(given: Settings, folder: Path) -> tuple[Settings, Journalled]:
     lines = (line for line in journal_lines(path) if line.endswith(b"\n"))
     header, ticks = read_journal(lines, skip=lambda line: note(f"{path}: {line.words}"))
     segments: Iterator[Segment] = iter([(header, ticks)])
-    demand, seen_from = journal_demand(segments)
-    found = Journalled(name=f"the journal in {folder}", demand=demand, seen_from=seen_from)
-    return merged(Settings.model_validate(_told(header)), given), found
+    demand, observed_from = journal_demand(segments)
+    found = Journalled(name=f"the journal in {folder}", demand=demand, observed_from=observed_from)
+    return merged(Settings.model_validate(_header_settings(header)), given), found
 
 
-def _told(header: Header) -> dict[str, Any]:
-    """What a journal's first line says of its run, as settings."""
+def _header_settings(header: Header) -> dict[str, Any]:
+    """Settings of the run that a journal's header describes."""
     policy, slo = header.policy, header.policy.slo
     objective = {"latency_ms": slo.latency_s * 1000, "target": slo.target}
     if not slo.mean_is_default:

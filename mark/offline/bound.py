@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from mark.config.settings import Settings
 from mark.offline.experiments import make_experiment
-from mark.report.formatting import MISSING, count_words, duration_words, percent, usd
+from mark.report.formatting import MISSING, format_count, format_duration, percent, usd
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.experiment import Experiment
 
@@ -22,13 +22,13 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         show_json(document)
         return
     slo = experiment.spec.slo
-    within = f"within {duration_words(slo.latency_s)}"
+    within = f"within {format_duration(slo.latency_s)}"
     show(
-        f"{document['trace']}: {count_words(document['requests'])} requests in "
-        f"{duration_words(document['duration_s'])}, {document['model']}, {document['market']}",
-        f"bound {_words(bound_usd)}: the least that serves every request {within}, "
+        f"{document['trace']}: {format_count(document['requests'])} requests in "
+        f"{format_duration(document['duration_s'])}, {document['model']}, {document['market']}",
+        f"bound {_format_cost(bound_usd)}: the least that serves every request {within}, "
         "with the trace known in advance",
-        f"floor {_words(floor_usd)}: the least that serves {percent(slo.target)} of them {within}, "
+        f"floor {_format_cost(floor_usd)}: the least that serves {percent(slo.target)} of them {within}, "
         "standbys and deferring allowed",
     )
     if bound_usd is None:
@@ -41,7 +41,33 @@ def bound_settings(settings: Settings, *, as_json: bool) -> None:
         show(f"stand-in: {text}")
 
 
-def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> dict[str, Any]:
+class TargetObject(TypedDict):
+    """An objective: the share `target` of the requests within a latency."""
+
+    latency_ms: float
+    target: float
+
+
+class BoundDocument(TypedDict):
+    """The document of `mark bound --json` (docs/json.md)."""
+
+    trace: str
+    model: str
+    market: str
+    seed: int
+    requests: int
+    duration_s: float
+    slo: TargetObject
+    #: None where no fleet can serve every request in time.
+    bound_usd: float | None
+    floor_usd: float | None
+    offerings: list[str]
+    assumed_profiles: list[str]
+    notes: list[str]
+    stand_in_profiles: list[str]
+
+
+def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: float | None) -> BoundDocument:
     """The document of `mark bound --json` (docs/json.md)."""
     spec = experiment.spec
     start_s, end_s = spec.workload.whole_seconds
@@ -62,5 +88,5 @@ def bound_document(experiment: Experiment, bound_usd: float | None, floor_usd: f
     }
 
 
-def _words(amount: float | None) -> str:
+def _format_cost(amount: float | None) -> str:
     return MISSING if amount is None else f"{usd(amount)} USD"

@@ -32,13 +32,13 @@ class Lineup:
 
 
 def shared_changes(settings: Settings, policy: str, experiment: Experiment) -> tuple[str, ...]:
-    """What the section `policy` changes beside our own policies: the Lambda of all, the premium of sagemaker."""
-    asked, usual = settings.policy, PolicySettings()
+    """Changes of the section `policy` to all policies: the Lambda of all, the premium of sagemaker."""
+    chosen, usual = settings.policy, PolicySettings()
     pairs: list[tuple[str, OverflowSettings | ManagedSettings, OverflowSettings | ManagedSettings]] = []
     if experiment.bundle(policy).controller.overflow is not None:
-        pairs.append(("overflow_limits", asked.overflow_limits, usual.overflow_limits))
+        pairs.append(("overflow_limits", chosen.overflow_limits, usual.overflow_limits))
     if policy == "sagemaker":
-        pairs.append(("managed", asked.managed, usual.managed))
+        pairs.append(("managed", chosen.managed, usual.managed))
     return tuple(
         f"policy.{section}.{key} is {new} instead of {old or 'its usual value'}"
         for section, given, own in pairs
@@ -49,19 +49,20 @@ def shared_changes(settings: Settings, policy: str, experiment: Experiment) -> t
 
 def chosen_faults(settings: Settings) -> FaultScript:
     """The faults, in seconds of the run."""
-    asked = settings.faults
+    chosen = settings.faults
     return FaultScript(
-        stress=asked.stress,
+        stress=chosen.stress,
         interrupts=tuple(
-            Interrupt(at_s=item.at_min * 60, share=item.share, offering=item.offering) for item in asked.interrupts
+            Interrupt(at_s=item.at_min * 60, share=item.share, offering=item.offering)
+            for item in chosen.interrupts
         ),
         refusals=tuple(
             Refuse(from_s=item.from_min * 60, to_s=item.to_min * 60, offering=item.offering)
-            for item in asked.refusals
+            for item in chosen.refusals
         ),
         late_boots=tuple(
             LateBoots(from_s=item.from_min * 60, to_s=item.to_min * 60, factor=item.factor)
-            for item in asked.late_boots
+            for item in chosen.late_boots
         ),
     )
 
@@ -71,9 +72,9 @@ def make_experiment(
 ) -> Experiment:
     """The experiment that the settings describe, on `workload` where one is given instead of a trace file."""
     cache = usable_cache()
-    asked = chosen_policies(settings)
+    chosen = chosen_policies(settings)
     spec = ExperimentSpec(
-        **{field.name: getattr(asked, field.name) for field in fields(asked)},
+        **{field.name: getattr(chosen, field.name) for field in fields(chosen)},
         workload=workload or chosen_workload(settings),
         faults=chosen_faults(settings),
         cache_dir=cache,
@@ -122,22 +123,22 @@ def warm_engine(experiment: Experiment, report: Report) -> None:
 
 def _check_faults(settings: Settings, experiment: Experiment) -> None:
     """Refuse faults that would hit nothing: an offering that is not there, a time that is not replayed."""
-    workload, asked = experiment.spec.workload, settings.faults
+    workload, chosen = experiment.spec.workload, settings.faults
     known = {offering.name for offering in (*experiment.supply.offerings, *experiment.supply.on_demand)}
-    for name in [*(item.offering for item in asked.interrupts), *(item.offering for item in asked.refusals)]:
+    for name in [*(item.offering for item in chosen.interrupts), *(item.offering for item in chosen.refusals)]:
         if name and name not in known:
             raise unknown("offering in faults", name, known)
     end_min = workload.duration_s / 60
-    begins = [item.at_min for item in asked.interrupts]
-    refusals = [(item.from_min, item.to_min) for item in asked.refusals]
-    late_boots = [(item.from_min, item.to_min) for item in asked.late_boots]
+    begins = [item.at_min for item in chosen.interrupts]
+    refusals = [(item.from_min, item.to_min) for item in chosen.refusals]
+    late_boots = [(item.from_min, item.to_min) for item in chosen.late_boots]
     for from_min, to_min in refusals + late_boots:
         if to_min <= from_min:
             raise Misconfigured(f"a fault from minute {from_min:g} must end after it, not at {to_min:g}")
         begins.append(from_min)
     if begins and max(begins) >= end_min:
         raise Misconfigured(f"a fault at minute {max(begins):g} comes after the run's end at minute {end_min:g}")
-    if asked.interrupts and experiment.spec.market is not Market.SPOT:
+    if chosen.interrupts and experiment.spec.market is not Market.SPOT:
         raise Misconfigured(
             "only spot instances are interrupted: add --market spot, or leave the interruptions out"
         )

@@ -1,4 +1,4 @@
-"""Why the controller did what it did: its journal in words, folded again to see that it still holds."""
+"""Explanation of a controller's decisions: its journal in words, folded again as a replay check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, assert_never
+from typing import assert_never
 
 from mark.controller.journal import BrokenLine, Header, Tick, read_journal
 from mark.controller.replay_check import Mismatch, mismatches
@@ -41,7 +41,7 @@ TRAININGS = 6
 
 @dataclass(slots=True)
 class Reading:
-    """What one pass over a journal keeps."""
+    """Result of one pass over a journal."""
 
     start_at: float = 0.0
     end_at: float = 0.0
@@ -93,7 +93,7 @@ def _whole_beginning(lines: Iterable[bytes]) -> tuple[Header, Iterator[Tick]]:
 
 
 def _missing(broken: Sequence[BrokenLine]) -> list[str]:
-    """That lines are left out."""
+    """Note on lines that are left out."""
     if not broken:
         return []
     lines = "1 line is" if len(broken) == 1 else f"{len(broken)} lines are"
@@ -147,7 +147,7 @@ def _read(ticks: Iterator[Tick], header: Header, minute: float | None) -> Readin
 
 
 def _trainings(tick: Tick) -> list[str]:
-    """What became of the forecaster's trainings."""
+    """Outcomes of the forecaster's trainings."""
     return [note.text for note in tick.notes if note.kind is NoteKind.TRAINING]
 
 
@@ -163,7 +163,7 @@ def _count(reading: Reading, tick: Tick) -> None:
 
 
 def _weight(orders: Sequence[Order]) -> int:
-    """How much a tick changed: instances launched, drained, woken."""
+    """Size of a tick's change: instances launched, drained, woken."""
     return sum(_size(order) for order in orders if not isinstance(order, WarmLambda))
 
 
@@ -181,7 +181,7 @@ def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
     """One tick in words."""
     return ExplainedTick(
         at_s=tick.seen.now - start_at,
-        seen=_seen(tick, header),
+        seen=_format_seen(tick, header),
         forecast=_expected(tick, header),
         plan=_planned(tick),
         orders=tuple(_order(order, tick.seen.plan) for order in tick.orders),
@@ -191,7 +191,7 @@ def explained(tick: Tick, header: Header, start_at: float) -> ExplainedTick:
     )
 
 
-def _seen(tick: Tick, header: Header) -> str:
+def _format_seen(tick: Tick, header: Header) -> str:
     seen = tick.seen
     parts = []
     if seen.demand is not None:
@@ -305,7 +305,7 @@ def _summary(reading: Reading) -> list[str]:
 
 def _document(
     header: Header, reading: Reading, found: Sequence[Mismatch], broken: Sequence[BrokenLine]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The document of `mark explain --json` (docs/json.md)."""
     return {
         "policy": header.policy.name,

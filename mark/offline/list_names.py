@@ -1,10 +1,9 @@
-"""What can be named: policies, forecasters, dispatch rules, models and profile sets."""
+"""Lists of names for settings and flags: policies, forecasters, dispatch rules, models and profile sets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
 
 from mark.catalog.load import ASSUMED_PREFIX, ProfileSet, known_models, load_profiles, shipped_sets
@@ -14,7 +13,8 @@ from mark.dispatch.policy import Routing
 from mark.domain.objective import ModelSpec
 from mark.plugins.load import forecaster_names
 from mark.policies.bundles import policy_names
-from mark.report.formatting import duration_words, percent
+from mark.report.formatting import format_duration, percent
+from mark.report.tables import make_table, texts
 from mark.report.terminal import show, show_json
 
 ABOUT = {
@@ -80,19 +80,16 @@ def _show_shipped(served: Sequence[ShippedModel]) -> None:
         "",
         "they answer for real, in torch: `mark up` without a config serves digits; any, with --config mark.yaml:",
         f"  service: {{serve: [{{model: {first.spec.name}, backend: {backend}}}]}}",
-        f"what each does, and does badly, is told by the card in its folder, such as {first.card}",
+        f"what each does, and does badly, is described by the card in its folder, such as {first.card}",
     )
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+    return make_table(texts(*columns), gap=1)
 
 
 def _needs(spec: ModelSpec) -> tuple[str, str, str]:
-    objective = f"{percent(spec.slo.target)} in {duration_words(spec.slo.latency_s)}"
+    objective = f"{percent(spec.slo.target)} in {format_duration(spec.slo.latency_s)}"
     return spec.name, objective, f"{spec.memory_gib:g} GiB"
 
 

@@ -59,7 +59,7 @@ class OutFolder:
             raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
     def journal_path(self, policy: str) -> Path:
-        """Where a policy's journal is written; the first that asks is the first policy."""
+        """File of a policy's journal; the first call is for the first policy."""
         if self._first is None:
             self._first = policy
         return self.path / JOURNAL_NAME if policy == self._first else self.path / policy / JOURNAL_NAME

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from mark.catalog.load import load_prices, load_profiles
@@ -20,6 +18,8 @@ from mark.domain.plan import Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.policies.supply import Supply, find_supply
+from mark.report.formatting import finite
+from mark.report.tables import Column, make_table, texts
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces.formats.bins import MAX_RPS
 
@@ -72,7 +72,7 @@ def plan_document(
     *,
     supply: Supply,
     settings: Settings,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The document of `mark plan --json` (docs/json.md)."""
     return {
         "model": settings.model,
@@ -102,8 +102,8 @@ def plan_document(
                 "covered_requests": term.covered_requests,
                 "rent_usd": term.rent_usd,
                 "launch_usd": term.launch_usd,
-                "usd_per_million": _finite(term.usd_per_million),
-                "usd_per_million_running": _finite(term.usd_per_million_running),
+                "usd_per_million": finite(term.usd_per_million),
+                "usd_per_million_running": finite(term.usd_per_million_running),
             }
             for term in terms
         ],
@@ -203,10 +203,6 @@ def _running(given: Sequence[str], market: Market, supply: Supply) -> tuple[tupl
     return tuple(sorted(counts.items()))
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _show(plan: Plan, terms: Sequence[CostTerms], excuses: Sequence[Excuse], *, supply: Supply) -> None:
     show(
         f"In {plan.at / 60:g} minutes {plan.required_rps:.4g} requests/s are expected: "
@@ -244,7 +240,7 @@ def _fleet_table(plan: Plan) -> Table:
 
 
 def _score_table(terms: Sequence[CostTerms]) -> Table:
-    """What Algorithm 1 compares before it takes anything: the cheapest per request covered is taken first."""
+    """Table of the scores that Algorithm 1 compares: the cheapest per request covered is taken first."""
     table = _table("score", "requests/s", "minutes", "covers requests", "rent USD", "launch USD", "USD/million")
     for term in sorted(terms, key=lambda item: (item.usd_per_million, item.offering)):
         table.add_row(
@@ -260,8 +256,11 @@ def _score_table(terms: Sequence[CostTerms]) -> Table:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for index, column in enumerate(columns):
-        words = index == 0 or column == "why"
-        table.add_column(column, justify="left" if words else "right", overflow="fold")
-    return table
+    first, *others = columns
+    return make_table(
+        [
+            *texts(first),
+            *(Column(title=column, fold=True, is_figure=column != "why") for column in others),
+        ],
+        gap=1,
+    )

@@ -45,10 +45,10 @@ def reproduce_study(name: str, settings: Settings, *, as_json: bool) -> None:
 
 def _given_trace(settings: Settings) -> Trace | None:
     """The trace that settings name instead of a study's own load, with bursts where its bins show none."""
-    asked = settings.trace
-    if asked.file is None:
+    chosen = settings.trace
+    if chosen.file is None:
         return None
-    return with_bursts(read_place(asked.file, TraceReading.of(settings)), asked.bursts, settings.seed)
+    return with_bursts(read_place(chosen.file, TraceReading.of(settings)), chosen.bursts, settings.seed)
 
 
 def _print(study: Study) -> None:

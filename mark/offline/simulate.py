@@ -31,7 +31,7 @@ TITLE = "What this traffic costs"
 
 @dataclass(slots=True)
 class Outcome:
-    """What has finished so far, and what ended the runs early."""
+    """Finished runs, and what ended them early."""
 
     runs: list[ComparedRun] = field(default_factory=list)
     failure: MarkError | None = None
@@ -104,7 +104,7 @@ def _run_all(
 
 
 def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tuple[str, ...]:
-    """What a reader of the run must know besides its figures."""
+    """Remarks on a run besides its figures."""
     own_forecaster = experiment.bundle(policy).uses_truth
     replaced = [
         f"{part} {value} instead of the policy's own"

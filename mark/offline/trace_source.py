@@ -18,7 +18,7 @@ REGION = Settings().service.aws.region
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReading:
-    """How a trace is read. `rows`: what a row of a CSV holds where its header does not say; None: as it shows."""
+    """Options of reading a trace. `rows`: what a CSV's rows hold where its header does not say; None: guessed."""
 
     where: tuple[str, ...] = DEFAULTS.where
     rows: str | None = DEFAULTS.rows
@@ -28,8 +28,10 @@ class TraceReading:
     @classmethod
     def of(cls, settings: Settings) -> TraceReading:
         """The reading that settings ask for."""
-        asked = settings.trace
-        return cls(where=asked.where, rows=asked.rows, bursts=asked.bursts, region=settings.service.aws.region)
+        options = settings.trace
+        return cls(
+            where=options.where, rows=options.rows, bursts=options.bursts, region=settings.service.aws.region
+        )
 
 
 def read_place(place: str, reading: TraceReading) -> Trace:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from mark.domain.errors import Misconfigured, unknown
 from mark.offline.trace_source import TraceReading, read_places
-from mark.report.formatting import count_words, duration_words
+from mark.report.formatting import format_count, format_duration
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.traces.bursts import has_long_bins, long_bins_note
 from mark.simulator.traces.generators import constant, diurnal_floods, mmpp, surge
@@ -21,10 +21,10 @@ from mark.simulator.traces.trace import Trace, write_trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generator:
-    """What is drawn. `asked`: parameters of the kind that were given, by flag: `at_s` is --at-s."""
+    """Synthetic trace to draw. `parameters`: parameters of the kind that were given, by flag: `at_s` is --at-s."""
 
     kind: str
-    asked: Mapping[str, Any]
+    parameters: Mapping[str, Any]
     seed: int
 
 
@@ -37,23 +37,23 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportAsked:
-    """What becomes of a trace that is written as rates: scaled to a mean, cut to a part."""
+class ImportOptions:
+    """Changes to an imported trace, which is written as rates: scaled to a mean, cut to a part."""
 
     mean_rps: float | None
     start_s: float
     duration_s: float | None
 
 
-def import_places(sources: Sequence[str], target: Path, asked: ImportAsked, reading: TraceReading) -> None:
+def import_places(sources: Sequence[str], target: Path, options: ImportOptions, reading: TraceReading) -> None:
     """Write a trace of any format as rates in equal bins; bursts are not drawn, the bins stay as they are."""
     if len(sources) > 1 and target.exists():
         raise Misconfigured(f"{target} exists and would be written over; name a new file after the {len(sources)}")
     trace = _read(sources, reading)
-    if asked.mean_rps is not None:
-        trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
-    if asked.start_s or asked.duration_s is not None:
-        trace = trace.window(asked.start_s, asked.duration_s)
+    if options.mean_rps is not None:
+        trace = trace.scaled(options.mean_rps, options.start_s, options.duration_s)
+    if options.start_s or options.duration_s is not None:
+        trace = trace.window(options.start_s, options.duration_s)
     _write(trace, target)
 
 
@@ -86,10 +86,10 @@ def generate_file(generator: Generator, out: Path) -> None:
     if generator.kind not in KINDS:
         raise unknown("kind of trace", generator.kind, KINDS)
     kind = KINDS[generator.kind]
-    foreign = [flag for flag in generator.asked if flag not in kind.takes]
+    foreign = [flag for flag in generator.parameters if flag not in kind.takes]
     if foreign:
         raise Misconfigured(f"{generator.kind} takes no {_flags(foreign)}; it takes {_flags(kind.takes)}")
-    _write(kind.draw(**{**kind.takes, **generator.asked}, seed=generator.seed), out)
+    _write(kind.draw(**{**kind.takes, **generator.parameters}, seed=generator.seed), out)
 
 
 def _flags(names: Iterable[str]) -> str:
@@ -126,8 +126,8 @@ def _lines(found: TraceStatistics) -> tuple[tuple[str, str], ...]:
 
     return (
         ("trace", found.name),
-        ("length", f"{duration_words(found.duration_s)} in bins of {found.bin_s:g} s"),
-        ("requests", count_words(round(found.requests))),
+        ("length", f"{format_duration(found.duration_s)} in bins of {found.bin_s:g} s"),
+        ("requests", format_count(round(found.requests))),
         ("mean rate", f"{found.mean_rps:.4g} requests/s"),
         ("p50, p99, peak", f"{found.p50_rps:.4g}, {found.p99_rps:.4g}, {found.peak_rps:.4g} requests/s"),
         ("peak / mean", f"{found.peak_over_mean:.3g}"),

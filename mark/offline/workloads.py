@@ -13,26 +13,26 @@ from mark.simulator.workload import Workload
 
 def chosen_workload(settings: Settings) -> Workload:
     """The trace, scaled and cut as asked."""
-    asked = settings.trace
-    if asked.file is None:
+    chosen = settings.trace
+    if chosen.file is None:
         raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
     with progress() as report:
-        report(f"reading {asked.file}", 0.0)
-        trace = read_place(asked.file, TraceReading.of(settings))
+        report(f"reading {chosen.file}", 0.0)
+        trace = read_place(chosen.file, TraceReading.of(settings))
     return workload_on(settings, trace)
 
 
 def workload_on(settings: Settings, trace: Trace) -> Workload:
     """A trace that is already read, scaled and cut as asked."""
-    asked = settings.trace
-    if asked.mean_rps is not None:
-        trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
+    chosen = settings.trace
+    if chosen.mean_rps is not None:
+        trace = trace.scaled(chosen.mean_rps, chosen.start_s, chosen.duration_s)
     workload = Workload(
-        trace=with_bursts(trace, asked.bursts, settings.seed),
+        trace=with_bursts(trace, chosen.bursts, settings.seed),
         seed=settings.seed,
-        start_s=asked.start_s,
-        duration_s=asked.duration_s,
-        speed=asked.speed,
+        start_s=chosen.start_s,
+        duration_s=chosen.duration_s,
+        speed=chosen.speed,
     )
     first_s, last_s = workload.whole_seconds
     if last_s <= first_s:

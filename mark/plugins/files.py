@@ -155,7 +155,7 @@ def _enter(folders: tuple[Path, ...], first: Iterable[str]) -> None:
 
 
 def _comes_first(name: str, folders: Sequence[Path]) -> bool:
-    """Whether Python code of that name lies in a folder, is not the standard library's and not found anyway."""
+    """True where Python code of that name lies in a folder, is not the standard library's and not found anyway."""
     if name in sys.stdlib_module_names:
         return False
     places = [place for folder in folders for place in (folder / f"{name}.py", folder / name) if place.exists()]

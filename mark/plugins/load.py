@@ -54,7 +54,7 @@ def load_forecaster(name: str) -> ForecasterFactory | OracleFactory:
 
 
 def is_oracle(factory: ForecasterFactory | OracleFactory) -> TypeGuard[OracleFactory]:
-    """Whether a factory declares that its forecasts are what will come."""
+    """True where a factory declares that its forecasts are what will come."""
     return getattr(factory, "uses_truth", False) is True
 
 
@@ -123,7 +123,7 @@ def _resolve(name: str) -> object:
 
 
 def _located(name: str, kind: str, folder: Path | None = None) -> object:
-    """What `module:attribute` or `path/file.py:Name` names; `kind` is what an error calls it."""
+    """Load `module:attribute` or `path/file.py:Name`; errors call it `kind`."""
     where, _, attribute = name.rpartition(":")
     if not where or not attribute:
         raise Misconfigured(f"{kind} {name!r} must read module:attribute or path/file.py:Name")

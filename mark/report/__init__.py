@@ -1,1 +1,1 @@
-"""What a run cost and kept, as a table and as one self-contained page."""
+"""Reports: cost and attainment as tables and self-contained pages."""

@@ -13,6 +13,11 @@ UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|min|h|d|k|M|G|USD|rps|GiB|MiB)(?!\w))")
 """The space between a number and its unit."""
 
 
+def finite(value: float | None) -> float | None:
+    """The number, or None for NaN and infinity, which JSON has not."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
 def usd(amount: float) -> str:
     """`1,234.50`; below ten cents three significant digits, because a cent hides everything there."""
     if not math.isfinite(amount):
@@ -44,7 +49,7 @@ def ratio(times: float | None, *, digits: int = 2) -> str:
     return f"{times:,.{digits}f}x"
 
 
-def count_words(count: int) -> str:
+def format_count(count: int) -> str:
     """`5.6 M`, `12.3 k`, `812`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if count >= size:
@@ -53,7 +58,7 @@ def count_words(count: int) -> str:
     return f"{count:,}"
 
 
-def duration_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`600 ms`, `1.5 s`, `15 min`, `24 h`, `7 d`: the largest unit that keeps it short."""
     if not math.isfinite(seconds):
         return MISSING
@@ -66,7 +71,7 @@ def duration_words(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
-def stood_in_words(stood_in: int, forecasts: int) -> str:
+def format_fallbacks(stood_in: int, forecasts: int) -> str:
     """`last-value stood in 3 of 10 times`: what replaced a forecaster that failed, and how often."""
     return f"last-value stood in {stood_in:,} of {forecasts:,} times"
 

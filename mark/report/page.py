@@ -8,19 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.report.formatting import duration_words, percent, ratio, served_percent, unbroken, usd
+from mark.report.formatting import format_duration, percent, ratio, served_percent, unbroken, usd
+from mark.report.html import make_environment, trusted
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
     cost_ratio,
+    format_attainment,
+    format_latency,
     headline,
-    kept_words,
-    latency_words,
     reference_run,
     run_labels,
 )
@@ -66,7 +67,7 @@ def render_report(
             is_reference=run is reference,
             cells=_cells(run, reference),
             served=tuple(f"{share:.1f}" for share in served_percent(run.result.served)),
-            load=_trusted(
+            load=trusted(
                 plots.load_figure(label, run, offerings=offerings, end_rps=end_rps, prefix=f"load{number}")
             ),
         )
@@ -81,9 +82,9 @@ def render_report(
             facts=_facts(runs),
             sections=sections,
             reference=next(section.label for section in sections if section.is_reference),
-            costs=_trusted(plots.cost_figure(labelled, prefix="cost")),
-            latency=_trusted(plots.latency_figure(labelled, prefix="latency")),
-            missed=_trusted(plots.missed_figure(labelled, prefix="missed")),
+            costs=trusted(plots.cost_figure(labelled, prefix="cost")),
+            latency=trusted(plots.latency_figure(labelled, prefix="latency")),
+            missed=trusted(plots.missed_figure(labelled, prefix="missed")),
             notes=tuple(dict.fromkeys((*comparison_notes(runs), *assumptions))),
             command=escape(command),
             published_cold=percent(PUBLISHED_COLD_START_RATE),
@@ -137,36 +138,24 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("mark.report"),
-        autoescape=True,
-        finalize=_finished,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(usd=usd)
+    environment = make_environment(usd=usd)
+    environment.finalize = _finished
     return environment
 
 
 def _finished(value: object) -> object:
-    """What the template prints: texts with their units kept beside the numbers; figures as they are."""
+    """Finish a printed value: texts keep their units beside the numbers; figures stay as they are."""
     return unbroken(value) if type(value) is str else value
-
-
-def _trusted(svg: str) -> Markup:
-    """Our own figure: its texts were escaped when it was written as XML."""
-    return Markup(svg)  # noqa: S704
 
 
 def _cells(run: ComparedRun, reference: ComparedRun) -> dict[str, str]:
     result = run.result
-    p50, p95, p99 = latency_words(run)
+    p50, p95, p99 = format_latency(run)
     return {
         "total": usd(result.cost.total),
         "times": ratio(cost_ratio(run, reference)),
         "over_bound": ratio(run.cost_over_bound),
-        "attained": kept_words(run, digits=2),
+        "attained": format_attainment(run, digits=2),
         "target": percent(result.slo.target),
         "p50": p50,
         "p95": p95,
@@ -176,14 +165,14 @@ def _cells(run: ComparedRun, reference: ComparedRun) -> dict[str, str]:
 
 
 def _facts(runs: Sequence[ComparedRun]) -> tuple[tuple[str, str], ...]:
-    """What all runs share, named once; what differs between them stands in their names."""
+    """Facts that all runs share; what differs between them stands in their names."""
     results = [run.result for run in runs]
     columns = {
         "Model": [r.model for r in results],
         "Market": [r.market for r in results],
-        "Objective": [f"{percent(r.slo.target)} within {duration_words(r.slo.latency_s)}" for r in results],
+        "Objective": [f"{percent(r.slo.target)} within {format_duration(r.slo.latency_s)}" for r in results],
         "Trace": [r.trace for r in results],
-        "Length": [duration_words(r.duration_s) for r in results],
+        "Length": [format_duration(r.duration_s) for r in results],
         "Requests": [f"{r.requests:,}" for r in results],
         "Seed": [str(r.seed) for r in results],
     }

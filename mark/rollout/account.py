@@ -54,5 +54,5 @@ def lock(account: Account, service: str) -> RolloutLock:
 
 
 def tags_of(settings: Settings) -> dict[str, str]:
-    """What every stack, and all in it, is tagged with."""
+    """Tags of every stack and of all in it."""
     return {SERVICE: settings.service.name, OWNER: settings.rollout.owner}

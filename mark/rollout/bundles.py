@@ -77,7 +77,7 @@ def _check_models(path: Path, in_zip: Sequence[LiveModel]) -> None:
 
 
 def _files_of(module: str) -> set[str]:
-    """What a zip that holds a module, or a file, has in it: one of these."""
+    """Names of which a zip holds one where it has the module, or the file."""
     place = module.replace(".", "/")
     return {Path(module).as_posix()} if _is_file(module) else {f"{place}.py", f"{place}/__init__.py"}
 

@@ -114,7 +114,7 @@ def _change(
     account: Account, plan: StackPlan, template: Mapping[str, Any], tags: Mapping[str, str], log: EventLog
 ) -> None:
     stacks = account.stacks
-    url = _lay_down(account, plan.name, template) if is_long(template) else ""
+    url = _upload_template(account, plan.name, template) if is_long(template) else ""
     made = plan.change_set or stacks.prepare(plan.name, template, tags=tags, url=url)
     if made is None:
         return
@@ -153,7 +153,7 @@ def _upload(account: Account, archive: str, synthesis: Synthesis, log: EventLog)
         if not _is_there(account, bucket, bundle):
             with translated():
                 account.aws.objects.put_object(Bucket=bucket, Key=bundle.key, Body=bundle.path.read_bytes())
-            log.say(f"uploaded {bundle.path.name} as s3://{bucket}/{bundle.key}")
+            log.show_line(f"uploaded {bundle.path.name} as s3://{bucket}/{bundle.key}")
 
 
 def _is_there(account: Account, bucket: str, bundle: Bundle) -> bool:
@@ -167,7 +167,7 @@ def _is_there(account: Account, bucket: str, bundle: Bundle) -> bool:
     return True
 
 
-def _lay_down(account: Account, name: str, template: Mapping[str, Any]) -> str:
+def _upload_template(account: Account, name: str, template: Mapping[str, Any]) -> str:
     """Put a template that is too long for a call into the bucket; its URL."""
     service = name.removeprefix("mark-").rpartition("-")[0]
     bucket = _bucket(account, name_of(service, STAYS))
@@ -194,5 +194,5 @@ def _say_where(stacks: Stacks, settings: Settings) -> None:
     show(f"the service {service} stands")
     show(f"clients call  https://{address} (or the name in your certificate that points there)")
     show(f"their token   aws secretsmanager get-secret-value --secret-id {name_of(service, 'token')}")
-    told = ", ".join(settings.rollout.alarms.to) or "nobody: rollout.alarms.to is empty"
-    show(f"alarms        are mailed to {told}")
+    recipients = ", ".join(settings.rollout.alarms.to) or "nobody: rollout.alarms.to is empty"
+    show(f"alarms        are mailed to {recipients}")

@@ -87,11 +87,11 @@ def remove_stacks(account: Account, going: Sequence[StackState], service: str, h
 
 def _end(account: Account, service: str, log: EventLog) -> None:
     """End all instances of the service and wait until they are gone: groups and networks cannot go before."""
-    until, told = time.monotonic() + END_S, False
+    until, value = time.monotonic() + END_S, False
     while left := end_instances(account.aws, service):
-        if not told:
-            log.say(f"ending {len(left)} instances: {', '.join(left[:5])}{' ...' if len(left) > 5 else ''}")
-            told = True
+        if not value:
+            log.show_line(f"ending {len(left)} instances: {', '.join(left[:5])}{' ...' if len(left) > 5 else ''}")
+            value = True
         if time.monotonic() > until:
             raise RetryLater(f"{len(left)} instances have not ended after {END_S:g} s; destroy again")
         time.sleep(POLL_S)

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from mark.aws.preflight import caller, has_image, is_verified, mail_account
@@ -20,6 +18,7 @@ from mark.config.settings import Settings
 from mark.domain.errors import MarkError, RetryLater
 from mark.live.models import LiveModel, make_live_models
 from mark.live.service_session import service_aws
+from mark.report.tables import make_table, texts
 from mark.report.terminal import note, progress, show, show_json
 from mark.rollout.doctor_quotas import check_lambda, check_vcpus
 from mark.rollout.findings import Finding
@@ -33,13 +32,13 @@ OLD_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorAsked:
-    """What `mark doctor` was asked for. `prices`: a price file to write or to renew."""
+class DoctorOptions:
+    """Flags of `mark doctor`. `prices`: a price file to write or to renew."""
 
     prices: Path | None = None
 
 
-def examine(settings: Settings, asked: DoctorAsked, *, as_json: bool) -> int:
+def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int:
     """Ask everything, say it, and return the exit status."""
     today = datetime.now(UTC).date()
     models = make_live_models(settings)
@@ -47,9 +46,9 @@ def examine(settings: Settings, asked: DoctorAsked, *, as_json: bool) -> int:
     try:
         with progress() as report:
             findings = list(_findings(settings, models, aws, today, lambda what: report(what, 0.0)))
-            if asked.prices is not None and findings[0].state == "well":
+            if options.prices is not None and findings[0].state == "well":
                 report("prices", 0.0)
-                findings.append(refresh_prices(aws, load_prices(settings.prices), asked.prices, today))
+                findings.append(refresh_prices(aws, load_prices(settings.prices), options.prices, today))
     finally:
         aws.close()
     mend = any(finding.state == "mend" for finding in findings)
@@ -57,7 +56,7 @@ def examine(settings: Settings, asked: DoctorAsked, *, as_json: bool) -> int:
         show_json(_document(settings, aws, findings, well=not mend))
     else:
         show(_table(findings))
-        _say(findings)
+        _show(findings)
     return MENDS if mend else 0
 
 
@@ -91,7 +90,7 @@ def _findings(
 
 
 def check_credentials(settings: Settings, aws: Aws) -> Finding:
-    """Whether there are credentials, and of the account that the settings name."""
+    """Check the credentials, and that they are of the account that the settings name."""
     try:
         who = caller(aws)
     except MarkError as error:
@@ -99,52 +98,50 @@ def check_credentials(settings: Settings, aws: Aws) -> Finding:
         return Finding(check="credentials", state="mend", said=str(error), do=do)
     wanted = settings.rollout.account
     if wanted is not None and wanted != who.account:
-        said = f"these are of account {who.account}, rollout.account is {wanted}"
-        return Finding(check="credentials", state="mend", said=said, do="use a profile of that account")
+        detail = f"these are of account {who.account}, rollout.account is {wanted}"
+        return Finding(check="credentials", state="mend", said=detail, do="use a profile of that account")
     return Finding(check="credentials", state="well", said=f"account {who.account}, {who.arn}")
 
 
 def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
-    """Whether prices are of the region, and how old they are."""
+    """Check the region and the age of the prices."""
     renew = "`mark doctor --prices prices.json` writes AWS's of today; name the file as prices in the settings"
-    said = f"of {prices.region}, {prices.date}, {age_days(prices, today)} days old"
+    detail = f"of {prices.region}, {prices.date}, {age_days(prices, today)} days old"
     if prices.region != region:
-        return Finding(check="prices", state="mend", said=f"{said}; the service is in {region}", do=renew)
+        return Finding(check="prices", state="mend", said=f"{detail}; the service is in {region}", do=renew)
     if age_days(prices, today) > OLD_DAYS:
-        return Finding(check="prices", state="warn", said=said, do=renew)
-    return Finding(check="prices", state="well", said=said)
+        return Finding(check="prices", state="warn", said=detail, do=renew)
+    return Finding(check="prices", state="well", said=detail)
 
 
 def check_certificate(settings: Settings) -> Finding:
-    """Whether the load balancer can take the certificate: it must be of its region. ACM itself is not asked."""
+    """Check that the certificate is of the load balancer's region. ACM itself is not called."""
     arn, region = settings.rollout.certificate, settings.service.aws.region
     if arn is None:
         return Finding(check="certificate", state="off", said="rollout.certificate is not set")
     _, _, service, where, *_ = arn.split(":")
     if (service, where) != ("acm", region):
-        said = f"{arn} is of {service} in {where or 'no region'}, the service is in {region}"
+        detail = f"{arn} is of {service} in {where or 'no region'}, the service is in {region}"
         do = f"request one in {region} (`aws acm request-certificate --region {region}`)"
-        return Finding(check="certificate", state="mend", said=said, do=do)
+        return Finding(check="certificate", state="mend", said=detail, do=do)
     return Finding(check="certificate", state="well", said=f"of {region}")
 
 
 def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
-    """Whether the types that may be rented are in the region, and what the catalogue says that they are."""
+    """Check that the types that may be rented are in the region, and are what the catalogue says."""
     names = sorted({item.instance_type.name for model in models for item in model.served.offerings})
-    told = type_facts(aws, names)
-    missing = [name for name in names if name not in told]
+    facts_of = type_facts(aws, names)
+    missing = [name for name in names if name not in facts_of]
     if missing:
-        said = f"not in {aws.settings.region}: {', '.join(missing)}"
-        yield Finding(check="instance types", state="mend", said=said, do="leave them out of offerings.types")
+        detail = f"not in {aws.settings.region}: {', '.join(missing)}"
+        yield Finding(check="instance types", state="mend", said=detail, do="leave them out of offerings.types")
     wrong = []
-    for name in (name for name in names if name in told):
-        known, facts = prices.instance_type(name), told[name]
+    for name in (name for name in names if name in facts_of):
+        known, facts = prices.instance_type(name), facts_of[name]
         pairs = ((known.vcpus, facts.vcpus, "vCPUs"), (known.memory_gib, facts.memory_gib, "GiB"))
-        wrong += [
-            f"{name}: {ours:g} {unit}, AWS says {theirs:g}" for ours, theirs, unit in pairs if ours != theirs
-        ]
+        wrong += [f"{name}: {ours:g} {unit}, in AWS {theirs:g}" for ours, theirs, unit in pairs if ours != theirs]
         if known.architecture not in facts.architectures:
-            wrong.append(f"{name}: {known.architecture}, AWS says {' and '.join(facts.architectures)}")
+            wrong.append(f"{name}: {known.architecture}, in AWS {' and '.join(facts.architectures)}")
     if wrong:
         do = "correct the price file that `prices` names"
         yield Finding(check="instance types", state="warn", said="; ".join(wrong), do=do)
@@ -153,7 +150,7 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
 
 
 def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
-    """Whether the images are in ECR."""
+    """Check that the images are in ECR."""
     rollout, of_functions = settings.rollout, settings.rollout.functions.infer_image
     images = (
         ("image", rollout.image, FOR_PROCESSES),
@@ -172,18 +169,18 @@ def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
 
 
 def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
-    """Whether the report can be mailed."""
-    asked = settings.rollout.report
-    if asked.sender is None:
+    """Check that the report can be mailed."""
+    mails = settings.rollout.report
+    if mails.sender is None:
         yield Finding(check="mail", state="off", said="rollout.report.sender is not set: no report is mailed")
         return
-    verified = is_verified(aws, asked.sender)
+    verified = is_verified(aws, mails.sender)
     if verified:
-        yield Finding(check="sender", state="well", said=f"{asked.sender} is verified")
+        yield Finding(check="sender", state="well", said=f"{mails.sender} is verified")
     else:
-        said = "is not verified yet" if verified is False else "is not known to SES"
-        do = f"`aws sesv2 create-email-identity --email-identity {asked.sender}`, then follow the link in the mail"
-        yield Finding(check="sender", state="mend", said=f"{asked.sender} {said}", do=do)
+        detail = "is not verified yet" if verified is False else "is not known to SES"
+        do = f"`aws sesv2 create-email-identity --email-identity {mails.sender}`, then follow the link in the mail"
+        yield Finding(check="sender", state="mend", said=f"{mails.sender} {detail}", do=do)
     account = mail_account(aws)
     if not account.sends:
         do = "see SES's account dashboard: sending is paused"
@@ -191,7 +188,7 @@ def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
     elif not account.sandbox:
         yield Finding(check="SES", state="well", said=f"out of the sandbox, {account.a_day:,.0f} mails a day")
     else:
-        yield _sandbox(asked.to, aws)
+        yield _sandbox(mails.to, aws)
 
 
 def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
@@ -199,12 +196,12 @@ def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
     lacking = [address for address in to if not is_verified(aws, address)]
     do = "verify the addresses, or ask for production access (`aws sesv2 put-account-details`)"
     if lacking:
-        said = f"in the sandbox, and {', '.join(lacking)} is not verified: the report would be refused"
-        return Finding(check="SES", state="mend", said=said, do=do)
+        detail = f"in the sandbox, and {', '.join(lacking)} is not verified: the report would be refused"
+        return Finding(check="SES", state="mend", said=detail, do=do)
     return Finding(check="SES", state="warn", said="in the sandbox: verified addresses only", do=do)
 
 
-def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well: bool) -> dict[str, Any]:
+def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well: bool) -> dict[str, object]:
     """The document of `mark doctor --json` (docs/json.md)."""
     return {
         "service": settings.service.name,
@@ -216,17 +213,15 @@ def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well
 
 
 def _table(findings: Sequence[Finding]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("", "check", "found", "to do"):
-        table.add_column(name, overflow="fold")
+    table = make_table(texts("", "check", "found", "to do"))
     for finding in findings:
         table.add_row(finding.state, finding.check, finding.said, finding.do)
     return table
 
 
-def _say(findings: Sequence[Finding]) -> None:
+def _show(findings: Sequence[Finding]) -> None:
     mend = sum(1 for finding in findings if finding.state == "mend")
-    asked = sum(1 for finding in findings if finding.state != "off")
-    show(f"{mend} of {asked} must be mended" if mend else f"nothing of {asked} must be mended")
+    checked = sum(1 for finding in findings if finding.state != "off")
+    show(f"{mend} of {checked} must be mended" if mend else f"nothing of {checked} must be mended")
     if any(finding.state == "unknown" for finding in findings):
-        note("what is unknown could not be asked: the calls are in `mark.aws.permissions.calls`, role doctor")
+        note("what is unknown could not be checked: the calls are in `mark.aws.permissions.calls`, role doctor")

@@ -23,37 +23,37 @@ HEADROOM = 2.0
 def check_vcpus(models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
     """Each quota that an offering counts against: whether it holds one instance, and the load that came before."""
     quotas = {(item.family, item.market): item.vcpus for item in read_quotas(aws)}
-    for (family, market), wants in sorted(_by_pool(models).items()):
+    for (family, market), needs in sorted(_by_pool(models).items()):
         name = f"vCPUs {family or 'of other families'} {market.value}"
         limit = quotas.get((family, market))
         if limit is None:
-            yield Finding(check=name, state="unknown", said="the account tells no quota of these types")
+            yield Finding(check=name, state="unknown", said="the account lists no quota of these types")
             continue
-        smallest = min(item.instance_type.vcpus for _, item in wants)
-        needed = _vcpus_for_all(wants)
+        smallest = min(item.instance_type.vcpus for _, item in needs)
+        needed = _vcpus_for_all(needs)
         do = _ask_for("ec2", code_of_quota(family, market), math.ceil(max(smallest, HEADROOM * needed)))
         if limit < smallest:
-            said = f"{limit:g}: not one instance; the smallest offering has {smallest}"
-            yield Finding(check=name, state="mend", said=said, do=do)
+            detail = f"{limit:g}: not one instance; the smallest offering has {smallest}"
+            yield Finding(check=name, state="mend", said=detail, do=do)
         elif limit < needed:
-            said = f"{limit:g}; the load that came before takes {needed} with these types alone"
-            yield Finding(check=name, state="warn", said=said, do=do)
+            detail = f"{limit:g}; the load that came before takes {needed} with these types alone"
+            yield Finding(check=name, state="warn", said=detail, do=do)
         else:
             yield Finding(check=name, state="well", said=f"{limit:g}")
 
 
 def check_lambda(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
-    """Whether Lambda runs as many calls at once as plans reckon with."""
+    """Check that Lambda runs as many calls at once as plans count on."""
     if all(model.served.overflow is None for model in models):
         yield Finding(check="Lambda", state="off", said="no model overflows to Lambda")
         return
     limit, wanted = lambda_concurrency(aws), settings.policy.overflow_limits.concurrency
-    said = f"{limit} calls at once, plans reckon with {wanted}"
+    detail = f"{limit} calls at once, plans reckon with {wanted}"
     if limit >= wanted:
-        yield Finding(check="Lambda", state="well", said=said)
+        yield Finding(check="Lambda", state="well", said=detail)
         return
     do = f"set policy.overflow_limits.concurrency to {limit}, or {_ask_for('lambda', LAMBDA_QUOTA, wanted)}"
-    yield Finding(check="Lambda", state="mend", said=said, do=do)
+    yield Finding(check="Lambda", state="mend", said=detail, do=do)
 
 
 def _by_pool(models: Sequence[LiveModel]) -> dict[tuple[str, Market], list[tuple[LiveModel, Offering]]]:
@@ -65,20 +65,20 @@ def _by_pool(models: Sequence[LiveModel]) -> dict[tuple[str, Market], list[tuple
     return found
 
 
-def _vcpus_for_all(wants: Sequence[tuple[LiveModel, Offering]]) -> int:
-    """What the models take together, each on the one of its offerings that takes most."""
+def _vcpus_for_all(needs: Sequence[tuple[LiveModel, Offering]]) -> int:
+    """Sum of the vCPUs of all models together, each on the one of its offerings that takes most."""
     by_model: defaultdict[str, int] = defaultdict(int)
-    for model, item in wants:
+    for model, item in needs:
         by_model[model.name] = max(by_model[model.name], _vcpus_for(model, item))
     return sum(by_model.values())
 
 
 def _vcpus_for(model: LiveModel, item: Offering) -> int:
-    """What a fleet of this offering alone takes for the highest rate that came before."""
+    """The vCPUs of a fleet of this offering alone at the highest rate so far."""
     highest = max(model.setup.history.max_rps, default=0.0)
     return math.ceil(highest / item.capacity_rps) * item.instance_type.vcpus
 
 
 def _ask_for(service: str, code: str, value: int) -> str:
-    asked = f"--service-code {service} --quota-code {code} --desired-value {value}"
-    return f"ask for more: `aws service-quotas request-service-quota-increase {asked}`"
+    request = f"--service-code {service} --quota-code {code} --desired-value {value}"
+    return f"ask for more: `aws service-quotas request-service-quota-increase {request}`"

@@ -1,4 +1,4 @@
-"""What a check of an account found."""
+"""Findings of an account's checks."""
 
 from __future__ import annotations
 

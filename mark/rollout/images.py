@@ -14,7 +14,7 @@ DOCS = "docs/rollout.md"
 
 
 def builds(image: str, dockerfile: str) -> str:
-    """What makes an image, to be pasted in the folder of mark.yaml; without MArk's sources, where it is told."""
+    """Commands that build an image, to be pasted beside mark.yaml; without MArk's sources, where given."""
     path = FOLDER / dockerfile
     if not path.is_file():
         return f"build it by infra/image/{dockerfile} of MArk's sources and push it ({DOCS})"

@@ -1,4 +1,4 @@
-"""What a rollout would do: for each stack nothing, a change set, or its making; in order of deployment.
+"""Plan of a rollout: for each stack nothing, a change set, or its making; in order of deployment.
 
 `diff` compares templates alone and touches nothing; `deploy` asks CloudFormation for a change set of each stack
 that stands, which also says what would be replaced. A new stack's resources are read from its template: it takes
@@ -26,7 +26,7 @@ FUNCTION, IMAGE, ZIP = "AWS::Lambda::Function", "Image", "Zip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPlan:
-    """What becomes of one stack. `change_set`: for one that stands and changes; `state`: as it was found."""
+    """Planned change of one stack. `change_set`: for one that stands and changes; `state`: as it was found."""
 
     name: str
     act: Act
@@ -36,7 +36,7 @@ class StackPlan:
 
 
 def compare(stacks: Stacks, synthesis: Synthesis, service: str) -> tuple[StackPlan, ...]:
-    """What differs between the account and the templates; touches nothing."""
+    """Differences between the account and the templates; changes nothing."""
     there = {state.name: state for state in stacks.named(name_of(service, ""))}
     extra = (state for state in there.values() if state.name not in synthesis.templates)
     plans = [_leftover(state) for state in extra if state.tags.get(SERVICE) == service]  # `shop` is not `shop-b`
@@ -70,12 +70,12 @@ def with_change_sets(
             yield StackPlan(name=plan.name, act="keep", state=plan.state)
         else:
             differs = {change.resource: change.differs for change in plan.changes}
-            told = tuple(replace(change, differs=differs.get(change.resource, "")) for change in made.changes)
-            yield replace(plan, changes=told, change_set=made)
+            changes = tuple(replace(change, differs=differs.get(change.resource, "")) for change in made.changes)
+            yield replace(plan, changes=changes, change_set=made)
 
 
 def is_long(template: Mapping[str, Any]) -> bool:
-    """Whether a template has to lie in the bucket."""
+    """True where a template is so long that it must be uploaded to the bucket."""
     return len(json_text(template, compact=True).encode()) > LONGEST_BODY
 
 
@@ -87,8 +87,8 @@ def template_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Ite
             if old.get(name) == new.get(name):
                 continue
             action = "Add" if name not in old else "Remove" if name not in new else "Modify"
-            told = kind or str((new.get(name) or old[name]).get("Type", ""))
-            yield Change(action=action, resource=name, type=told, differs=_which(old.get(name), new.get(name)))
+            changes = kind or str((new.get(name) or old[name]).get("Type", ""))
+            yield Change(action=action, resource=name, type=changes, differs=_which(old.get(name), new.get(name)))
 
 
 def _which(old: Any, new: Any) -> str:

@@ -34,7 +34,7 @@ from mark.ports import Backend
 from mark.report.terminal import Report, note, progress
 from mark.rollout.profile_on_cost import LAMBDA_CALLS_PER_S, SECONDS_PER_HOUR, Meter, Price
 from mark.rollout.profile_on_lambda import LambdaBackend
-from mark.rollout.profile_on_show import ask, say, told
+from mark.rollout.profile_on_show import confirm, format_usd, show_result
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.profiling import MeasuredPoint, measure, profile_of
 
@@ -49,8 +49,11 @@ ANSWERS_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOnAsked:
-    """What was asked for. `types`: instance types, and `lambda`. `model` None: the first that is no emulation."""
+class ProfileOnOptions:
+    """Flags of `mark profile --on`.
+
+    `types`: instance types, and `lambda`. `model` None: the first that is no emulation.
+    """
 
     types: tuple[str, ...]
     model: str | None
@@ -64,40 +67,40 @@ class ProfileOnAsked:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of each type: points where it was measured, else why not."""
+    """Outcome by type: points where it was measured, else why not."""
 
     points: dict[str, tuple[MeasuredPoint, ...]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def profile_on(settings: Settings, asked: ProfileOnAsked, *, as_json: bool) -> None:
+def profile_on(settings: Settings, options: ProfileOnOptions, *, as_json: bool) -> None:
     """Estimate, ask, rent, measure, write, and end what was rented."""
-    if not (asked.seconds > 0 and asked.max_usd > 0):
+    if not (options.seconds > 0 and options.max_usd > 0):
         raise Misconfigured(
-            f"--seconds and --max-usd must be above 0, not {asked.seconds:g} and {asked.max_usd:g}"
+            f"--seconds and --max-usd must be above 0, not {options.seconds:g} and {options.max_usd:g}"
         )
-    if not asked.types:
+    if not options.types:
         raise Misconfigured("name types to rent, such as --on c5.large,lambda")
-    if not all(1 <= size <= LARGEST for size in asked.batches):
-        raise Misconfigured(f"--batches must be from 1 to {LARGEST}, not {', '.join(map(str, asked.batches))}")
-    model = _model(settings, asked)
-    prices = [_price(name, model, load_prices(settings.prices)) for name in asked.types]
-    estimate_usd = sum(price.estimate_usd(asked.seconds) for price in prices)
-    if estimate_usd > asked.max_usd:
+    if not all(1 <= size <= LARGEST for size in options.batches):
+        raise Misconfigured(f"--batches must be from 1 to {LARGEST}, not {', '.join(map(str, options.batches))}")
+    model = _model(settings, options)
+    prices = [_price(name, model, load_prices(settings.prices)) for name in options.types]
+    estimate_usd = sum(price.estimate_usd(options.seconds) for price in prices)
+    if estimate_usd > options.max_usd:
         raise Misconfigured(
-            f"this would cost about {estimate_usd:.2f} USD, more than --max-usd {asked.max_usd:g}: "
+            f"this would cost about {estimate_usd:.2f} USD, more than --max-usd {options.max_usd:g}: "
             "name fewer types, or a higher limit"
         )
-    if not asked.yes:
-        ask(prices, asked.seconds, estimate_usd)
-    meter = Meter(asked.max_usd)
+    if not options.yes:
+        confirm(prices, options.seconds, estimate_usd)
+    meter = Meter(options.max_usd)
     aws = service_aws(settings, "profiler")
     try:
         with _terminated_as_interrupted(), progress() as report:
-            outcome = _Rounds(settings, asked, model, aws, meter, report).run(prices)
+            outcome = _Rounds(settings, options, model, aws, meter, report).run(prices)
     finally:
         aws.close()
-    say(model.name, asked, outcome.points, outcome.skipped, meter, as_json=as_json)
+    show_result(model.name, options, outcome.points, outcome.skipped, meter, as_json=as_json)
 
 
 class _Rounds:
@@ -106,22 +109,22 @@ class _Rounds:
     def __init__(
         self,
         settings: Settings,
-        asked: ProfileOnAsked,
+        options: ProfileOnOptions,
         model: LiveModel,
         aws: Aws,
         meter: Meter,
         report: Report,
     ) -> None:
-        self._settings, self._asked, self._model = settings, asked, model
+        self._settings, self._options, self._model = settings, options, model
         self._aws, self._meter, self._report = aws, meter, report
         self._run = f"profile-{uuid.uuid4().hex}"
         self._outcome = Outcome()
 
     def run(self, prices: Sequence[Price]) -> Outcome:
         """Measure each type that the limit affords; one that cannot be had is left out."""
-        kept = others_of(self._asked.to, self._model.name, self._asked.types)
+        kept = others_of(self._options.to, self._model.name, self._options.types)
         for price in prices:
-            if not self._meter.affords(price, self._asked.seconds):
+            if not self._meter.affords(price, self._options.seconds):
                 self._outcome.skipped[price.name] = "the limit would be exceeded"
                 continue
             try:
@@ -131,8 +134,8 @@ class _Rounds:
                 continue
             self._outcome.points[price.name] = points
             kept = (*kept, self._profile(price.name, points))
-            if self._asked.to is not None:
-                write_profiles(self._asked.to, kept)
+            if self._options.to is not None:
+                write_profiles(self._options.to, kept)
         return self._outcome
 
     def _on_instance(self, price: Price) -> tuple[MeasuredPoint, ...]:
@@ -146,14 +149,14 @@ class _Rounds:
             instance_type=load_prices(self._settings.prices).instance_type(price.name),
             expires_at=now + allowed_s,
         )
-        self._say(price, "launching", 0.0)
+        self._report_step(price, "launching", 0.0)
         known: list[str] = []
         self._meter.start(price, now)
         try:
             known.append(rent(self._aws, wanted, now))
             url = self._reachable(known[0], price, now + allowed_s)
             backend = OipBackend(url, name=self._model.name, ready_within_s=ANSWERS_S)
-            return asyncio.run(self._measured(backend, price, self._asked.batches))
+            return asyncio.run(self._measured(backend, price, self._options.batches))
         finally:
             self._end(known, price)
 
@@ -170,12 +173,12 @@ class _Rounds:
         await backend.start()
         try:
             path = f"/v2/models/{self._model.name}/infer"
-            request = request_for(self._asked.body, path, getattr(backend, "inputs", ()))
+            request = request_for(self._options.body, path, getattr(backend, "inputs", ()))
             return await measure(
                 backend,
                 lambda: request,
                 sizes,
-                seconds=self._asked.seconds,
+                seconds=self._options.seconds,
                 progress=lambda share, _points: self._watch(price, share),
             )
         finally:
@@ -199,12 +202,12 @@ class _Rounds:
 
     def _watch(self, price: Price, share: float, doing: str = "measuring") -> None:
         """Show the running total; RetryLater where the limit is reached."""
-        self._say(price, doing, share)
+        self._report_step(price, doing, share)
         if self._meter.spent_usd(time.time()) >= self._meter.max_usd:
             raise RetryLater(f"stopped at the limit of {self._meter.max_usd:g} USD")
 
-    def _say(self, price: Price, doing: str, share: float) -> None:
-        spent = told(self._meter.spent_usd(time.time()))
+    def _report_step(self, price: Price, doing: str, share: float) -> None:
+        spent = format_usd(self._meter.spent_usd(time.time()))
         self._report(f"{price.name}: {doing}; {spent} of {self._meter.max_usd:g} USD", share)
 
     def _end(self, known: Sequence[str], price: Price) -> None:
@@ -228,11 +231,11 @@ class _Rounds:
         )
 
 
-def _model(settings: Settings, asked: ProfileOnAsked) -> LiveModel:
+def _model(settings: Settings, options: ProfileOnOptions) -> LiveModel:
     """The model that is measured: one that the service serves, by what really runs it."""
     models = {model.name: model for model in make_live_models(settings)}
     real = [name for name, model in models.items() if model.served.backend.kind != "emulated"]
-    name = asked.model or next(iter(real), next(iter(models)))
+    name = options.model or next(iter(real), next(iter(models)))
     if name not in models:
         raise unknown("model", name, models)
     if models[name].served.backend.kind == "emulated":

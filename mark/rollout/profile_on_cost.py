@@ -1,4 +1,4 @@
-"""What `mark profile --on` costs: an estimate before, and a meter while it works. Pure; instants are given."""
+"""Cost of `mark profile --on`: an estimate before, and a meter while it works. Pure; instants are given."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ LAMBDA_CALLS_PER_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a type costs while it is measured, USD an hour; an instance also while it boots."""
+    """Price of a type while it is measured, USD an hour; an instance also while it boots."""
 
     name: str
     usd_per_hour: float
     boots: bool = True
 
     def usd_for(self, seconds: float) -> float:
-        """So many seconds of it, as they are billed."""
+        """Bill for so many seconds."""
         billed_s = max(LEAST_S, math.ceil(seconds)) if self.boots else seconds
         return billed_s / SECONDS_PER_HOUR * self.usd_per_hour
 
     def estimate_usd(self, measure_s: float) -> float:
-        """What measuring for so long will cost, its boot at the slow end included."""
+        """Estimated cost of measuring for so long, a slow boot included."""
         return self.usd_for(measure_s + (BOOT_S if self.boots else 0.0))
 
 
 @dataclass(slots=True)
 class Meter:
-    """What was spent of `max_usd`. One type is measured at a time."""
+    """Spend against `max_usd`. One type is measured at a time."""
 
     max_usd: float
     done: dict[str, float] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class Meter:
         return usd + price.usd_for(at - since)
 
     def affords(self, price: Price, measure_s: float) -> bool:
-        """Whether another type can be measured within the limit."""
+        """True where another type can be measured within the limit."""
         return sum(self.done.values()) + price.estimate_usd(measure_s) <= self.max_usd
 
     def lasts_s(self, price: Price) -> float:
-        """How long that type can run before the limit is reached."""
+        """Seconds that this type can run before the limit is reached."""
         return max(0.0, self.max_usd - sum(self.done.values())) / price.usd_per_hour * SECONDS_PER_HOUR

@@ -4,63 +4,66 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
-from rich import box
 from rich.table import Table
 
 from mark.domain.errors import Misconfigured
 from mark.offline.own_model.profile import point_document
+from mark.report.tables import Column, make_table
 from mark.report.terminal import note, show, show_json
 from mark.rollout.profile_on_cost import Meter, Price
 from mark.serving.profiling import MeasuredPoint
 
 if TYPE_CHECKING:
-    from mark.rollout.profile_on import ProfileOnAsked
+    from mark.rollout.profile_on import ProfileOnOptions
 
 
-def ask(prices: Sequence[Price], seconds: float, estimate_usd: float) -> None:
+def confirm(prices: Sequence[Price], seconds: float, estimate_usd: float) -> None:
     """Show the estimate and ask whether to go on. Misconfigured where nobody can answer."""
     for price in prices:
-        note(f"{price.name}: {price.usd_per_hour:.4f} USD an hour, about {told(price.estimate_usd(seconds))} USD")
+        note(
+            f"{price.name}: {price.usd_per_hour:.4f} USD an hour, "
+            f"about {format_usd(price.estimate_usd(seconds))} USD"
+        )
     if not sys.stdin.isatty():
         raise Misconfigured(
-            f"this will cost about {told(estimate_usd)} USD: say --yes to go on without a question"
+            f"this will cost about {format_usd(estimate_usd)} USD: give --yes to go on without a question"
         )
-    typer.confirm(f"Rent these for about {told(estimate_usd)} USD?", abort=True, err=True)
+    typer.confirm(f"Rent these for about {format_usd(estimate_usd)} USD?", abort=True, err=True)
 
 
-def say(
+def show_result(
     model: str,
-    asked: ProfileOnAsked,
+    options: ProfileOnOptions,
     points: Mapping[str, Sequence[MeasuredPoint]],
     skipped: Mapping[str, str],
     meter: Meter,
     *,
     as_json: bool,
 ) -> None:
-    """What was measured, what it cost, and what was left out."""
+    """Print what was measured, its cost, and what was left out."""
     for name, why in skipped.items():
         note(f"{name} was not measured: {why}")
     if as_json:
         show_json(_document(model, points, skipped, meter))
     else:
-        show(_table(points, meter), f"spent about {told(sum(meter.done.values()))} of {meter.max_usd:g} USD")
-        if asked.to is not None and points:
-            show(f"wrote {asked.to}; name it under profiles in the settings")
+        show(_table(points, meter), f"spent about {format_usd(sum(meter.done.values()))} of {meter.max_usd:g} USD")
+        if options.to is not None and points:
+            show(f"wrote {options.to}; name it under profiles in the settings")
     if not points:
         raise Misconfigured("nothing was measured")
 
 
-def told(usd: float) -> str:
+def format_usd(usd: float) -> str:
     """An amount that may be a fraction of a cent."""
     return f"{usd:.2f}" if usd >= 1 else f"{usd:.4f}"
 
 
 def _document(
     model: str, points: Mapping[str, Sequence[MeasuredPoint]], skipped: Mapping[str, str], meter: Meter
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The document of `mark profile --on --json` (docs/json.md)."""
     return {
         "model": model,
@@ -75,10 +78,8 @@ def _document(
 
 
 def _table(points: Mapping[str, Sequence[MeasuredPoint]], meter: Meter) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("type")
-    for name in ("batch", "median ms", "p95 ms", "items/s", "calls", "USD"):
-        table.add_column(name, justify="right")
+    names = ("batch", "median ms", "p95 ms", "items/s", "calls", "USD")
+    table = make_table([Column(title="type"), *(Column(title=name, is_figure=True) for name in names)])
     for name, found in points.items():
         for number, point in enumerate(found):
             table.add_row(
@@ -88,6 +89,6 @@ def _table(points: Mapping[str, Sequence[MeasuredPoint]], meter: Meter) -> Table
                 f"{point.p95_s * 1000:.3f}",
                 f"{point.batch / point.median_s:,.0f}",
                 str(point.calls),
-                "" if number else told(meter.done[name]),
+                "" if number else format_usd(meter.done[name]),
             )
     return table

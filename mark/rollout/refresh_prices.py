@@ -26,19 +26,19 @@ def refresh_prices(aws: Aws, floor: PriceSnapshot, to: Path, today: date) -> Fin
         spot = spot_usd_per_hour(aws, names, time.time())
     except MarkError as error:
         return Finding(
-            check="prices renewed", state="warn", said=f"{error}; {_kept(to, today)}", do="try again later"
+            check="prices renewed", state="warn", said=f"{error}; {_kept_note(to, today)}", do="try again later"
         )
     if not listed:
-        said = f"AWS lists no price in {aws.settings.region}; {_kept(to, today)}"
-        return Finding(check="prices renewed", state="warn", said=said, do="is service.aws.region right?")
+        detail = f"AWS lists no price in {aws.settings.region}; {_kept_note(to, today)}"
+        return Finding(check="prices renewed", state="warn", said=detail, do="is service.aws.region right?")
     made = refresh(floor, Quotes(region=aws.settings.region, day=today, on_demand=listed, spot=spot))
     _write(to, format_prices(made))
-    said = f"{to}: {len(listed)} list prices and {len(spot)} spot prices of {len(made.types)} types"
-    return Finding(check="prices renewed", state="well", said=said)
+    detail = f"{to}: {len(listed)} list prices and {len(spot)} spot prices of {len(made.types)} types"
+    return Finding(check="prices renewed", state="well", said=detail)
 
 
-def _kept(to: Path, today: date) -> str:
-    """What stays where renewing failed."""
+def _kept_note(to: Path, today: date) -> str:
+    """Note on the prices that stay where renewing failed."""
     if not to.exists():
         return "nothing was written, the prices in use stay"
     return f"{to} stays, {age_days(load_prices(to), today)} days old"

@@ -1,19 +1,18 @@
-"""How rollouts look in a terminal: tables of what would change, events as they come, and what went wrong."""
+"""Rollouts in a terminal: tables of what would change, events as they come, and what went wrong."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from mark.aws.stacks.cloudformation import Change, StackEvent
 from mark.domain.errors import Misconfigured
+from mark.report.tables import make_table, texts
 from mark.rollout.plan import StackPlan
 
 SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
@@ -23,9 +22,7 @@ SHOWN_NEW = 6
 
 def plan_table(plans: Sequence[StackPlan]) -> Table:
     """Each stack, and each resource that changes in one that stands."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("stack", "", "resource", "type", "differs in"):
-        table.add_column(name, overflow="fold")
+    table = make_table(texts("stack", "", "resource", "type", "differs in"))
     for plan in plans:
         if plan.act in ("create", "create again"):
             table.add_row(plan.name, plan.act, f"{len(plan.changes)} resources", _kinds(plan.changes), "")
@@ -42,24 +39,24 @@ def plan_table(plans: Sequence[StackPlan]) -> Table:
 
 def _kinds(changes: Sequence[Change]) -> str:
     kinds = Counter(change.type.rpartition("::")[2] for change in changes)
-    told = [f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common(SHOWN_NEW)]
-    return ", ".join([*told, *(["..."] if len(kinds) > SHOWN_NEW else [])])
+    parts = [f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common(SHOWN_NEW)]
+    return ", ".join([*parts, *(["..."] if len(kinds) > SHOWN_NEW else [])])
 
 
 def _replaced(change: Change) -> str:
-    told = (change.differs, {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.replaced, ""))
-    return "; ".join(word for word in told if word)
+    parts = (change.differs, {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.replaced, ""))
+    return "; ".join(word for word in parts if word)
 
 
 def agreed(question: str) -> bool:
-    """Whether a person says yes. Misconfigured where nobody answers: a job must not seem to have done it."""
+    """Ask a person for a yes. Misconfigured where nobody answers: a job must not seem to have done it."""
     try:
         return typer.confirm(question, err=True)
     except typer.Abort as error:
         raise Misconfigured("nobody answered, so nothing was changed; --yes goes on without a question") from error
 
 
-def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, Any]]:
+def plan_document(plans: Sequence[StackPlan]) -> list[dict[str, object]]:
     """The same for `--json` (docs/json.md)."""
     return [
         {
@@ -100,6 +97,6 @@ class EventLog:
         reason = f"  {event.reason}" if event.status.endswith("_FAILED") else ""
         self._console.print(f"  {at} {event.status:<28} {event.resource}{reason}", markup=False)
 
-    def say(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         """Anything else."""
         self._console.print(f"  {text}", markup=False)

@@ -68,7 +68,7 @@ def synthesise(settings: Settings) -> Synthesis:
 
 
 def _check(settings: Settings) -> None:
-    """What a template cannot do without."""
+    """Check the settings that a template needs."""
     rollout = settings.rollout
     for name in ("image", "certificate"):
         if getattr(rollout, name) is None:
@@ -130,15 +130,15 @@ def _run_app(source: Path, target: Path) -> None:
         raise Misconfigured(f"the CDK app gave no templates within {SYNTH_S} s") from error
     if done.returncode == 0:
         return
-    said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    if done.returncode == NEEDED and said:
-        raise Misconfigured(said[-1])
+    output = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    if done.returncode == NEEDED and output:
+        raise Misconfigured(output[-1])
     found = _violations(target / "validation-report.json")
-    raise Misconfigured(f"the CDK app failed: {'; '.join(found) or (said or ['it said nothing'])[-1]}")
+    raise Misconfigured(f"the CDK app failed: {'; '.join(found) or (output or ['it said nothing'])[-1]}")
 
 
 def _violations(report: Path) -> list[str]:
-    """What cdk-nag objects to: rule and construct."""
+    """Violations that cdk-nag found: rule and construct."""
     if not report.is_file():
         return []
     return [

@@ -67,7 +67,7 @@ def _policy(settings: Settings, synthesis: Synthesis) -> dict[str, Any]:
 
 
 def _reads(image: str, partition: str) -> dict[str, Any]:
-    """Who makes a function of an image must be able to read it (Lambda developer guide)."""
+    """Statement that lets the creator of a function read its image (Lambda developer guide)."""
     return {
         "Sid": "StackFunctionImage",
         "Effect": "Allow",

@@ -1,1 +1,1 @@
-"""Where the journal is written: a file, or nowhere."""
+"""Telemetry: logs, metrics, the status documents and journal files."""

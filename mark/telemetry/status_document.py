@@ -106,7 +106,7 @@ class FailedTraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecasterStatus:
-    """What the forecaster that is in use was trained on, and how it does."""
+    """Training and drift of the forecaster in use."""
 
     #: Its name.
     forecaster: str
@@ -162,7 +162,7 @@ class OrderStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedModel:
-    """What a controller alone knows of a model: plan, forecast, requested launches, the fleet that it saw."""
+    """State of a model known to its controller: plan, forecast, requested launches, the fleet that it saw."""
 
     #: When it was published; 0: no tick has been.
     at: float = 0.0
@@ -245,7 +245,7 @@ class ProcessesStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseRequest:
-    """That somebody paused the service, or had it go on."""
+    """Request to pause the service or to go on."""
 
     #: Whether it is paused.
     on: bool = False
@@ -297,7 +297,7 @@ class FailedReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightlyStatus:
-    """Which past days were replayed for the report."""
+    """Past days that were replayed for the report."""
 
     #: Days that are done, each with the policies that it was replayed under.
     days: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -319,7 +319,7 @@ class AlarmStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertsStatus:
-    """What AWS says of dead letters and alarms."""
+    """Dead letters and alarms in AWS."""
 
     #: When it was asked.
     at: float = 0.0
@@ -370,7 +370,7 @@ class BackgroundStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveStatus:
-    """How the model keeps its objective, since the service began."""
+    """Attainment of the model's objective, since the service began."""
 
     #: The objective's latency, milliseconds.
     latency_ms: float
@@ -388,7 +388,7 @@ class ObjectiveStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalRates:
-    """What arrives."""
+    """Arrival rates of a model."""
 
     #: Rate of the last whole 5 s.
     now_rps: float = 0.0
@@ -512,7 +512,7 @@ class SpentStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourlyStatus:
-    """What an hour costs, USD/h."""
+    """Cost of an hour by part, USD/h."""
 
     #: The instances that run now, at their price.
     instances: float = 0.0
@@ -594,7 +594,7 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaysStatus:
-    """How far the replays of past days are."""
+    """Progress of the replays of past days."""
 
     #: The last day that is done, as `2026-11-20`; None before the first.
     last_day: str | None = None
@@ -644,7 +644,7 @@ class ServiceStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartStep:
-    """How far a start has come."""
+    """Step of a start."""
 
     #: The step that it is at.
     step: str
@@ -672,7 +672,7 @@ Document = TypeVar("Document")
 
 
 class StatusReader(Protocol):
-    """As much of a store as readers need."""
+    """The part of a store that readers need."""
 
     def status(self, name: str, /) -> Mapping[str, Any] | None:
         """The JSON document of that name, if there is one."""
@@ -680,7 +680,7 @@ class StatusReader(Protocol):
 
 
 class StatusWriter(Protocol):
-    """As much of a store as publishers need."""
+    """The part of a store that writers need."""
 
     def put_status(self, name: str, document: Mapping[str, Any], /) -> None:
         """Keep a JSON document under a name."""

@@ -35,7 +35,7 @@ class SteadyWall:
         self.offset_s = self._wall() - self._monotonic()
 
     def jumped_s(self) -> float:
-        """How far the system's clock is ahead of this one, seconds: about 0 until it is set."""
+        """Lead of the system's clock over this one, seconds: about 0 until it is set."""
         return self._wall() - self.now()
 
 

@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _shown(value: object) -> object:
-    """What JSON has no form for: a number of numpy's as one, anything else in its own words."""
+    """Encode what JSON has no form for: numpy's numbers as numbers, anything else as text."""
     found = plain_number(value)
     return found if isinstance(found, (bool, int, float)) else str(value)
 

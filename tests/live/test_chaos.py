@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mark.live.commands.chaos import interrupted_words
+from mark.live.commands.chaos import format_interrupted
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from mark.live.commands.chaos import interrupted_words
     ],
 )
 def test_it_says_what_was_taken_or_why_nothing_was(taken: list[str], share: float, ready: int, says: str) -> None:
-    assert interrupted_words(taken, share=share, ready=ready) == says
+    assert format_interrupted(taken, share=share, ready=ready) == says

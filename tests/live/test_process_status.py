@@ -40,7 +40,7 @@ def test_instants_are_the_services_and_what_has_not_changed_is_told_once() -> No
     restarts = {"gateway-0": Restarts(), "aws": Restarts(count=2, status=-9, why="silent for 15 s", at=now)}
     upkeep: Any = SimpleNamespace(missing_since=now, why="away")
     for _ in range(2):
-        told.tell(store, restarts, down=["gateway-0", "aws"], upkeep=upkeep, wall_jump_s=-30.0)
+        told.publish(store, restarts, down=["gateway-0", "aws"], upkeep=upkeep, wall_jump_s=-30.0)
     assert store.written == 1
     found = PROCESSES.read(store)
     assert found is not None
@@ -52,5 +52,5 @@ def test_instants_are_the_services_and_what_has_not_changed_is_told_once() -> No
     assert (found.down, found.clock_set_by_s) == (("aws", "gateway-0"), -30.0)
 
     upkeep.missing_since = None
-    told.tell(store, {}, down=[], upkeep=upkeep, wall_jump_s=0.0)
+    told.publish(store, {}, down=[], upkeep=upkeep, wall_jump_s=0.0)
     assert PROCESSES.read(store) == ProcessesStatus()

@@ -28,7 +28,7 @@ def demands(draw: st.DrawFn) -> Demand:
 
 @given(demand=demands(), seed=st.integers(0, 9))
 def test_the_trace_has_each_minutes_count_and_its_largest_window(demand: Demand, seed: int) -> None:
-    trace = demand_trace(Journalled(name="j", demand=demand, seen_from=0.0), seed)
+    trace = demand_trace(Journalled(name="j", demand=demand, observed_from=0.0), seed)
 
     assert trace.whole_counts
     assert trace.start_at == 6000.0 - 60 * len(demand)
@@ -111,9 +111,9 @@ def test_what_was_kept_of_before_the_journal_is_replayed_too(monkeypatch) -> Non
         "mark.live.replay_from_journal.journal_demand", lambda _segments: (minutes(100, 220), 6000.0)
     )
     bare = service_journal(Kept(load=None), "s", "m")
-    assert (bare.demand, bare.seen_from, bare.begin_at) == (minutes(100, 220), 6000.0, 6000.0 + 3600.0)
+    assert (bare.demand, bare.observed_from, bare.begin_at) == (minutes(100, 220), 6000.0, 6000.0 + 3600.0)
     whole = service_journal(Kept(load=minutes(0, 200)), "s", "m")
-    assert (whole.demand, whole.seen_from) == (minutes(0, 220), 0.0)
+    assert (whole.demand, whole.observed_from) == (minutes(0, 220), 0.0)
     assert whole.begin_at == 3600.0
 
 

@@ -59,7 +59,7 @@ def test_training_prints_the_card(ramp):
 
     assert answer.status == 0
     assert answer.out.startswith("mine.py:Counts took 0.0 s, made from 100 min of ramp; ")
-    assert answer.out.splitlines()[0].endswith("it says of its forecasts: counts")
+    assert answer.out.splitlines()[0].endswith("its forecasts are labelled: counts")
     lines = [line.split() for line in answer.out.splitlines()[1:]]
     assert lines == [["family", "counts"], ["units", "100"], ["loss", "-"], ["by:", "a|b", "1.5"]]
 
@@ -81,7 +81,7 @@ def test_training_says_what_was_too_short_to_learn_from(ramp):
     answer, found = ramp(*command), document(ramp(*command, "--json"))
 
     assert found["source"] == "lstm-vanilla: under a day of history, last hour's maximum"
-    assert answer.out.splitlines()[0].endswith(f"it says of its forecasts: {found['source']}")
+    assert answer.out.splitlines()[0].endswith(f"its forecasts are labelled: {found['source']}")
 
 
 def test_training_one_that_cannot_forecast_fails_after_its_card(ramp):

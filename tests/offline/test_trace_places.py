@@ -9,7 +9,7 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.live.commands import demo
-from mark.live.commands.load import LoadAsked, due_times
+from mark.live.commands.load import LoadOptions, due_times
 from mark.offline.trace_source import TraceReading
 from mark.offline.workloads import chosen_workload
 from mark.simulator.traces.generators import constant
@@ -98,13 +98,13 @@ def test_a_settings_file_says_how_its_trace_is_read(mark):
 
 def test_a_load_sends_what_a_replay_of_the_same_export_draws(mark):
     Path("export.json").write_text(statistics(COUNTS, 300))
-    asked = LoadAsked(
+    options = LoadOptions(
         service="mark", model=None, trace="export.json", rate_rps=None, mean_rps=10.0, start_s=300.0,
         duration_s=600.0, speed=1.0, seed=3, reading=TraceReading(bursts="strong"),
     )  # fmt: skip
     trace = {"file": "export.json", "mean_rps": 10, "start_s": 300, "duration_s": 600, "bursts": "strong"}
     workload = chosen_workload(Settings.model_validate({"seed": 3, "trace": trace}))
-    assert (due_times(asked) + 300.0).tolist() == pytest.approx(workload.arrivals(300.0, 900.0).tolist())
+    assert (due_times(options) + 300.0).tolist() == pytest.approx(workload.arrivals(300.0, 900.0).tolist())
 
 
 def test_the_demo_s_slice_names_the_trace_that_it_writes(mark, monkeypatch):

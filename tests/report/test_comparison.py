@@ -10,7 +10,7 @@ from rich.console import Console
 from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
 from mark.domain.plan import CostParts, Excuse, PlannedCount
-from mark.report.formatting import count_words, duration_words, percent, usd
+from mark.report.formatting import format_count, format_duration, percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
@@ -50,7 +50,7 @@ def test_reference_is_the_first_of_our_own_policies_else_the_cheapest() -> None:
 
 def test_headline_says_cost_share_and_rival() -> None:
     runs = [costing("mark", 54.2, attained=0.98997), costing("sagemaker", 113.82, attained=0.985)]
-    requests = count_words(runs[0].result.requests)
+    requests = format_count(runs[0].result.requests)
     assert headline(runs) == (
         f"mark: 54.20 USD for {requests} requests, 98.9 % within 600 ms; sagemaker would have cost 2.1x."
     )
@@ -116,8 +116,8 @@ def test_percent_rounds_down(share: float, digits: int | None, text: str) -> Non
 
 def test_figures_as_words() -> None:
     assert [usd(value) for value in (1234.5, 0.01234, 0.0, float("nan"))] == ["1,234.50", "0.0123", "0.00", "-"]
-    assert [count_words(value) for value in (812, 12_345, 5_600_000)] == ["812", "12.3 k", "5.6 M"]
-    assert [duration_words(value) for value in (0.6, 1.5, 900, 86_400, 172_797, 172_800, 604_800)] == [
+    assert [format_count(value) for value in (812, 12_345, 5_600_000)] == ["812", "12.3 k", "5.6 M"]
+    assert [format_duration(value) for value in (0.6, 1.5, 900, 86_400, 172_797, 172_800, 604_800)] == [
         "600 ms", "1.5 s", "15 min", "24 h", "2 d", "2 d", "7 d",
     ]  # fmt: skip
 

@@ -277,7 +277,7 @@ def test_cost_explorer_stands_beside_the_ledger(store: ServiceStore) -> None:
     assert len(rows) == 4
     assert rows[day].difference_usd == pytest.approx(30.0 - rows[day].ledger_usd)
     assert rows[day_of(NOW)].difference_usd is None
-    assert "Days that AWS tells of" in message.render(report).text
+    assert "Days that AWS has billed" in message.render(report).text
 
 
 def test_a_service_that_has_only_begun_renders(store: ServiceStore) -> None:
@@ -286,7 +286,7 @@ def test_a_service_that_has_only_begun_renders(store: ServiceStore) -> None:
     report = read_cost_report(store, period_s=DAY_S, wall_at=0.0)
 
     assert not report.has_data
-    assert "nobody asked" in message.render(report).html
+    assert "no request came" in message.render(report).html
 
 
 def test_an_offering_that_is_offered_no_more_is_told_of(store: ServiceStore) -> None:

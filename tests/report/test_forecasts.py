@@ -22,7 +22,7 @@ from mark.report.forecast.documents import (
     BacktestRun,
     backtest_document,
     backtest_headline,
-    leads_words,
+    format_leads,
     least_of,
     marked_scores,
     plain,
@@ -161,7 +161,7 @@ def test_the_headline_says_by_how_much() -> None:
     ("leads", "words"), [((5,), "5 min"), ((1, 2), "1, 2 min"), ((1, 2, 3), "1 to 3 min"), ((1, 5), "1, 5 min")]
 )
 def test_leads_in_words(leads: tuple[int, ...], words: str) -> None:
-    assert leads_words(leads) == words
+    assert format_leads(leads) == words
 
 
 def test_the_document_is_plain_json() -> None:

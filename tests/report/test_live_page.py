@@ -14,12 +14,12 @@ from mark.report.live.chart import Stretch, load_chart, rate_ticks, time_ticks
 from mark.report.live.formatting import (
     banners,
     budget_of,
-    budget_words,
     fleet_rows,
-    hourly_words,
-    plan_words,
-    span_words,
-    speed_words,
+    format_budget,
+    format_clock_speed,
+    format_hourly,
+    format_plan_times,
+    format_span,
 )
 from mark.report.live.page import LivePage
 from mark.telemetry.status_document import (
@@ -136,7 +136,7 @@ def test_dead_letters_alarms_and_a_journal_that_is_not_archived_are_banners() ->
     ]
     silent = AlertsStatus(unknown="GetQueueUrl: AccessDenied")
     (banner,) = banners(status(busy_model(), alerts=silent))
-    assert banner.text == "AWS does not say which alarms ring: GetQueueUrl: AccessDenied"
+    assert banner.text == "AWS does not report which alarms ring: GetQueueUrl: AccessDenied"
 
 
 def test_a_service_at_work_has_no_banner_and_an_interruption_one() -> None:
@@ -155,28 +155,28 @@ def test_budget_counts_late_shed_and_failed() -> None:
     objective = replace(model.objective, answered=940, late=5, shed=50)
     budget = budget_of(replace(model, objective=objective, failed=10))
     assert (budget.finished, budget.missed, budget.allowed) == (1000, 65, 20.0)
-    assert budget_words(budget) == "325 % of the error budget used"
-    assert budget_words(budget_of(empty_model())) == "nothing finished yet"
+    assert format_budget(budget) == "325 % of the error budget used"
+    assert format_budget(budget_of(empty_model())) == "nothing finished yet"
 
 
 def test_fleet_is_told_in_three_views() -> None:
     rows = {row.offering: row for row in fleet_rows(interrupted_model())}
     row = rows["c5.large:spot"]
     assert (row.planned, row.requested, row.observed, row.leaving) == (10, 5, 9, 4)
-    assert row.state_words == "8 ready, 1 draining; 4 being taken away"
+    assert row.states_text == "8 ready, 1 draining; 4 being taken away"
     assert rows["t3.xlarge:spot"].planned == 0
 
 
 def test_a_plan_says_when_it_was_made_and_for_when() -> None:
     plan = PlanStatus(made_at=1_770_000_000.0, at=1_770_000_300.0)
-    assert plan_words(replace(empty_model(), plan=plan)) == "Plan made 02:40, for 02:45"
-    assert plan_words(replace(empty_model(), plan=replace(plan, at=plan.made_at))) == "Plan made 02:40"
-    assert plan_words(empty_model()) == ""
+    assert format_plan_times(replace(empty_model(), plan=plan)) == "Plan made 02:40, for 02:45"
+    assert format_plan_times(replace(empty_model(), plan=replace(plan, at=plan.made_at))) == "Plan made 02:40"
+    assert format_plan_times(empty_model()) == ""
 
 
 def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
-    assert hourly_words(busy_model()) == "instances 0.80 now; Lambda 0.12, overhead 0.0700 as a mean of 2 h"
-    assert hourly_words(empty_model()) == "instances 0.00 now"
+    assert format_hourly(busy_model()) == "instances 0.80 now; Lambda 0.12, overhead 0.0700 as a mean of 2 h"
+    assert format_hourly(empty_model()) == "instances 0.00 now"
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_spend_of_an_hour_says_what_of_and_over_how_long() -> None:
     ],
 )
 def test_a_clock_that_is_not_the_walls_is_named(changed: dict[str, Any], says: str) -> None:
-    assert speed_words(status(**changed)).startswith(says)
-    assert bool(speed_words(status(**changed))) is bool(says)
+    assert format_clock_speed(status(**changed)).startswith(says)
+    assert bool(format_clock_speed(status(**changed))) is bool(says)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_clock_that_is_not_the_walls_is_named(changed: dict[str, Any], says: s
     [(0.4, "0 s"), (-1.0, "0 s"), (81.9, "81 s"), (119.9, "119 s"), (190.0, "3 min"), (9000.0, "2 h")],
 )
 def test_spans_are_whole(seconds: float, says: str) -> None:
-    assert span_words(seconds) == says
+    assert format_span(seconds) == says
 
 
 def test_steps_have_gaps_where_nothing_is_known() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mark.report.live.formatting import capacity_words, controller_words
-from mark.report.live.processes import process_banners, restart_words
+from mark.report.live.formatting import format_capacity, format_controller
+from mark.report.live.processes import format_restarts, process_banners
 from mark.telemetry.status_document import FleetStatus, LostAccount, PlanStatus, RestartStatus, ServiceStatus
 from tests.report.live_fakes import NOW, busy_model, empty_model, status
 
@@ -26,7 +26,7 @@ def test_restarts_are_one_line_with_time_and_cause() -> None:
             "gateway-0": ends(3, -9, "silent for 15 s"),
         }
     )
-    assert restart_words(told) == (
+    assert format_restarts(told) == (
         "aws once (last 02:40:30, signal 9), controller-1 twice (last 02:40:30, exit status 1), "
         "gateway-0 3 times (last 02:40:30, silent for 15 s)"
     )
@@ -34,7 +34,7 @@ def test_restarts_are_one_line_with_time_and_cause() -> None:
 
 @pytest.mark.parametrize("told", [status(), status(restarts={}), status(restarts={"aws": ends(0)})])
 def test_nothing_is_said_where_none_was(told: ServiceStatus) -> None:
-    assert restart_words(told) == ""
+    assert format_restarts(told) == ""
     assert process_banners(told) == []
 
 
@@ -55,12 +55,12 @@ def test_what_is_wrong_is_a_banner(changed: dict[str, Any], says: str) -> None:
 
 
 def test_the_controller_s_line_says_what_its_time_is() -> None:
-    assert controller_words(status()) == "controller-0, last tick 4 s ago"
+    assert format_controller(status()) == "controller-0, last tick 4 s ago"
 
 
 def test_a_plan_without_instances_says_that_none_is_planned_for_the_load() -> None:
     model = replace(empty_model(), plan=PlanStatus(required_rps=19.5))
-    assert capacity_words(model) == "0.0 requests/s; 19.5 expected, no instance planned for it"
+    assert format_capacity(model) == "0.0 requests/s; 19.5 expected, no instance planned for it"
     model = replace(model, fleet=FleetStatus(planned={"c5.large": 2}))
-    assert capacity_words(model) == "0.0 requests/s; planned for 19.5"
-    assert "planned for" in capacity_words(busy_model())
+    assert format_capacity(model) == "0.0 requests/s; planned for 19.5"
+    assert "planned for" in format_capacity(busy_model())

@@ -104,7 +104,7 @@ def test_less_than_a_dollar_is_told_with_four_digits() -> None:
 
 def test_difference_to_cost_explorer_is_printed(mails) -> None:
     for rows in (told_in_html(mails["week"]), told_in_text(mails["week"])):
-        own, aws, difference = (number(cell) for cell in rows["Days that AWS tells of"])
+        own, aws, difference = (number(cell) for cell in rows["Days that AWS has billed"])
         known = [item for item in WEEK.reconciliation if item.aws_usd is not None]
         assert own == pytest.approx(sum(item.ledger_usd for item in known), abs=0.006)
         assert aws - own == pytest.approx(difference, abs=0.016)
@@ -143,7 +143,7 @@ def test_a_file_needs_nothing_else(mails, name) -> None:
 
 
 def test_what_is_missing_is_left_out(mails) -> None:
-    assert "Nothing was spent and nobody asked" in mails["nothing"].text
+    assert "Nothing was spent and no request came" in mails["nothing"].text
     assert "<table" not in mails["nothing"].html
     assert "WHAT OTHERS WOULD HAVE COST" not in mails["one"].text
     assert mails["month"].text.count("WHAT OTHERS WOULD HAVE COST") == 2

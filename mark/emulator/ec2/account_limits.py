@@ -1,4 +1,4 @@
-"""What an account may have at once: Service Quotas' answers about EC2, and Lambda's account settings.
+"""Limits of an account: Service Quotas' answers about EC2, and Lambda's account settings.
 
 The vCPU quotas are told, not enforced: launches are refused by faults alone (docs/emulated-aws.md).
 """
@@ -42,12 +42,12 @@ class AccountLimits:
         """The reply to a call of Service Quotas."""
         if action != "ListServiceQuotas":
             raise not_emulated(f"servicequotas:{action}")
-        asked = json.loads(body)
-        if asked["ServiceCode"] != "ec2":
-            raise ApiError("NoSuchResourceException", f"no quotas of {asked['ServiceCode']} are known here")
+        request = json.loads(body)
+        if request["ServiceCode"] != "ec2":
+            raise ApiError("NoSuchResourceException", f"no quotas of {request['ServiceCode']} are known here")
         size, start = (
-            min(MOST_A_PAGE, int(asked.get("MaxResults") or MOST_A_PAGE)),
-            int(asked.get("NextToken") or 0),
+            min(MOST_A_PAGE, int(request.get("MaxResults") or MOST_A_PAGE)),
+            int(request.get("NextToken") or 0),
         )
         page = [
             {

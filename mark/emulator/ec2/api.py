@@ -113,11 +113,11 @@ class Ec2Api:
 
     def _once(self, action: str, token: str, params: Params, handler: Callable[[Params], str]) -> str:
         """The same token: the same reply, or an error where the parameters are others."""
-        asked = json.dumps(params, sort_keys=True, default=str)
+        request = json.dumps(params, sort_keys=True, default=str)
         known = self._replies.get((action, token))
         if known is None:
-            known = self._replies[action, token] = (asked, handler(params))
-        elif known[0] != asked:
+            known = self._replies[action, token] = (request, handler(params))
+        elif known[0] != request:
             raise ApiError(
                 "IdempotentParameterMismatch",
                 "Arguments on this idempotent request are inconsistent with arguments used in previous "

@@ -19,7 +19,7 @@ NOT_FOUND: Reply = (404, b"")
 
 
 class Imds:
-    """What an instance may learn of itself. Times follow the service's clock, as the instance's own would."""
+    """Instance metadata. Times follow the service's clock, as the instance's own would."""
 
     def __init__(self, find: Callable[[str], Machine | None], clock: ServiceClock) -> None:
         self._find = find

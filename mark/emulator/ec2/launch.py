@@ -82,9 +82,9 @@ class Launches:
         specifications = [template.data.get("TagSpecifications")] if template else []
         tags = tags_for("instance", *specifications, params.get("TagSpecifications"))
         spec = resolve(data, instance_type, market, tags, params.get("ClientToken", ""))
-        asked, least = int(params.get("MaxCount", 1)), int(params.get("MinCount", 1))
+        most, least = int(params.get("MaxCount", 1)), int(params.get("MinCount", 1))
         refusal = self._refused("RunInstances", f"{name}:{market.value}")
-        count = 0 if refusal else self._obtainable("RunInstances", f"{name}:{market.value}", asked)
+        count = 0 if refusal else self._obtainable("RunInstances", f"{name}:{market.value}", most)
         if count < least:
             raise ApiError(refusal or NO_CAPACITY, _no_capacity(name, spec.zone), 500)
         return self._launch(spec, count)
@@ -143,7 +143,7 @@ class Launches:
         }
 
     def _candidate(self, candidate: _Candidate, wanted: int, params: dict[str, Any]) -> tuple[LaunchSpec, int]:
-        """What this candidate launches, and how many of it can be had."""
+        """Launch of this candidate, and the count that can be had."""
         instance_type = self._types.get(candidate.type_name)
         if instance_type is None:
             raise ApiError(
@@ -209,9 +209,9 @@ class Launches:
         price = instance_type.on_demand_usd_per_hour if candidate.market is Market.ON_DEMAND else spot
         return (math.inf if price is None else price) / candidate.weight
 
-    def _obtainable(self, action: str, pool: str, asked: int) -> int:
+    def _obtainable(self, action: str, pool: str, most: int) -> int:
         fault = self._faults.hit(("partial",), "ec2", action, pool)
-        return asked if fault is None else math.floor(asked * fault.share)
+        return most if fault is None else math.floor(most * fault.share)
 
     def _refused(self, action: str, pool: str) -> str:
         fault = self._faults.hit(("capacity",), "ec2", action, pool)
@@ -223,7 +223,7 @@ class Launches:
 
 
 def _targets(capacity: dict[str, Any]) -> dict[Market, int]:
-    """How many of each market."""
+    """Target capacity by market."""
     total = int(capacity["TotalTargetCapacity"])
     targets = {
         Market.ON_DEMAND: int(capacity.get("OnDemandTargetCapacity") or 0),

@@ -67,7 +67,7 @@ def tags_for(kind: str, *specifications: Any) -> dict[str, str]:
 def resolve(
     data: Data, instance_type: InstanceType, market: Market, tags: dict[str, str], client_token: str = ""
 ) -> LaunchSpec:
-    """What `data` (a template with overrides laid over it) launches."""
+    """Launch specification of `data`, a template with its overrides merged."""
     if not data.get("ImageId"):
         raise ApiError("MissingParameter", "The request must contain the parameter ImageId")
     subnet = _subnet(data)

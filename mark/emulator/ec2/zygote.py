@@ -43,17 +43,17 @@ class Zygote:
 
     def serve(self) -> None:
         """Do what is asked until the other end closes."""
-        self._say({"is": "ready", "pid": os.getpid()})
+        self._send({"is": "ready", "pid": os.getpid()})
         while True:
             readable, _, _ = select.select([self._control, self._wake], [], [])
             if self._wake in readable:
                 self._wake.recv(4096)
                 self._reap()
-            if self._control in readable and not self._hear():
+            if self._control in readable and not self._receive():
                 self._end()
                 return
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
         data = self._control.recv(65536)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
@@ -88,7 +88,7 @@ class Zygote:
                 sys.stderr.flush()
                 os._exit(code)
         self._pids[name] = pid
-        self._say({"is": "started", "name": name, "pid": pid})
+        self._send({"is": "started", "name": name, "pid": pid})
 
     def _become(self, environment: dict[str, str], log: str, parent: int) -> None:
         signal.set_wakeup_fd(-1)
@@ -112,7 +112,7 @@ class Zygote:
             if done:
                 del self._pids[name]
                 code = os.waitstatus_to_exitcode(status)
-                self._say({"is": "exited", "name": name, "pid": pid, "code": code})
+                self._send({"is": "exited", "name": name, "pid": pid, "code": code})
 
     def _end(self) -> None:
         for pid in self._pids.values():
@@ -120,7 +120,7 @@ class Zygote:
         for pid in self._pids.values():
             os.waitpid(pid, 0)
 
-    def _say(self, line: dict[str, Any]) -> None:
+    def _send(self, line: dict[str, Any]) -> None:
         try:
             self._control.sendall(json.dumps(line).encode() + b"\n")
         except (BrokenPipeError, ConnectionResetError):

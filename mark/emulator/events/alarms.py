@@ -34,7 +34,7 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     "LessThanOrEqualToThreshold": operator.le,
     "LessThanThreshold": operator.lt,
 }
-KEPT = 24 * 60
+MOST_VALUES = 24 * 60
 """Minutes of a queue's values: an alarm looks back a day at most."""
 
 Emit = Callable[[dict[str, Any]], None]
@@ -46,7 +46,7 @@ class Alarms:
     def __init__(self, clock: ServiceClock, emit: Emit) -> None:
         self._clock = clock
         self._emit = emit
-        self._seen: dict[tuple[str, str], deque[float]] = {}
+        self._values: dict[tuple[str, str], deque[float]] = {}
         _refuse_what_has_no_value()
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class Alarms:
         return {name: str(alarm.state_value) for name, alarm in list(cloudwatch_backend().alarms.items())}
 
     def queues(self) -> dict[str, dict[str, float]]:
-        """What queues say of themselves now, by name."""
+        """Metrics of the queues now, by name."""
         queues = list(sqs_backend().queues.items())
         return {name: {metric: read(queue) for metric, read in METRICS.items()} for name, queue in queues}
 
@@ -66,7 +66,7 @@ class Alarms:
         """Take each queue's values down and evaluate the alarms."""
         for queue, values in self.queues().items():
             for metric, value in values.items():
-                self._seen.setdefault((queue, metric), deque(maxlen=KEPT)).append(value)
+                self._values.setdefault((queue, metric), deque(maxlen=MOST_VALUES)).append(value)
         for alarm in list(cloudwatch_backend().alarms.values()):
             state, reason = self._judge(alarm)
             before = alarm.state_value
@@ -86,7 +86,7 @@ class Alarms:
         queue = next(entry.value for entry in alarm.dimensions if entry.name == "QueueName")
         minutes = max(1, int(alarm.period) // int(MINUTE_S))
         wanted = int(alarm.evaluation_periods)
-        values = list(self._seen.get((queue, alarm.metric_name), ()))[-minutes * wanted :]
+        values = list(self._values.get((queue, alarm.metric_name), ()))[-minutes * wanted :]
         periods = [values[start : start + minutes] for start in range(0, len(values), minutes)]
         if not periods:
             return "INSUFFICIENT_DATA", "nothing is known of the queue yet"
@@ -98,7 +98,7 @@ class Alarms:
 
 
 def _event(alarm: Any, before: str, at: float) -> dict[str, Any]:
-    told = {"value": alarm.state_value, "reason": alarm.state_reason, "timestamp": iso(at)}
+    state = {"value": alarm.state_value, "reason": alarm.state_reason, "timestamp": iso(at)}
     return {
         "version": "0",
         "id": str(uuid.uuid4()),
@@ -108,7 +108,7 @@ def _event(alarm: Any, before: str, at: float) -> dict[str, Any]:
         "time": iso(at),
         "region": REGION,
         "resources": [alarm.alarm_arn],
-        "detail": {"alarmName": alarm.name, "state": told, "previousState": {"value": before}},
+        "detail": {"alarmName": alarm.name, "state": state, "previousState": {"value": before}},
     }
 
 
@@ -116,23 +116,23 @@ def _refuse_what_has_no_value() -> None:
     """An alarm that would never be evaluated, or that would tell nobody, is not made."""
     original = getattr(CLOUDWATCH_BACKEND.put_metric_alarm, "original", CLOUDWATCH_BACKEND.put_metric_alarm)
 
-    def put_metric_alarm(self: Any, **asked: Any) -> Any:
-        dimensions = {entry["Name"] for entry in asked["dimensions"]}
-        if asked["namespace"] != NAMESPACE or asked["metric_name"] not in METRICS or dimensions != {"QueueName"}:
-            raise NotImplementedError(f"alarms on {asked['namespace']}'s {asked['metric_name']}")
-        if asked["statistic"] not in STATISTICS or asked["comparison_operator"] not in COMPARISONS:
+    def put_metric_alarm(self: Any, **given: Any) -> Any:
+        dimensions = {entry["Name"] for entry in given["dimensions"]}
+        if given["namespace"] != NAMESPACE or given["metric_name"] not in METRICS or dimensions != {"QueueName"}:
+            raise NotImplementedError(f"alarms on {given['namespace']}'s {given['metric_name']}")
+        if given["statistic"] not in STATISTICS or given["comparison_operator"] not in COMPARISONS:
             raise NotImplementedError(
-                f"alarms that compare {asked['statistic']} by {asked['comparison_operator']}"
+                f"alarms that compare {given['statistic']} by {given['comparison_operator']}"
             )
-        if int(asked["period"]) % int(MINUTE_S) or asked.get("treat_missing_data") not in (
+        if int(given["period"]) % int(MINUTE_S) or given.get("treat_missing_data") not in (
             None,
             "missing",
             "notBreaching",
         ):
             raise NotImplementedError("alarms with other periods than minutes, or that treat missing data")
-        if any(asked.get(name) for name in ("alarm_actions", "ok_actions", "insufficient_data_actions")):
+        if any(given.get(name) for name in ("alarm_actions", "ok_actions", "insufficient_data_actions")):
             raise NotImplementedError("actions of alarms: their events reach EventBridge's rules")
-        return original(self, **asked)
+        return original(self, **given)
 
     put_metric_alarm.original = original  # type: ignore[attr-defined]
     CLOUDWATCH_BACKEND.put_metric_alarm = put_metric_alarm

@@ -1,4 +1,4 @@
-"""When a schedule of EventBridge Scheduler is due: `at(...)`, `rate(...)` and `cron(...)` in a time zone (pure).
+"""Due times of EventBridge Scheduler's expressions: `at(...)`, `rate(...)` and `cron(...)` in a time zone (pure).
 
 As AWS documents it: a rate without a start begins at once; a rate's days have 24 hours; a cron time that a clock
 skips in spring is skipped, one that comes twice in autumn counts once. Of cron's wildcards W and # are not done.
@@ -30,7 +30,7 @@ Due = Callable[[float], float]
 
 
 def due_of(expression: str, *, timezone: str = "UTC", begins_at: float) -> Due:
-    """When the schedule is due next, after an instant; ApiError where the expression or the zone is none.
+    """Function that gives the next due time after an instant; ApiError where the expression or the zone is none.
 
     `begins_at`: when the schedule was made, or its StartDate.
     """
@@ -114,8 +114,8 @@ def _values(text: str, name: str, low: int, high: int, expression: str) -> froze
 
 def _instant(day: date, hour: int, minute: int, zone: ZoneInfo) -> float | None:
     """The wall's time there as an instant, the first of two; None where the clock skips it."""
-    told = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
-    at = told.timestamp()
+    due_local = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
+    at = due_local.timestamp()
     shown = datetime.fromtimestamp(at, UTC).astimezone(zone)
     return at if (shown.hour, shown.minute) == (hour, minute) else None
 

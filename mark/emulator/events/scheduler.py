@@ -45,17 +45,17 @@ class Scheduler:
         """Refuse a schedule that would not do here what it says; ApiError."""
         if method not in {"POST", "PUT"} or not path.startswith("/schedules/"):
             return
-        asked = json.loads(body)
-        target = asked.get("Target", {})
+        request = json.loads(body)
+        target = request.get("Target", {})
         arn = str(target.get("Arn", ""))
         if ":lambda:" not in arn or ":function:" not in arn:
             raise not_emulated(f"schedules that call {arn}: functions only")
         if target.get("DeadLetterConfig"):
             raise not_emulated("dead letters of schedules: an event that a function fails is tried three times")
-        if any(asked.get(name) not in (None, "NONE") for name in REFUSED):
+        if any(request.get(name) not in (None, "NONE") for name in REFUSED):
             raise not_emulated(f"{', '.join(REFUSED)} of schedules")
-        now, expression = self._clock.now(), asked["ScheduleExpression"]
-        due = due_of(expression, timezone=asked.get("ScheduleExpressionTimezone") or "UTC", begins_at=now)
+        now, expression = self._clock.now(), request["ScheduleExpression"]
+        due = due_of(expression, timezone=request.get("ScheduleExpressionTimezone") or "UTC", begins_at=now)
         if math.isinf(due(now)):
             raise ApiError("ValidationException", f"Invalid Schedule Expression {expression}: it is never due.")
 

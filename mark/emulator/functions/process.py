@@ -38,7 +38,7 @@ class FunctionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an invocation ended: what the handler returned, or its error. `timed_out`: its environment is lost."""
+    """Result of an invocation: the handler's reply or its error. `timed_out`: its environment is lost."""
 
     payload: bytes
     failed: bool
@@ -78,7 +78,7 @@ class LambdaProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it was started and is gone."""
+        """True once it was started and has exited."""
         return self._listening is not None and self._listening.done()
 
     async def start(self, code: bytes) -> None:

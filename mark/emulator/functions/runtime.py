@@ -70,7 +70,7 @@ class Runtime:
             else:
                 self._inbox(head["env"]).put((head, payload))
 
-    def say(self, head: Mapping[str, Any], payload: bytes = b"") -> None:
+    def send(self, head: Mapping[str, Any], payload: bytes = b"") -> None:
         """Send one frame."""
         text = json.dumps(head).encode()
         with self._writing:
@@ -90,10 +90,10 @@ class Runtime:
             error, reply = self._invoke(head, payload)
             elapsed_ms = (time.perf_counter() - started) * 1000
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            self.say({"id": head["id"], "ms": elapsed_ms, "error": error, "peak_mb": peak_mb}, reply)
+            self.send({"id": head["id"], "ms": elapsed_ms, "error": error, "peak_mb": peak_mb}, reply)
 
     def _invoke(self, head: dict[str, Any], payload: bytes) -> tuple[bool, bytes]:
-        """Whether the handler failed, and its reply or error as JSON."""
+        """Call the handler: true where it failed, and its reply or error as JSON."""
         context = Context(
             function_name=head["name"],
             function_version=head["version"],
@@ -134,9 +134,9 @@ def main(arguments: list[str]) -> None:
         try:
             runtime = Runtime(control, load(module, attribute))
         except Exception as error:  # noqa: BLE001 an import may raise what it likes: it is the function's error
-            runtime.say({"is": "failed"}, json.dumps(error_document(error)).encode())
+            runtime.send({"is": "failed"}, json.dumps(error_document(error)).encode())
             return
-        runtime.say({"is": "ready"})
+        runtime.send({"is": "ready"})
         runtime.serve()
     os._exit(0)  # whatever an environment is still doing
 

@@ -1,1 +1,1 @@
-"""What the commands of a running service do: up, down, load, pause, feed, chaos, explain, demo."""
+"""Commands of a running service: up, down, load, pause, feed, chaos, explain, demo."""

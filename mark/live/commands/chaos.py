@@ -6,10 +6,10 @@ import os
 import random
 import signal
 from collections.abc import Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from mark.domain.errors import Misconfigured, unknown
-from mark.live.local.emulator_client import EmulatedControls
+from mark.live.local.emulator_client import EmulatedControls, InjectedFault
 from mark.live.local.run_dir import Running, find_running, process_of
 from mark.report.terminal import show, show_json
 from mark.store.connect import connect
@@ -19,6 +19,17 @@ KILLABLE = ("agent", "gateway", "controller", "store", "aws")
 NO_CAPACITY = "InsufficientInstanceCapacity"
 SLOW_S = 3.0
 """What a slow call of EC2 takes."""
+
+
+class ChaosDocument(TypedDict):
+    """The document of `mark chaos --json` (docs/json.md)."""
+
+    #: Done, in words.
+    said: str
+    #: The kind of process, one of `KILLABLE`.
+    killed: NotRequired[str]
+    pid: NotRequired[int]
+    fault: NotRequired[InjectedFault]
 
 
 def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) -> None:
@@ -31,11 +42,11 @@ def interrupt_spot(service: str, *, share: float, offering: str, as_json: bool) 
     if as_json:
         show_json({"instances": taken, "ready": ready})
     else:
-        show(interrupted_words(taken, share=share, ready=ready))
+        show(format_interrupted(taken, share=share, ready=ready))
 
 
-def interrupted_words(taken: Sequence[str], *, share: float, ready: int) -> str:
-    """What came of asking for a share of the `ready` spot instances."""
+def format_interrupted(taken: Sequence[str], *, share: float, ready: int) -> str:
+    """Outcome of interrupting a share of the `ready` spot instances, in words."""
     if taken:
         what = "1 spot instance has its" if len(taken) == 1 else f"{len(taken)} spot instances have their"
         return f"{what} notice: {', '.join(taken)}"
@@ -71,10 +82,10 @@ def break_something(
     if as_json:
         show_json(done)
     else:
-        show(str(done["said"]))
+        show(done["said"])
 
 
-def _kill(running: Running, target: str | None) -> dict[str, Any]:
+def _kill(running: Running, target: str | None) -> ChaosDocument:
     if target not in KILLABLE:
         raise unknown("process to kill", target or "", KILLABLE)
     pid = _victim(running, target)
@@ -103,14 +114,14 @@ def _victim(running: Running, target: str) -> int:
     return int(random.choice(pids))  # noqa: S311 - any will do
 
 
-def _fault(running: Running, what: str, *, seconds: float, offering: str, share: float) -> dict[str, Any]:
+def _fault(running: Running, what: str, *, seconds: float, offering: str, share: float) -> ChaosDocument:
     """Tell the emulated AWS to misbehave; docs/emulated-aws.md has the words."""
     controls = EmulatedControls(running.aws_endpoint)
     _check_offering(running, offering)
     if what == "clear":
         controls.clear_faults()
         return {"said": "the emulated AWS behaves again"}
-    faults: dict[str, dict[str, Any]] = {
+    faults: dict[str, InjectedFault] = {
         "throttle": {"kind": "throttle"},
         "refuse": {"action": "CreateFleet", "kind": "capacity", "code": NO_CAPACITY, "match": offering},
         "partial": {"action": "CreateFleet", "kind": "partial", "share": share, "match": offering},
@@ -118,7 +129,7 @@ def _fault(running: Running, what: str, *, seconds: float, offering: str, share:
     }
     if what not in faults:
         raise unknown("way to break it", what, ("kill", *faults, "clear"))
-    fault = {**faults[what], "seconds": seconds}
+    fault: InjectedFault = {**faults[what], "seconds": seconds}
     controls.fault(fault)
     return {"said": f"the emulated AWS: {what} for {seconds:g} s", "fault": fault}
 

@@ -18,7 +18,7 @@ from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.offline.out_folder import make_folder
 from mark.offline.simulate import simulate_settings
-from mark.report.formatting import count_words, duration_words
+from mark.report.formatting import format_count, format_duration
 from mark.report.live.rehearsal import comparison_document, comparison_table, headline, write_comparison
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces import generators
@@ -42,14 +42,14 @@ FORECASTER = "boosted"
 def demonstrate(settings: Settings, *, as_json: bool) -> None:
     """Drive the slice through the live service and set it beside its replay."""
     out = settings.out or FOLDER
-    asked = demo_settings(settings, out)
+    chosen = demo_settings(settings, out)
     note(
         f"{MINUTES} minutes of generated traffic with a surge go through the service on this machine, "
         f"{SPEED:g} times as fast; {INTERRUPT.share:.0%} of its spot instances are taken away in minute "
         f"{INTERRUPT.at_min:g}. Some three minutes, without any cloud account. Forecasts are by "
-        f"{asked.forecaster}."
+        f"{chosen.forecaster}."
     )
-    rehearsed = rehearse(asked)
+    rehearsed = rehearse(chosen)
     document = comparison_document(
         rehearsed.live,
         rehearsed.replay,
@@ -68,23 +68,23 @@ def demonstrate(settings: Settings, *, as_json: bool) -> None:
         show_json({**document, "load": rehearsed.load})
         return
     show(headline(document), "", comparison_table(document), "")
-    _say(rehearsed)
+    _show(rehearsed)
     show(f"report: {page}")
 
 
 def replay_all(settings: Settings, *, as_json: bool) -> None:
     """Replay a day of the shipped workload under all policies, for `inception-v3` where no model is named."""
     workload = generators.demo_workload(settings.seed)
-    asked = settings.model_copy(
+    chosen = settings.model_copy(
         update={"model": settings.model or MODEL, "policies": (ALL,), "out": settings.out or FOLDER}
     )
     expected = round(workload.trace.mean_between(workload.start_s, workload.end_s) * workload.duration_s)
     note(
-        f"{duration_words(workload.duration_s)} of generated traffic, {count_words(expected)} requests for "
-        f"{asked.model}, are replayed under every policy; {duration_words(workload.start_s)} before it "
+        f"{format_duration(workload.duration_s)} of generated traffic, {format_count(expected)} requests for "
+        f"{chosen.model}, are replayed under every policy; {format_duration(workload.start_s)} before it "
         "are the history that forecasters learn from. Some minutes, without any cloud account."
     )
-    simulate_settings(asked, as_json=as_json, workload=workload)
+    simulate_settings(chosen, as_json=as_json, workload=workload)
 
 
 def demo_settings(settings: Settings, out: Path) -> Settings:
@@ -110,7 +110,7 @@ def demo_settings(settings: Settings, out: Path) -> Settings:
 
 
 def surge_start_s(trace: Trace) -> float:
-    """Where the slice starts: BEFORE_SURGE minutes before the last day's first surge."""
+    """Start of the slice: BEFORE_SURGE minutes before the last day's first surge."""
     minutes = trace.rates_rps.reshape(-1, round(UNIT_S / trace.bin_s)).mean(axis=1)
     first = (generators.DEMO_DAYS - 1) * 24 * 60
     for minute in range(first + BEFORE_SURGE, len(minutes) - MINUTES):
@@ -119,8 +119,8 @@ def surge_start_s(trace: Trace) -> float:
     raise AssertionError("a day of the shipped workload holds some ten surges")
 
 
-def _say(rehearsed: Rehearsed) -> None:
-    """What clients saw, in one line."""
+def _show(rehearsed: Rehearsed) -> None:
+    """Print the clients' view in one line."""
     load = rehearsed.load
     by = ", ".join(f"{count:,} by {who}" for who, count in load["by"].items() if count and who != "shed")
     show(f"{load['sent']:,} requests sent, {load['answered']:,} answered ({by}), {load['by']['shed']} shed")

@@ -39,7 +39,7 @@ def _note_before(store: ServiceStore, model: str) -> None:
 def explain_live(service: str, *, model: str | None, minute: float | None, as_json: bool) -> None:
     """Print the ticks around a minute since the journal opened, or all of it in short."""
     folder = RunFolder.of(service)
-    if folder.running() is None and (kept := _kept(folder)):
+    if folder.running() is None and (kept := _kept_journals(folder)):
         name = _chosen_of(service, model, kept)
         reason = (folder.failure() or ("",))[0]
         note(
@@ -64,7 +64,7 @@ def explain_live(service: str, *, model: str | None, minute: float | None, as_js
     explain_journal(lambda: lines, minute=minute, as_json=as_json)
 
 
-def _kept(folder: RunFolder) -> list[str]:
+def _kept_journals(folder: RunFolder) -> list[str]:
     """The models whose journals lie in the folder."""
     return sorted(path.parent.name for path in folder.path.glob(f"*/{JOURNAL_NAME}"))
 

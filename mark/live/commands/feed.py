@@ -36,12 +36,12 @@ class Feed:
         self._sequence = 0
         self.total = 0
 
-    def saw(self, count: int = 1) -> None:
-        """So many requests came right now."""
+    def count_requests(self, count: int = 1) -> None:
+        """Count requests that arrive now."""
         self._counts[window_of(self._clock.now())] += count
         self.total += count
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Report what came since; what a store that is away was not told is told next time, once."""
         if self._unsent is None and self._counts:
             self._sequence += 1
@@ -66,10 +66,10 @@ def feed_service(service: str, model: str | None, source: TextIO = sys.stdin) ->
     threading.Thread(target=_read, args=(source, lines), daemon=True).start()
     try:
         while _count(feed, lines):
-            feed.tell()
+            feed.publish()
     except KeyboardInterrupt:
         pass
-    feed.tell()
+    feed.publish()
     note(f"{feed.total:,} requests of {name} were counted")
 
 
@@ -89,5 +89,5 @@ def _count(feed: Feed, lines: queue.SimpleQueue[bool]) -> bool:
                 return False
         except queue.Empty:
             return True
-        feed.saw()
+        feed.count_requests()
     return True

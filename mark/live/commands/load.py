@@ -6,8 +6,9 @@ import asyncio
 import secrets
 import signal
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -18,7 +19,7 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.live.clock import adopt_wall
 from mark.live.local.clock_control import run_clock
-from mark.live.local.run_dir import Running, find_running
+from mark.live.local.run_dir import Running, RunningModel, find_running
 from mark.offline.trace_source import TraceReading, read_place
 from mark.report.terminal import note, progress, show, show_json
 from mark.serving.loadgen.run import Load, LoadResult, Target
@@ -34,8 +35,8 @@ LEAD_S = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadAsked:
-    """What `mark load` was asked for. `duration_s` and `start_s` are on the trace's clock."""
+class LoadOptions:
+    """Flags of `mark load`. `duration_s` and `start_s` are on the trace's clock."""
 
     service: str
     model: str | None
@@ -49,15 +50,29 @@ class LoadAsked:
     reading: TraceReading = field(default_factory=TraceReading)
 
 
-def load_service(asked: LoadAsked, *, as_json: bool) -> None:
+class LoadDocument(TypedDict):
+    """The document of `mark load --json` (docs/json.md)."""
+
+    sent: int
+    answered: int
+    attained: float | None
+    in_flight: int
+    #: By mean, quantile and maximum; null where nothing was answered.
+    latency_ms: dict[str, float | None]
+    #: Requests by who answered, and those that were shed.
+    by: dict[str, int]
+    errors: dict[str, int]
+
+
+def load_service(options: LoadOptions, *, as_json: bool) -> None:
     """Send the load and print what became of it."""
-    running = find_running(asked.service)
-    due_s = due_times(asked)
+    running = find_running(options.service)
+    due_s = due_times(options)
     if not due_s.size:
-        raise Misconfigured(_nothing_due(asked))
-    model = chosen(running, asked.model)
+        raise Misconfigured(_nothing_due(options))
+    model = chosen(running, options.model)
     with progress() as report:
-        result = send(running, model, due_s, speed=asked.speed, report=lambda share: report("sending", share))
+        result = send(running, model, due_s, speed=options.speed, report=lambda share: report("sending", share))
     document = load_document(result)
     if as_json:
         show_json(document)
@@ -65,34 +80,34 @@ def load_service(asked: LoadAsked, *, as_json: bool) -> None:
         _show(document, model)
 
 
-def due_times(asked: LoadAsked) -> NDArray[np.float64]:
-    """When each request is due, real seconds from the start. A replay at that speed draws the same instants."""
-    if (asked.trace is None) == (asked.rate_rps is None):
-        raise Misconfigured("say what to send: either --trace FILE or --rate RPS")
-    if asked.trace is not None:
-        trace = read_place(asked.trace, asked.reading)
-        if asked.mean_rps is not None:
-            trace = trace.scaled(asked.mean_rps, asked.start_s, asked.duration_s)
-        trace = with_bursts(trace, asked.reading.bursts, asked.seed)
+def due_times(options: LoadOptions) -> NDArray[np.float64]:
+    """Due times of the requests, real seconds from the start. A replay at that speed draws the same instants."""
+    if (options.trace is None) == (options.rate_rps is None):
+        raise Misconfigured("give the load to send: either --trace FILE or --rate RPS")
+    if options.trace is not None:
+        trace = read_place(options.trace, options.reading)
+        if options.mean_rps is not None:
+            trace = trace.scaled(options.mean_rps, options.start_s, options.duration_s)
+        trace = with_bursts(trace, options.reading.bursts, options.seed)
     else:
-        if asked.rate_rps is not None and not asked.rate_rps > 0:
-            raise Misconfigured(f"--rate must be above 0, not {asked.rate_rps:g}")
-        if asked.duration_s is None:
-            raise Misconfigured("say for how long: --duration SECONDS")
-        assert asked.rate_rps is not None
-        trace = constant(asked.rate_rps, duration_s=asked.start_s + asked.duration_s, seed=asked.seed)
+        if options.rate_rps is not None and not options.rate_rps > 0:
+            raise Misconfigured(f"--rate must be above 0, not {options.rate_rps:g}")
+        if options.duration_s is None:
+            raise Misconfigured("give the duration: --duration SECONDS")
+        assert options.rate_rps is not None
+        trace = constant(options.rate_rps, duration_s=options.start_s + options.duration_s, seed=options.seed)
     workload = Workload(
-        trace=trace, seed=asked.seed, start_s=asked.start_s, duration_s=asked.duration_s, speed=asked.speed
+        trace=trace, seed=options.seed, start_s=options.start_s, duration_s=options.duration_s, speed=options.speed
     )
     for text in workload.notes:
         note(text)
-    return (workload.arrivals(workload.start_s, workload.end_s) - workload.start_s) / asked.speed
+    return (workload.arrivals(workload.start_s, workload.end_s) - workload.start_s) / options.speed
 
 
-def _nothing_due(asked: LoadAsked) -> str:
-    if asked.duration_s is None:
+def _nothing_due(options: LoadOptions) -> str:
+    if options.duration_s is None:
         return "nothing would be sent: the trace holds no request from --start-s on"
-    real_s = asked.duration_s / asked.speed
+    real_s = options.duration_s / options.speed
     return (
         f"nothing would be sent in {real_s:g} real seconds: give a longer --duration, more load or a lower --speed"
     )
@@ -100,11 +115,11 @@ def _nothing_due(asked: LoadAsked) -> str:
 
 def send(
     running: Running,
-    model: dict[str, Any],
+    model: RunningModel,
     due_s: NDArray[np.float64],
     *,
     speed: float,
-    report: Any = lambda _share: None,
+    report: Callable[[float], None] = lambda _share: None,
 ) -> LoadResult:
     """Send the requests of a load; the service's clock runs `speed` times as fast meanwhile."""
     length_s = float(due_s[-1]) if due_s.size else 0.0
@@ -115,7 +130,11 @@ def send(
 
 
 async def _send(
-    running: Running, model: dict[str, Any], due_s: NDArray[np.float64], began_wall: float, report: Any
+    running: Running,
+    model: RunningModel,
+    due_s: NDArray[np.float64],
+    began_wall: float,
+    report: Callable[[float], None],
 ) -> LoadResult:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
@@ -125,7 +144,7 @@ async def _send(
     return await load.run((due_s + ahead_s).tolist(), stop=stop, progress=lambda _result, share: report(share))
 
 
-def _target(running: Running, model: dict[str, Any]) -> Target:
+def _target(running: Running, model: RunningModel) -> Target:
     url = urlsplit(running.gateway)
     tls = None
     if url.scheme == "https":
@@ -141,7 +160,7 @@ def _target(running: Running, model: dict[str, Any]) -> Target:
     )
 
 
-def chosen(running: Running, name: str | None) -> dict[str, Any]:
+def chosen(running: Running, name: str | None) -> RunningModel:
     """The model of that name, or the first. Misconfigured where it is not served."""
     for model in running.models:
         if name in (None, model["name"]):
@@ -150,7 +169,7 @@ def chosen(running: Running, name: str | None) -> dict[str, Any]:
     raise Misconfigured(f"the service {running.name} does not serve {name}; it serves {known}")
 
 
-def load_document(result: LoadResult) -> dict[str, Any]:
+def load_document(result: LoadResult) -> LoadDocument:
     """The document of `mark load --json` (docs/json.md)."""
     latencies_ms = np.sort(np.array(result.latencies_s)) * 1000
     points: dict[str, float | None] = dict.fromkeys(("mean", "p50", "p95", "p98", "p99", "max"))
@@ -169,7 +188,7 @@ def load_document(result: LoadResult) -> dict[str, Any]:
     }
 
 
-def _show(document: dict[str, Any], model: dict[str, Any]) -> None:
+def _show(document: LoadDocument, model: RunningModel) -> None:
     attained = document["attained"]
     share = "nothing was answered" if attained is None else f"{attained:.2%} within {model['latency_ms']:g} ms"
     show(f"{document['sent']:,} requests sent, {document['answered']:,} answered: {share}")

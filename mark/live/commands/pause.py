@@ -21,7 +21,7 @@ from mark.telemetry.steady_time import steady_time
 
 ENDED = ("shutting-down", "terminated")
 POLL_S = 0.25
-HEARD_S = 15.0
+ACKNOWLEDGED_WITHIN_S = 15.0
 """How long the controller that acts has to say that it has heard."""
 ENDED_S = 180.0
 """How long instances have to answer what they hold and to end."""
@@ -40,30 +40,30 @@ def pause(settings: Settings, *, on: bool, as_json: bool) -> None:
     PAUSE.write(store, PauseRequest(on=on, at=store.clock().service_time(steady_time())))
     with progress() as report:
         report("telling the controller", 0.0)
-        heard = _until(lambda: _is_heard(store, on=on), HEARD_S)
-        if on and heard:
+        acknowledged = _until(lambda: _is_acknowledged(store, on=on), ACKNOWLEDGED_WITHIN_S)
+        if on and acknowledged:
             report("instances answer what they hold and end", 0.0)
             _until(lambda: _left(store, names) == 0, ENDED_S)
     left = _left(store, names)
     if as_json:
-        show_json(_document(store, service, on=on, heard=heard, left=left))
-    elif heard and not (on and left):
-        _tell(service, on=on)
-    if not heard:
+        show_json(_document(store, service, on=on, acknowledged=acknowledged, left=left))
+    elif acknowledged and not (on and left):
+        _show(service, on=on)
+    if not acknowledged:
         note(
-            f"nothing has changed: no controller of {service} heard of it within {HEARD_S:g} s; one that "
-            "acts later will. `mark status` says whether any does"
+            f"nothing has changed: no controller of {service} heard of it within "
+            f"{ACKNOWLEDGED_WITHIN_S:g} s; one that acts later will. `mark status` says whether any does"
         )
     elif on and left:
         note(
             f"the service {service} is pausing, but has instances that did not end within {ENDED_S:g} s: {left}; "
             "`mark status` says which"
         )
-    if not heard or (on and left):
+    if not acknowledged or (on and left):
         raise typer.Exit(NOT_DONE)
 
 
-def _tell(service: str, *, on: bool) -> None:
+def _show(service: str, *, on: bool) -> None:
     if on:
         flag = "" if service == ServiceSettings().name else f" --name {service}"
         show(f"the service {service} is paused: 0 instances left; `mark pause --off{flag}` goes on")
@@ -71,27 +71,27 @@ def _tell(service: str, *, on: bool) -> None:
         show(f"the service {service} goes on: the next plan rents what it needs")
 
 
-def _document(store: ServiceStore, service: str, *, on: bool, heard: bool, left: int) -> dict[str, object]:
+def _document(store: ServiceStore, service: str, *, on: bool, acknowledged: bool, left: int) -> dict[str, object]:
     """The document of `mark pause --json` (docs/json.md)."""
     budget = BUDGET.read(store)
     return {
         "service": service,
         "paused": on,
-        "heard": heard,
+        "heard": acknowledged,
         "instances_left": left,
         "budget": budget and BUDGET.dump(budget),
     }
 
 
-def _is_heard(store: ServiceStore, *, on: bool) -> bool:
-    """Whether a controller acts, and does so. One that has gone left its last word behind."""
+def _is_acknowledged(store: ServiceStore, *, on: bool) -> bool:
+    """True where a controller acts and follows the request. One that has gone left its last status behind."""
     if store.leases.held_by() is None:
         return False
-    told = BUDGET.read(store)
-    if told is None:
+    budget = BUDGET.read(store)
+    if budget is None:
         return False
-    by_hand = "paused by hand" in told.reasons
-    return by_hand and told.limited_by is SpendingLimit.PAUSE if on else not by_hand
+    by_hand = "paused by hand" in budget.reasons
+    return by_hand and budget.limited_by is SpendingLimit.PAUSE if on else not by_hand
 
 
 def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
@@ -110,7 +110,7 @@ def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:
 
 def _left(store: ServiceStore, names: tuple[str, ...]) -> int:
     """Instances that have not ended, by the ledger."""
-    last = {told.instance: told.state for name in names for told in store.transitions(name)}
+    last = {change.instance: change.state for name in names for change in store.transitions(name)}
     return sum(1 for state in last.values() if state not in ENDED)
 
 

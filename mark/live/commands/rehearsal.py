@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from mark.config.policies import chosen_overrides
 from mark.config.settings import Settings
@@ -20,7 +19,7 @@ from mark.controller.state import Decision, Observation
 from mark.domain.fleet import FleetView
 from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.commands.down import end
-from mark.live.commands.load import LoadAsked, due_times, load_document, send
+from mark.live.commands.load import LoadDocument, LoadOptions, chosen, due_times, load_document, send
 from mark.live.commands.up import heeding_ends, start
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.run_dir import Running
@@ -28,7 +27,7 @@ from mark.live.status.watch import live_table, view_of
 from mark.offline.experiments import make_experiment
 from mark.offline.trace_source import TraceReading
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.documents import run_document
+from mark.report.runs.documents import RunDocument, run_document
 from mark.report.terminal import note, progress
 from mark.simulator.results import RunResult
 from mark.store.connect import connect
@@ -47,11 +46,11 @@ OrderCounts = Counter[tuple[int, str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """What came of it: what clients saw, the model's status, the replay's document, and what both ordered."""
+    """Result of a rehearsal: load, the model's status, the replay's document, and both sides' orders."""
 
-    load: dict[str, Any]
+    load: LoadDocument
     live: ModelStatus
-    replay: dict[str, Any]
+    replay: RunDocument
     live_orders: OrderCounts
     replay_orders: OrderCounts
     result: RunResult
@@ -121,10 +120,10 @@ def service(settings: Settings) -> Iterator[Running]:
             end(running.pid)
 
 
-def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str, Any]:
+def drive(running: Running, settings: Settings, *, show_live: bool) -> LoadDocument:
     """Send the slice's requests, interrupt as the settings say; what the clients saw."""
     speed = settings.trace.speed
-    asked = LoadAsked(
+    options = LoadOptions(
         service=running.name,
         model=settings.model,
         trace=settings.trace.file,
@@ -136,8 +135,8 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str,
         seed=settings.seed,
         reading=TraceReading.of(settings),
     )
-    due_s = due_times(asked)
-    model = next(m for m in running.models if m["name"] == settings.model)
+    due_s = due_times(options)
+    model = chosen(running, settings.model)
     over = threading.Event()
     threads = [threading.Thread(target=_interrupt, args=(running, settings, speed, over), daemon=True)]
     if show_live:
@@ -153,7 +152,7 @@ def drive(running: Running, settings: Settings, *, show_live: bool) -> dict[str,
 
 
 def journal_orders(running: Running, model: str) -> OrderCounts:
-    """What the live controller ordered, from its journal."""
+    """Orders of the live controller, from its journal."""
     store = ServiceStore(connect(running.store), running.name)
     _, ticks = read_journal(store.journal_lines(model), skip=lambda line: note(line.words))
     rows = [(tick.seen.now, tick.seen.fleet, tick.orders) for tick in ticks]

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from mark.config.service import Mode, ServiceSettings
 from mark.config.settings import Settings
@@ -33,10 +32,10 @@ def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = Fa
     with heeding_ends():
         running = start(settings, hold=hold)
         if detach:
-            _say(running, as_json=as_json)
+            _show(running, as_json=as_json)
             return
         try:
-            _say(running, as_json=as_json)
+            _show(running, as_json=as_json)
             watch_service(running)
         except KeyboardInterrupt:
             end(running.pid)
@@ -46,27 +45,27 @@ def bring_up(settings: Settings, *, detach: bool, as_json: bool, hold: bool = Fa
 def heeding_ends() -> Iterator[None]:
     """Meanwhile SIGTERM and a closed terminal are what Ctrl-C is, so that whoever started a service ends it."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores it
-    for number in heeded:
+    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]  # nohup ignores it
+    for number in handled:
         signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        for number in heeded:
+        for number in handled:
             signal.signal(number, before[number])
 
 
 def start(settings: Settings, *, hold: bool = False) -> Running:
     """Start the service and wait until it is ready; Ctrl-C meanwhile ends what was started."""
-    asked = settings.service  # what can be known to be wrong is said before anything starts
-    if not is_loopback(asked.host) and asked.tls_certificate is None:
-        note(f"the gateway on {asked.host} speaks plain HTTP; service.tls_certificate makes it HTTPS")
-    bearer_token(asked)
-    server_tls(asked)
-    for line in exposed_secrets(asked):
+    own = settings.service  # what can be known to be wrong is said before anything starts
+    if not is_loopback(own.host) and own.tls_certificate is None:
+        note(f"the gateway on {own.host} serves plain HTTP; service.tls_certificate makes it HTTPS")
+    bearer_token(own)
+    server_tls(own)
+    for line in exposed_secrets(own):
         note(line)
-    folder = RunFolder.of(asked.name)
-    with folder.lock(asked.name) as lock:  # the supervisor keeps it to its end
+    folder = RunFolder.of(own.name)
+    with folder.lock(own.name) as lock:  # the supervisor keeps it to its end
         try:
             _prepare(settings)
             folder.create(settings)
@@ -74,7 +73,7 @@ def start(settings: Settings, *, hold: bool = False) -> Running:
             folder.unmake()
             raise
         supervisor = _spawn(folder, lock, hold=hold)
-        lock.tell(supervisor.pid)
+        lock.publish(supervisor.pid)
     try:
         return _wait_ready(folder, supervisor)
     except KeyboardInterrupt:
@@ -128,14 +127,14 @@ def _wait_ready(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> Runni
 
 def _failed(folder: RunFolder) -> Misconfigured:
     """The reason that the supervisor left, after the lines that explain it were printed."""
-    said = folder.failure()
-    if not said:
+    lines = folder.failure()
+    if not lines:
         return Misconfigured(f"the service could not start: its logs are in {folder.logs}")
-    reason, *details = said
+    reason, *details = lines
     for line in details:
         note(line)
     if details:
-        note(f"the logs are in {folder.logs}; `mark explain{_name_flag(folder.path.name)}` tells what was decided")
+        note(f"the logs are in {folder.logs}; `mark explain{_name_flag(folder.path.name)}` shows what was decided")
     return Misconfigured(f"the service could not start: {reason}")
 
 
@@ -144,7 +143,7 @@ def _name_flag(service: str) -> str:
     return "" if service == ServiceSettings().name else f" --name {service}"
 
 
-def up_document(running: Running) -> dict[str, Any]:
+def up_document(running: Running) -> dict[str, object]:
     """The document of `mark up --json` (docs/json.md)."""
     return {
         "gateway": running.gateway,
@@ -155,7 +154,7 @@ def up_document(running: Running) -> dict[str, Any]:
     }
 
 
-def _say(running: Running, *, as_json: bool) -> None:
+def _show(running: Running, *, as_json: bool) -> None:
     if as_json:
         show_json(up_document(running))
         return

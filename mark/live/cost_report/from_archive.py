@@ -48,7 +48,7 @@ class Figures:
 
 
 class ArchivedService:
-    """A `mark.report.cost.archive_reader.KeptService` of files; what is put into it is forgotten with it."""
+    """A `mark.report.cost.archive_reader.ArchiveReader` of files; what is put into it is forgotten with it."""
 
     def __init__(self, spec: ServiceSpec, figures: Mapping[str, Figures]) -> None:
         self._spec, self._figures = spec, figures
@@ -60,7 +60,7 @@ class ArchivedService:
         return max(found.marks[-1].at for found in self._figures.values())
 
     def spec(self) -> ServiceSpec:
-        """What was served, as the settings say."""
+        """The service as the settings describe it."""
         return self._spec
 
     def clock(self) -> ClockAnchor:
@@ -74,7 +74,7 @@ class ArchivedService:
         return ModelTraffic(model=model, billed=totals.billed, gib_s=totals.gib_s, **counts)
 
     def ledger(self, model: str) -> LedgerRecord:
-        """What a model's instances did."""
+        """Record of a model's instances."""
         return self._figures[model].ledger
 
     def journal_segments(self, model: str) -> Sequence[int]:
@@ -123,7 +123,7 @@ def _figures(folder: Path, service: str, model: str) -> Figures:
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise Misconfigured(f"{newest} cannot be read, download it again: {str(error).splitlines()[0]}") from error
     if not marks:
-        raise Misconfigured(f"{newest} tells of no full hour yet")
+        raise Misconfigured(f"{newest} holds no full hour yet")
     books = {marks_key(model): told["marks"], load_key(model): told.get("load")}
     return Figures(
         marks=marks,

@@ -1,4 +1,4 @@
-"""What each baseline would have cost on a service's own arrivals, replayed day by day.
+"""Baselines on a service's own arrivals: their cost, replayed day by day.
 
 A day is replayed with half an hour before it, whose cost is taken off again: a fleet that stands when the day
 begins is not charged for booting then. Whole days that are over are kept in the store and never replayed again.
@@ -19,7 +19,7 @@ from mark.domain.errors import MarkError, Misconfigured
 from mark.live.models import settings_of_model
 from mark.live.replay_from_journal import Journalled, demand_trace, service_journal
 from mark.offline.experiments import make_experiment, warm_engine
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import Period
 from mark.report.cost.replays import LATE_S, ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
 from mark.report.terminal import Report, note
@@ -44,7 +44,7 @@ class _Subject:
 
 
 def replay_days(
-    store: KeptService, settings: Settings, period: Period, policies: Sequence[str], report: Report
+    store: ArchiveReader, settings: Settings, period: Period, policies: Sequence[str], report: Report
 ) -> Mapping[str, Sequence[ReplayedDay]]:
     """The days of a period under these policies, by model; a model that cannot be replayed has none."""
     spec = store.spec()
@@ -57,15 +57,14 @@ def replay_days(
             note(f"{served.name} is not replayed: {error}")
             continue
         # what an observing service's own policy would have cost is known by replay alone: Lambda is part of it
-        asked = (own.policies[0], *policies) if spec.observed else policies
-        asked = tuple(dict.fromkeys(asked))
-        subject = _Subject(served=served, settings=own, trace=demand_trace(journalled, own.seed), policies=asked)
+        chosen = tuple(dict.fromkeys((own.policies[0], *policies) if spec.observed else policies))
+        subject = _Subject(served=served, settings=own, trace=demand_trace(journalled, own.seed), policies=chosen)
         found[served.name] = _model_days(store, subject, journalled, period, report)
     return found
 
 
 def _model_days(
-    store: KeptService, subject: _Subject, journalled: Journalled, period: Period, report: Report
+    store: ArchiveReader, subject: _Subject, journalled: Journalled, period: Period, report: Report
 ) -> Sequence[ReplayedDay]:
     model = subject.served.name
     kept = {item.day: item for item in replayed_days(store, model)}
@@ -90,7 +89,7 @@ def _model_days(
 
 
 def _is_whole(start: float, end: float, journalled: Journalled) -> bool:
-    """Whether it is all of a day that there will ever be: from its start, or the service's, to its end."""
+    """True for all of a day that there will ever be: from its start, or the service's, to its end."""
     day = start // DAY_S * DAY_S
     return start <= max(day, journalled.begin_at) + UNIT_S and end >= day + DAY_S - UNIT_S
 
@@ -100,19 +99,19 @@ def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDa
     settings, trace = subject.settings, subject.trace
     from_s, to_s = round(day.since - trace.start_at), round(day.until - trace.start_at)
     begin_s = max(0.0, from_s - RUN_IN_S)
-    whole = _experiment(settings, trace, begin_s, to_s)
+    full = _experiment(settings, trace, begin_s, to_s)
     before = _experiment(settings, trace, begin_s, from_s) if from_s > begin_s else None
-    warm_engine(whole, report)
+    warm_engine(full, report)
     found, unable = dict(day.policies), list(day.unable)
 
-    def told(label: str, share: float) -> None:
+    def report_share(label: str, share: float) -> None:
         report(f"{day.day}: {label}", share)
 
     for policy in subject.policies:
         changed = chosen_overrides(settings)
         try:
-            overflows = whole.bundle(policy, changed).controller.overflow is not None
-            ran = whole.run(policy, overrides=changed, progress=told)
+            overflows = full.bundle(policy, changed).controller.overflow is not None
+            ran = full.run(policy, overrides=changed, progress=report_share)
             ran_in = before.run(policy, overrides=changed) if before else None
         except MarkError as error:
             note(f"{day.day}: {policy} is left out: {error}")
@@ -125,7 +124,7 @@ def _replayed(subject: _Subject, day: ReplayedDay, report: Report) -> ReplayedDa
 
 
 def _provisioned_usd(served: ServedModel, seconds: float) -> float:
-    """What the service's provisioned Lambda environments cost whoever calls them, answered by them or not."""
+    """Cost of the service's provisioned Lambda environments, used or not."""
     if served.overflow is None:
         return 0.0
     return sum(line.usd for line in bill_provisioned(served.overflow, seconds))
@@ -136,14 +135,14 @@ def _experiment(settings: Settings, trace: Trace, from_s: float, to_s: float) ->
     return make_experiment(settings, workload=workload)
 
 
-def _difference(whole: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:
-    """What came after the run-in."""
-    seconds, skipped = whole.seconds, round(run_in_s)
-    cost, less = whole.cost, before.cost if before else None
+def _difference(full: RunResult, before: RunResult | None, run_in_s: float) -> ReplayedPolicy:
+    """Figures after the run-in."""
+    seconds, skipped = full.seconds, round(run_in_s)
+    cost, less = full.cost, before.cost if before else None
     return ReplayedPolicy(
         serving_usd=max(0.0, cost.serving - (less.serving if less else 0.0)),
         overhead_usd=max(0.0, cost.overhead - (less.overhead if less else 0.0)),
         requests=int(seconds.arrivals[skipped:].sum()),
         missed=int(seconds.missed[skipped:].sum()),
-        uses_truth=whole.uses_truth,
+        uses_truth=full.uses_truth,
     )

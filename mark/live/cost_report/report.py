@@ -21,7 +21,7 @@ from mark.live.cost_report.replays import replay_days
 from mark.live.local.run_dir import RunFolder, Running
 from mark.live.service_session import service_aws
 from mark.policies.bundles import policy_names
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import Period, read_cost_report, report_period
 from mark.report.cost.report import report_document
 from mark.report.mail.message import Mail, mime, render, standalone
@@ -41,8 +41,8 @@ NO_REPLAYS = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportAsked:
-    """What `mark report` was asked for. No `policies`: no replays but those that are kept; None: the settings'.
+class ReportOptions:
+    """Flags of `mark report`. No `policies`: no replays but those that are kept; None: the settings'.
 
     `archive`: a folder with what the service's bucket keeps, read in place of its store.
     """
@@ -76,44 +76,44 @@ def chosen_policies(names: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-def report_service(settings: Settings, asked: ReportAsked, *, as_json: bool) -> None:
+def report_service(settings: Settings, options: ReportOptions, *, as_json: bool) -> None:
     """Make the report, and print, write or mail it as asked."""
-    if asked.to is not None:
-        check_file(asked.to)
-    store, own, wall_at = _opened(settings, asked.archive)
-    sender = _sender(settings, own) if asked.email else ""
-    period = report_period(store, period_s=asked.period_s, wall_at=wall_at)
-    policies = own.service.report.policies if asked.policies is None else asked.policies
-    with progress() as tell:
-        replays = replay_days(store, own, period, policies, tell) if policies else None
-        tell("reading ledger and journal", 0.0)
+    if options.to is not None:
+        check_file(options.to)
+    store, own, wall_at = _opened(settings, options.archive)
+    sender = _sender(settings, own) if options.email else ""
+    period = report_period(store, period_s=options.period_s, wall_at=wall_at)
+    policies = own.service.report.policies if options.policies is None else options.policies
+    with progress() as progress_:
+        replays = replay_days(store, own, period, policies, progress_) if policies else None
+        progress_("reading ledger and journal", 0.0)
         report = read_cost_report(
             store,
-            period_s=asked.period_s,
+            period_s=options.period_s,
             wall_at=wall_at,
-            aws_usd=_aws_usd(own, store.spec().name, period) if asked.reconcile else None,
+            aws_usd=_aws_usd(own, store.spec().name, period) if options.reconcile else None,
             replays=replays,
         )
-        if asked.to is not None or asked.email:
-            tell("drawing", 0.0)
-            _hand_out(render(report), own, asked, sender)
+        if options.to is not None or options.email:
+            progress_("drawing", 0.0)
+            _hand_out(render(report), own, options, sender)
     if as_json:
         show_json(report_document(report))
-    elif asked.to is None and not asked.email:
+    elif options.to is None and not options.email:
         show(mail_text(mail_view(report)).rstrip("\n"))
     else:
-        where = [f"report: {asked.to}"] if asked.to else []
-        show(mail_view(report).headline, *where, *(f"mailed to {address}" for address in asked.email))
+        where = [f"report: {options.to}"] if options.to else []
+        show(mail_view(report).headline, *where, *(f"mailed to {address}" for address in options.email))
 
 
-def _hand_out(mail: Mail, settings: Settings, asked: ReportAsked, sender: str) -> None:
+def _hand_out(mail: Mail, settings: Settings, options: ReportOptions, sender: str) -> None:
     """Write it first: a mail that cannot be sent loses nothing."""
-    if asked.to is not None:
-        write_whole(asked.to, standalone(mail))
-    if asked.email:
-        message = mime(mail, sender, asked.email)
+    if options.to is not None:
+        write_whole(options.to, standalone(mail))
+    if options.email:
+        message = mime(mail, sender, options.email)
         with closing(service_aws(settings, ROLE)) as aws:
-            send_mail(aws.mail, message, sender=sender, to=asked.email)
+            send_mail(aws.mail, message, sender=sender, to=options.email)
 
 
 def _sender(given: Settings, own: Settings) -> str:
@@ -126,8 +126,8 @@ def _sender(given: Settings, own: Settings) -> str:
     return sender
 
 
-def _opened(settings: Settings, archive: Path | None) -> tuple[KeptService, Settings, float]:
-    """What is read, its settings, and to when the report reaches, wall time: now, or all that was kept."""
+def _opened(settings: Settings, archive: Path | None) -> tuple[ArchiveReader, Settings, float]:
+    """Source of the report, its settings, and the end of its period, wall time: now, or all that was kept."""
     if archive is not None:
         kept = open_archive(settings, archive)
         return kept, settings, kept.until
@@ -153,7 +153,7 @@ def _found(settings: Settings) -> tuple[Running, Settings]:
 
 
 def _aws_usd(settings: Settings, service: str, period: Period) -> Mapping[date, float] | None:
-    """What Cost Explorer says of the days that are over, by the service's tag; None where it may not be asked."""
+    """Bill from Cost Explorer for the days that are over, by the service's tag; None where it may not be asked."""
     first = datetime.fromtimestamp(period.since, UTC).date()
     last = datetime.fromtimestamp(period.until, UTC).date()
     until = max(last, first + timedelta(days=1))

@@ -1,4 +1,4 @@
-"""Who may talk to a service, and how: its bearer token and its side of TLS."""
+"""Access to a service: its bearer token and its side of TLS."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ TOKEN_LENGTH = 16
 """Characters that a token has at least."""
 
 
-def exposed_secrets(asked: ServiceSettings) -> list[str]:
+def exposed_secrets(settings: ServiceSettings) -> list[str]:
     """One line for each file with a secret that other users of this machine may read."""
     lines = []
-    for name, file in (("token_file", asked.token_file), ("tls_key", asked.tls_key)):
+    for name, file in (("token_file", settings.token_file), ("tls_key", settings.tls_key)):
         with suppress(OSError):  # whoever reads it says so
             if file is not None and file.stat().st_mode & OTHERS:
                 lines.append(f"service.{name} {file} can be read by other users; chmod 600 {file}")
     return lines
 
 
-def bearer_token(asked: ServiceSettings) -> str | None:
+def bearer_token(settings: ServiceSettings) -> str | None:
     """The bearer token: the file's; made up where the gateway is seen from beyond this machine; else none."""
-    file = asked.token_file
+    file = settings.token_file
     if file is None:
-        return None if is_loopback(asked.host) else secrets.token_urlsafe(32)
+        return None if is_loopback(settings.host) else secrets.token_urlsafe(32)
     try:
         text = file.read_text(encoding="ascii").strip()
     except OSError as error:
@@ -43,9 +43,9 @@ def bearer_token(asked: ServiceSettings) -> str | None:
     return text
 
 
-def server_tls(asked: ServiceSettings) -> ssl.SSLContext | None:
+def server_tls(settings: ServiceSettings) -> ssl.SSLContext | None:
     """The server's side of TLS, where certificate and key are named."""
-    certificate, key = asked.tls_certificate, asked.tls_key
+    certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:

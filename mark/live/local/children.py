@@ -1,7 +1,7 @@
-"""The child processes of a service: started, watched, started again after a crash or a silence, ended together.
+"""Child processes of a service and their liveness check: restarted after a crash or silence, ended together.
 
-Each child sends heartbeats (`mark.live.processes.heartbeat`). One that has sent some and then none for SILENT_S,
-because it was stopped or hangs, is killed and started again as if it had crashed.
+Each child sends heartbeats (`mark.live.processes.heartbeat`). One that has sent some and then none for
+HEARTBEAT_TIMEOUT_S, because it was stopped or hangs, is killed and started again as if it had crashed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEADY_S = 30.0
 """A child that ran this long is started again at once."""
 STOP_S = 8.0
 """How long children have to end before they are killed."""
-SILENT_S = 15.0
+HEARTBEAT_TIMEOUT_S = 15.0
 """A child without a heartbeat for so long is replaced: imports and large bodies stall one for a few seconds."""
 GAP_S = 5.0
 """A supervisor that did not look for longer was stopped or busy itself, and judges nobody by that time."""
@@ -55,10 +55,10 @@ class _Child:
     process: subprocess.Popen[bytes]
     line: socket.socket
     started_at: float
-    heard_at: float | None = None
+    last_beat_at: float | None = None
     pause_s: float = FIRST_PAUSE_S
     again_at: float | None = None
-    silent: bool = False
+    timed_out: bool = False
     restarts: Restarts = field(default_factory=Restarts)
 
 
@@ -82,12 +82,12 @@ class Children:
         return {child.name: child.process.pid for child in self._all.values()}
 
     def restarts(self) -> dict[str, Restarts]:
-        """How often each ended without having been asked to, by name."""
+        """Unexpected ends by process."""
         return {child.name: child.restarts for child in self._all.values()}
 
     def down(self) -> tuple[str, ...]:
         """Those that do not run now, or hang."""
-        gone = (child for child in self._all.values() if child.silent or child.process.poll() is not None)
+        gone = (child for child in self._all.values() if child.timed_out or child.process.poll() is not None)
         return tuple(child.name for child in gone)
 
     def watch(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class Children:
     def _look(self, child: _Child, now: float) -> bool:
         """Look after one child; whether it was started again."""
         if child.process.poll() is None:
-            self._end_if_silent(child, now)
+            self._end_if_timed_out(child, now)
             return False
         if child.again_at is None:
             self._note_end(child, now)
@@ -133,7 +133,7 @@ class Children:
             return False
         child.line.close()
         child.process, child.line, child.started_at = process, line, now
-        child.again_at, child.heard_at, child.silent = None, None, False
+        child.again_at, child.last_beat_at, child.timed_out = None, None, False
         return True
 
     def _note_end(self, child: _Child, now: float) -> None:
@@ -141,19 +141,22 @@ class Children:
         child.pause_s = FIRST_PAUSE_S if steady else min(LONGEST_PAUSE_S, child.pause_s * 2)
         child.again_at = now + child.pause_s
         status = child.process.returncode
-        why = f"silent for {SILENT_S:g} s" if child.silent else ""
+        why = f"silent for {HEARTBEAT_TIMEOUT_S:g} s" if child.timed_out else ""
         child.restarts = child.restarts.after(status, why, now)
         log.warning("a process ended", extra={"child": child.name, "status": status, "why": why})
 
-    def _end_if_silent(self, child: _Child, now: float) -> None:
+    def _end_if_timed_out(self, child: _Child, now: float) -> None:
         """Kill a child that has fallen silent; its end is noticed at the next look."""
         if _has_beaten(child.line):
-            child.heard_at = now
-        if child.heard_at is None or child.silent:
+            child.last_beat_at = now
+        if child.last_beat_at is None or child.timed_out:
             return
-        if now - max(child.heard_at, self._fair_since) > SILENT_S:
-            child.silent = True
-            log.warning("a process is silent and is replaced", extra={"child": child.name, "for_s": SILENT_S})
+        if now - max(child.last_beat_at, self._fair_since) > HEARTBEAT_TIMEOUT_S:
+            child.timed_out = True
+            log.warning(
+                "a process missed its heartbeats and is replaced",
+                extra={"child": child.name, "for_s": HEARTBEAT_TIMEOUT_S},
+            )
             child.process.kill()  # SIGKILL ends a stopped process too
 
     def _chosen(self, names: Sequence[str] | None) -> Iterator[_Child]:
@@ -185,7 +188,7 @@ class Children:
         return process, ours
 
     def _log(self, name: str) -> int:
-        """Where the child logs; nowhere, which is said once, where its file cannot be opened: it shall run."""
+        """Log file of the child; where it cannot be opened a warning is logged and the child runs without one."""
         try:
             found = os.open(self.logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
@@ -198,7 +201,7 @@ class Children:
 
 
 def _has_beaten(line: socket.socket) -> bool:
-    """Whether a beat has come since the last look."""
+    """True where a heartbeat has come since the last look."""
     with suppress(OSError):
         return bool(line.recv(4096))
     return False

@@ -20,7 +20,7 @@ MARGIN_S = 2.0
 
 
 def first_anchor(before: ClockAnchor | None, wall: float, seen_until: float = 0.0) -> ClockAnchor:
-    """Where the clock of a service that starts stands still, at a window's start.
+    """First anchor of a service's clock: it stands still at a window's start.
 
     It shows the wall's time. But where a store that outlives its service knows a clock, `before`, that a
     rehearsal took ahead, or was told of a tick at `seen_until` (the system's clock was set back since), it goes

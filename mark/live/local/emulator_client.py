@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import json_text
@@ -16,8 +17,51 @@ from mark.telemetry.steady_time import WALL
 TIMEOUT_S = 10.0
 
 
+class EmulatedInstance(TypedDict):
+    """An instance of the emulated EC2, as far as its service looks at it."""
+
+    id: str
+    #: As EC2 names it: `running`.
+    state: str
+    #: Type and market: `c5.large:spot`.
+    pool: str
+    tags: dict[str, str]
+    #: 0 without a process.
+    pid: int
+    #: Starts of its process since its power came on.
+    starts: int
+    #: Service time; None before.
+    ready_at: float | None
+
+
+class EmulatorState(TypedDict):
+    """State of the emulated AWS; docs/emulated-aws.md has all of it."""
+
+    service_time: float
+    instances: list[EmulatedInstance]
+    #: Calls by role and action.
+    callers: dict[str, dict[str, int]]
+    #: State by name.
+    alarms: dict[str, str]
+
+
+class InjectedFault(TypedDict, total=False):
+    """A fault to inject; docs/emulated-aws.md has the meaning of its fields."""
+
+    kind: str
+    service: str
+    action: str
+    code: str
+    status: int
+    count: int
+    seconds: float
+    delay_s: float
+    share: float
+    match: str
+
+
 class EmulatedControls:
-    """Speaks to /_mark/ of the emulated AWS at `endpoint`."""
+    """Client of /_mark/ of the emulated AWS at `endpoint`."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -41,10 +85,10 @@ class EmulatedControls:
 
     def interrupt(self, share: float, offering: str = "") -> tuple[list[str], int]:
         """Send spot notices to a share of the ready spot instances; who got one, and of how many."""
-        said = self._send("interrupt", {"share": share, "offering": offering})
-        return list(said["instances"]), int(said["ready"])
+        reply = self._send("interrupt", {"share": share, "offering": offering})
+        return list(reply["instances"]), int(reply["ready"])
 
-    def fault(self, fault: dict[str, Any]) -> None:
+    def fault(self, fault: InjectedFault) -> None:
         """Inject a fault (docs/emulated-aws.md)."""
         self._send("faults", fault)
 
@@ -52,11 +96,12 @@ class EmulatedControls:
         """Inject nothing any more."""
         self._send("faults", None, method="DELETE")
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> EmulatorState:
         """Its instances, processes and counters."""
-        return self._send("state", None, method="GET")
+        found: EmulatorState = self._send("state", None, method="GET")
+        return found
 
-    def _send(self, path: str, body: dict[str, Any] | None, *, method: str = "POST") -> dict[str, Any]:
+    def _send(self, path: str, body: Mapping[str, object] | None, *, method: str = "POST") -> Any:
         request = urllib.request.Request(  # noqa: S310 - the endpoint is ours
             f"{self._endpoint}/_mark/{path}",
             data=None if body is None else json_text(body, allow_nan=True).encode(),
@@ -67,9 +112,8 @@ class EmulatedControls:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as reply:  # noqa: S310 - as above
                 text = reply.read()
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace").strip()[:300]
-            raise Misconfigured(f"the emulated AWS refused {path}: {said or error.reason}") from error
+            reason = error.read().decode(errors="replace").strip()[:300]
+            raise Misconfigured(f"the emulated AWS refused {path}: {reason or error.reason}") from error
         except OSError as error:
             raise RetryLater(f"the emulated AWS does not answer: {error}") from error
-        found: dict[str, Any] = json.loads(text) if text else {}
-        return found
+        return json.loads(text) if text else {}

@@ -9,7 +9,7 @@ TIMEOUT_S = 2.0
 
 
 def answers(url: str, token: str | None) -> bool:
-    """Whether that URL of our own service answers 200. Its certificate is our own, so it is not checked."""
+    """True where that URL of our own service answers 200. Its certificate is our own, so it is not checked."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own service
     context = ssl._create_unverified_context() if url.startswith("https") else None  # noqa: S323, SLF001

@@ -1,4 +1,4 @@
-"""Which port a process of the service listens on, and who can reach it."""
+"""Ports of the service's processes, and who can reach them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def choose_port(host: str, wanted: int, *, fall_back: bool = False) -> int:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """True where only this machine can reach it."""
     if host == "localhost":
         return True
     try:

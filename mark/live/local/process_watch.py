@@ -1,4 +1,4 @@
-"""What the supervisor watches beside its children, its Redis and the system's clock; and what it tells."""
+"""Liveness checks of Redis and of the system's clock by the supervisor; and the status of processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mark.domain.errors import MarkError, RetryLater
 from mark.live.local.account_upkeep import AccountUpkeep
-from mark.live.local.children import SILENT_S, Restarts
+from mark.live.local.children import HEARTBEAT_TIMEOUT_S, Restarts
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import PROCESSES, LostAccount, ProcessesStatus, RestartStatus
@@ -38,7 +38,7 @@ class StoreKeeper:
 
     @property
     def url(self) -> str:
-        """What `connect` takes."""
+        """URL for `connect`."""
         return self._redis.url
 
     @property
@@ -54,7 +54,7 @@ class StoreKeeper:
             return False
         if not self._counted:
             silent = self._stopped_since is not None
-            why = f"silent for {SILENT_S:g} s" if silent else ""
+            why = f"silent for {HEARTBEAT_TIMEOUT_S:g} s" if silent else ""
             self.restarts = self.restarts.after(self._redis.exit_status or 0, why, now)
             self._counted = True
             log.warning("the store ended and is started again", extra={"status": self._redis.exit_status})
@@ -79,8 +79,8 @@ class StoreKeeper:
             self._stopped_since = None
         elif self._stopped_since is None:
             self._stopped_since = now
-        elif now - self._stopped_since > SILENT_S:
-            log.warning("the store was stopped and is replaced", extra={"for_s": SILENT_S})
+        elif now - self._stopped_since > HEARTBEAT_TIMEOUT_S:
+            log.warning("the store was stopped and is replaced", extra={"for_s": HEARTBEAT_TIMEOUT_S})
             self._redis.kill()
 
 
@@ -106,10 +106,10 @@ class ProcessStatus:
     """Tells in the store how often processes were started again, and what is being mended."""
 
     def __init__(self) -> None:
-        self._told: ProcessesStatus | None = None
+        self._published: ProcessesStatus | None = None
         self._again_at = 0.0
 
-    def tell(
+    def publish(
         self,
         store: ServiceStore,
         restarts: Mapping[str, Restarts],
@@ -132,18 +132,18 @@ class ProcessStatus:
             account=None if since is None else LostAccount(since=since, why=upkeep.why),
             clock_set_by_s=wall_jump_s,
         )
-        if seen == self._told or now < self._again_at:
+        if seen == self._published or now < self._again_at:
             return
         try:
             PROCESSES.write(store, _on_clock(seen, store.clock().service_time(steady_time()) - now))
         except RetryLater:
             self._again_at = now + AWAY_S
             return
-        self._told = seen
+        self._published = seen
 
 
 def _on_clock(seen: ProcessesStatus, ahead_s: float) -> ProcessesStatus:
-    """What was seen with instants of the service's clock, which is `ahead_s` ahead of the monotonic one."""
+    """The status with instants of the service's clock, which is `ahead_s` ahead of the monotonic one."""
     restarts = {
         name: one if one.at is None else replace(one, at=one.at + ahead_s) for name, one in seen.restarts.items()
     }
@@ -152,7 +152,7 @@ def _on_clock(seen: ProcessesStatus, ahead_s: float) -> ProcessesStatus:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether that process was stopped (SIGSTOP)."""
+    """True where that process was stopped (SIGSTOP)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

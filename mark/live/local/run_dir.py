@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from mark.config.settings import Settings, state_dir
 from mark.domain.documents import json_text
@@ -24,9 +24,20 @@ FAILURE = "failure.txt"
 """Why the service could not start: a line, and those that explain it."""
 
 
+class RunningModel(TypedDict):
+    """A model that the service serves, as clients need it."""
+
+    name: str
+    #: A request's body with zeros.
+    example: Mapping[str, object]
+    latency_ms: float
+    #: Share of the requests that must be in time.
+    target: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Where a service's parts listen, and the processes that are it.
+    """A running service: addresses of its parts and their processes.
 
     `step`: what it is doing while it starts, since `began_at` (epoch seconds).
     """
@@ -42,7 +53,7 @@ class Running:
     aws_endpoint: str = ""
     store: str = ""
     token: str | None = None
-    models: tuple[dict[str, Any], ...] = ()
+    models: tuple[RunningModel, ...] = ()
     processes: dict[str, int] = field(default_factory=dict)
 
 
@@ -60,7 +71,7 @@ class RunFolder:
 
     @property
     def logs(self) -> Path:
-        """Where processes log, one file each."""
+        """Folder of the processes' logs, one file each."""
         return self.path / "logs"
 
     def create(self, settings: Settings) -> None:
@@ -127,7 +138,7 @@ class RunFolder:
         self._write(DOCUMENT, json_text(asdict(running)))
 
     def running(self) -> Running | None:
-        """What runs, or None: no document, or its process is gone."""
+        """The running service, or None: no document, or its process is gone."""
         try:
             raw = json.loads((self.path / DOCUMENT).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -136,7 +147,7 @@ class RunFolder:
         return found if is_alive(found.pid) and started_at(found.pid) == found.started else None
 
     def expected(self) -> Running:
-        """What runs, for a process that is part of it. Misconfigured where its service is gone."""
+        """The running service, for a process that is part of it. Misconfigured where its service is gone."""
         found = self.running()
         if found is None:
             raise Misconfigured(f"the service of {self.path} is gone")
@@ -200,7 +211,7 @@ def process_of(holder: str | None) -> str | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of that number runs (a zombie does not)."""
+    """True where a process of that number runs (a zombie does not)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -209,7 +220,7 @@ def is_alive(pid: int) -> bool:
 
 
 def started_at(pid: int) -> str:
-    """When the process of that number began, as the kernel counts: a number is used again, this with it is not."""
+    """Start of the process of that number, as the kernel counts: a number is used again, this with it is not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

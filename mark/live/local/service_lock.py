@@ -30,23 +30,23 @@ class ServiceLock:
         until = time.monotonic() + PATIENCE_S
         while not _try(self.fd, fcntl.LOCK_EX):
             if time.monotonic() > until:
-                pid = _told(self.fd)
+                pid = _read_pid(self.fd)
                 self.close()
                 raise Misconfigured(
                     f"the service {service} is being started already: process {pid or 'unknown'} holds {folder}; "
                     f"`mark down --name {service}` ends it, service.name in the settings names another"
                 )
             time.sleep(POLL_S)
-        self.tell(os.getpid())
+        self.publish(os.getpid())
 
-    def tell(self, pid: int) -> None:
+    def publish(self, pid: int) -> None:
         """Say which process holds it, as far as a full disk lets us."""
         with suppress(OSError):
             os.ftruncate(self.fd, 0)
             os.pwrite(self.fd, str(pid).encode(), 0)
 
     def is_in(self, folder: Path) -> bool:
-        """Whether its file is still the folder's: whoever held it before may have removed it."""
+        """True while its file is still the folder's: whoever held it before may have removed it."""
         try:
             return os.path.samestat(os.fstat(self.fd), (folder / NAME).stat())
         except OSError:
@@ -72,7 +72,7 @@ def lock_holder(folder: Path) -> int | None:
     except OSError:
         return None
     try:
-        return None if _try(fd, fcntl.LOCK_SH) else _told(fd)
+        return None if _try(fd, fcntl.LOCK_SH) else _read_pid(fd)
     finally:
         os.close(fd)
 
@@ -85,6 +85,6 @@ def _try(fd: int, kind: int) -> bool:
     return True
 
 
-def _told(fd: int) -> int:
+def _read_pid(fd: int) -> int:
     text = os.pread(fd, 32, 0)
     return int(text) if text.isdigit() else 0

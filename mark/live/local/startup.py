@@ -1,4 +1,4 @@
-"""How far a service has come that starts, and why it cannot: in lines that `mark up` and `mark status` print.
+"""Progress of a service's start, and what blocks it: in lines that `mark up` and `mark status` print.
 
 The lines and the verdict are made from values alone; `look_at_start` reads those.
 """
@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.errors import MarkError, Misconfigured, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
 from mark.live.local.children import Restarts
-from mark.live.local.emulator_client import EmulatedControls
+from mark.live.local.emulator_client import EmulatedControls, EmulatedInstance
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import BUDGET, MODEL, PublishedModel
 
@@ -47,20 +46,20 @@ class ModelStart:
     """
 
     name: str
-    told: PublishedModel | None
+    published: PublishedModel | None
     overflows: bool
     agents: Mapping[str, int]
-    instances: Sequence[Mapping[str, Any]]
+    instances: Sequence[EmulatedInstance]
 
     @property
     def planned(self) -> int:
         """Instances of the first plan."""
-        return 0 if self.told is None else sum(self.told.planned.values())
+        return 0 if self.published is None else sum(self.published.planned.values())
 
 
 def hopeless(model: ModelStart) -> str | None:
-    """Why this model will never serve, where that is known already."""
-    has_plan = model.told is not None and model.told.plan is not None
+    """Reason that this model will never serve, where it is known already."""
+    has_plan = model.published is not None and model.published.plan is not None
     if has_plan and not model.planned and not model.overflows and not model.instances:
         return (
             f"{model.name}: the first plan holds no instance, and no Lambda function may answer; "
@@ -75,14 +74,14 @@ def hopeless(model: ModelStart) -> str | None:
 
 
 def start_lines(model: ModelStart) -> list[str]:
-    """What is planned and why, and what is there."""
-    if model.told is None:
+    """Planned instances with the plan's reason, and those that are there."""
+    if model.published is None:
         return [f"{model.name}: no plan yet"]
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(model.told.planned.items()) if count)
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(model.published.planned.items()) if count)
     lines = [f"{model.name}: planned {counts or 'no instance'}; {_there(model)}"]
-    if model.told.plan is not None and model.told.plan.reason:
-        lines.append(f"{model.name}: the plan's reason: {model.told.plan.reason}")
-    return lines + [f"{model.name}: {note}" for note in model.told.notes]
+    if model.published.plan is not None and model.published.plan.reason:
+        lines.append(f"{model.name}: the plan's reason: {model.published.plan.reason}")
+    return lines + [f"{model.name}: {note}" for note in model.published.notes]
 
 
 def _there(model: ModelStart) -> str:
@@ -112,12 +111,12 @@ def findings(models: Sequence[ModelStart], restarts: Mapping[str, Restarts], log
     """Lines that plans, instances and logs give to a start that failed."""
     lines = [line for model in models for line in start_lines(model)]
     for row in (row for model in models for row in model.instances if row.get("starts", 0) > 1):
-        if words := last_words(logs / f"{row['id']}.log"):
-            lines.append(f"the agent of {row['id']} said last: {'; '.join(words)}")
+        if words := last_log_line(logs / f"{row['id']}.log"):
+            lines.append(f"the agent of {row['id']} logged last: {'; '.join(words)}")
             break
     for name, ends in restarts.items():
-        if ends.count and (words := last_words(logs / f"{name}.log")):
-            lines.append(f"{name} ended {ends.count} times and said last: {'; '.join(words)}")
+        if ends.count and (words := last_log_line(logs / f"{name}.log")):
+            lines.append(f"{name} ended {ends.count} times and logged last: {'; '.join(words)}")
     return lines
 
 
@@ -128,7 +127,7 @@ def look_at_start(
 
     RetryLater where the store is away. An emulated AWS that does not answer has no instances.
     """
-    rows: Sequence[Mapping[str, Any]] = ()
+    rows: Sequence[EmulatedInstance] = ()
     if controls is not None:
         with suppress(RetryLater):
             rows = controls.state()["instances"]
@@ -140,7 +139,7 @@ def look_at_start(
         found.append(
             ModelStart(
                 name=name,
-                told=told_since(store, name, since),
+                published=published_since(store, name, since),
                 overflows=overflows_too,
                 agents=agents,
                 instances=mine,
@@ -150,31 +149,31 @@ def look_at_start(
 
 
 def is_held_back(store: ServiceStore) -> bool:
-    """Whether a budget or a pause holds instances back. RetryLater where the store is away."""
-    told = BUDGET.read(store)
-    return told is not None and told.limited_by is not SpendingLimit.NONE
+    """True where a budget or a pause holds instances back. RetryLater where the store is away."""
+    published = BUDGET.read(store)
+    return published is not None and published.limited_by is not SpendingLimit.NONE
 
 
-def told_since(store: ServiceStore, model: str, since: float) -> PublishedModel | None:
-    """What a controller told of the model from `since` (service time) on; not what one of an earlier life did."""
-    told = MODEL.read(store, model)
-    return told if told is not None and told.at >= since else None
+def published_since(store: ServiceStore, model: str, since: float) -> PublishedModel | None:
+    """Status that a controller published from `since` (service time) on; not one of an earlier life."""
+    published = MODEL.read(store, model)
+    return published if published is not None and published.at >= since else None
 
 
 def is_ready(store: ServiceStore, model: str, since: float) -> bool:
-    """Whether the instances that the first plan from `since` on wanted all serve."""
+    """True once all instances of the first plan from `since` on serve."""
     try:
-        told = told_since(store, model, since)
+        published = published_since(store, model, since)
         members = store.membership(model).members()
     except RetryLater:
         return False
-    if told is None:
+    if published is None:
         return False
     ready = sum(1 for m in members if m.state is MemberState.READY and m.role is Role.SERVING)
-    return ready >= sum(told.planned.values())
+    return ready >= sum(published.planned.values())
 
 
-def last_words(log_file: Path) -> list[str]:
+def last_log_line(log_file: Path) -> list[str]:
     """The end of a log that says what went wrong: its last error, or its last line. Empty where it has none."""
     try:
         with log_file.open("rb") as opened:
@@ -183,9 +182,9 @@ def last_words(log_file: Path) -> list[str]:
     except OSError:
         return []
     for line in reversed(lines):
-        said = _error_in(line)
-        if said:
-            return said
+        message = _error_in(line)
+        if message:
+            return message
     return [line[:LINE_LENGTH] for line in lines if line.strip()][-1:]
 
 

@@ -37,7 +37,7 @@ from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.gateway_client import answers
 from mark.live.local.ports import choose_port
 from mark.live.local.process_watch import ProcessStatus, StoreKeeper, WallWatch
-from mark.live.local.run_dir import RunFolder, Running, started_at
+from mark.live.local.run_dir import RunFolder, Running, RunningModel, started_at
 from mark.live.local.startup import (
     ModelStart,
     StartFailed,
@@ -47,7 +47,7 @@ from mark.live.local.startup import (
     is_held_back,
     is_ready,
     look_at_start,
-    told_since,
+    published_since,
 )
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.offline.out_folder import JOURNAL_NAME
@@ -115,7 +115,7 @@ class Supervisor:
     # Up.
 
     def _start_up(self) -> None:
-        """Bring it up; what is known of why it could not be is added to the error while it can be asked."""
+        """Bring it up; a failure names the causes that the account still gives."""
         try:
             self._bring_up()
         except MarkError as error:
@@ -128,7 +128,9 @@ class Supervisor:
         store.forget_wall()
         adopt_wall(store)
         clocks = store.clocks()
-        seen_until = max((told.at for told in map(self._last_told, self._models) if told), default=0.0)
+        seen_until = max(
+            (published.at for published in map(self._last_published, self._models) if published), default=0.0
+        )
         started = first_anchor(clocks[-1] if clocks else None, steady_time(), seen_until)
         self._since = started.service_at
         store.put_spec(service_spec(self._settings, self._models))
@@ -154,7 +156,7 @@ class Supervisor:
         if self._settings.service.mode is Mode.OBSERVE:
             self._until(
                 "the first plan",
-                lambda: all(told_since(store, name, self._since) for name in names),
+                lambda: all(published_since(store, name, self._since) for name in names),
                 within_s=FLEET_S,
             )
             return
@@ -179,8 +181,8 @@ class Supervisor:
         self._note(store=url)
         return ServiceStore(connect(url), self._running.name)
 
-    def _last_told(self, model: LiveModel) -> PublishedModel | None:
-        """What an earlier life of the service told of the model last."""
+    def _last_published(self, model: LiveModel) -> PublishedModel | None:
+        """Last status of the model from an earlier life of the service."""
         assert self._store is not None
         return MODEL.read(self._store, model.name)
 
@@ -211,22 +213,24 @@ class Supervisor:
         self._controls.open()
 
     def _start_gateways(self) -> None:
-        asked = self._settings.service
-        token = bearer_token(asked)
-        port = choose_port(asked.host, 8080 if asked.port is None else asked.port, fall_back=asked.port is None)
-        scheme = "https" if asked.tls_certificate else "http"
-        self._note(
-            gateway=f"{scheme}://{asked.host}:{port}", token=token, step="starting gateways and controllers"
+        service = self._settings.service
+        token = bearer_token(service)
+        port = choose_port(
+            service.host, 8080 if service.port is None else service.port, fall_back=service.port is None
         )
-        for number in range(asked.gateways):
+        scheme = "https" if service.tls_certificate else "http"
+        self._note(
+            gateway=f"{scheme}://{service.host}:{port}", token=token, step="starting gateways and controllers"
+        )
+        for number in range(service.gateways):
             self._start(f"gateway-{number}", "gateway", f"gateway-{number}", str(port))
 
     def _start_status_page(self) -> None:
-        asked = self._settings.service
-        wanted = 8090 if asked.status_port is None else asked.status_port
-        port = choose_port(asked.host, wanted, fall_back=asked.status_port is None)
-        scheme = "https" if asked.tls_certificate else "http"
-        self._note(status_page=f"{scheme}://{asked.host}:{port}")
+        service = self._settings.service
+        wanted = 8090 if service.status_port is None else service.status_port
+        port = choose_port(service.host, wanted, fall_back=service.status_port is None)
+        scheme = "https" if service.tls_certificate else "http"
+        self._note(status_page=f"{scheme}://{service.host}:{port}")
         self._start("status-page", "status_page", str(port))
 
     def _start(self, name: str, module: str, *arguments: str) -> None:
@@ -298,7 +302,7 @@ class Supervisor:
             restarts = self._children.restarts()
             if self._redis is not None:
                 restarts["store"] = self._redis.restarts
-            self._processes.tell(
+            self._processes.publish(
                 self._store,
                 restarts,
                 down=self._children.down(),
@@ -371,7 +375,7 @@ def supervise(path: Path, *, hold: bool) -> int:
     return 0
 
 
-def _described(model: LiveModel) -> dict[str, Any]:
+def _described(model: LiveModel) -> RunningModel:
     slo = model.served.slo
     return {
         "name": model.name,

@@ -53,8 +53,8 @@ def run(environment: Mapping[str, str]) -> int:
 async def _serve(identity: Identity, imds: Imds, booted_at: float, environment: Mapping[str, str]) -> int:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    told = identity.user_data  # a rollout's instance has a start script there, which sets the environment
-    link = connect_async(environment.get("MARK_STORE_URL") or told["store_url"])
+    user_data = identity.user_data  # a rollout's instance has a start script there, which sets the environment
+    link = connect_async(environment.get("MARK_STORE_URL") or user_data["store_url"])
     store = AgentStore(link, identity.tags["mark:service"])
     tags, alone = identity.tags, is_alone(identity.tags)
     WALL.adopt(await store.share_wall(WALL.offset_s))
@@ -116,7 +116,7 @@ class _Clock:
         return self._anchor.service_time(steady_time())
 
     def speed(self) -> float:
-        """How fast it goes."""
+        """Its speed against the wall's."""
         return self._anchor.speed_at(steady_time())
 
     def wall_until(self, service: float) -> float:

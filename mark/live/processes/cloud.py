@@ -74,18 +74,18 @@ def _own_address(environment: Mapping[str, str]) -> str | None:
 
 def deployed(environment: Mapping[str, str]) -> tuple[Settings, Running]:
     """The settings, and where the service's parts are. AWS is where boto3 finds it."""
-    settings = Settings.model_validate_json(told(environment, "MARK_SETTINGS"))
+    settings = Settings.model_validate_json(required_variable(environment, "MARK_SETTINGS"))
     service = settings.service.model_copy(update={"host": EVERYWHERE})
     running = Running(
         name=service.name,
         pid=os.getpid(),
-        store=told(environment, "MARK_STORE_URL"),
+        store=required_variable(environment, "MARK_STORE_URL"),
         token=environment.get("MARK_TOKEN"),
     )
     return settings.model_copy(update={"service": service}), running
 
 
-def told(environment: Mapping[str, str], name: str) -> str:
+def required_variable(environment: Mapping[str, str], name: str) -> str:
     """A variable that the templates set; Misconfigured where it is missing."""
     value = environment.get(name)
     if not value:
@@ -94,15 +94,15 @@ def told(environment: Mapping[str, str], name: str) -> str:
 
 
 def resources(environment: Mapping[str, str], machine: str) -> dict[str, object]:
-    """What controllers read from the store: `launches_of` understands it. machine: the first kind."""
-    templates: dict[str, str] = json.loads(told(environment, "MARK_TEMPLATES"))
+    """Resources that controllers read from the store: `launches_of` understands it. machine: the first kind."""
+    templates: dict[str, str] = json.loads(required_variable(environment, "MARK_TEMPLATES"))
     return {
-        "events_url": told(environment, "MARK_EVENTS_URL"),
-        "bucket": told(environment, "MARK_BUCKET"),
+        "events_url": required_variable(environment, "MARK_EVENTS_URL"),
+        "bucket": required_variable(environment, "MARK_BUCKET"),
         "templates": {role.value: templates[f"{role.value}/{machine}"] for role in Role},
         "machines": templates,
         "subnets": json.loads(environment.get("MARK_SUBNETS", "[]")),
-        "owner": told(environment, "MARK_OWNER"),
+        "owner": required_variable(environment, "MARK_OWNER"),
     }
 
 
@@ -129,7 +129,10 @@ def _control(settings: Settings, running: Running, environment: Mapping[str, str
     models = live_models(settings, environment.get("MARK_QUALIFIER", ""), provisioned)
     store = ServiceStore(connect(running.store), running.name)
     adopt_wall(store)
-    spec, parts = service_spec(settings, models), resources(environment, told(environment, "MARK_MACHINE"))
+    spec, parts = (
+        service_spec(settings, models),
+        resources(environment, required_variable(environment, "MARK_MACHINE")),
+    )
 
     def publish() -> None:
         store.put_spec(spec)

@@ -1,4 +1,4 @@
-"""What every process of a service does first: end when its parent ends, and log as JSON."""
+"""First steps of every process of a service: end when its parent ends, and log as JSON."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LARGEST = 256
 
 
 def is_alone(tags: Mapping[str, str]) -> bool:
-    """Whether the instance is rented to be measured."""
+    """True where the instance is rented to be measured."""
     return PROFILE_OF in tags
 
 
@@ -34,7 +34,7 @@ def lone_model(served: ServedModel) -> ServedModel:
 
 
 def lone_offering(served: ServedModel, tags: Mapping[str, str]) -> Offering:
-    """What the instance is, as an offering whose times nobody knows yet."""
+    """The instance as an offering without measured times."""
     item = load_prices().instance_type(tags[OFFERING].partition(":")[0])
     unknown = Provenance(
         evidence=Evidence.ASSUMED, source="not measured yet", formula="a second whatever the batch"
@@ -61,7 +61,7 @@ class LoneLink(AgentLink):
         self._expires_at = float(tags[EXPIRES])
 
     async def announce(self, member: Member) -> bool:  # noqa: ARG002 - the port's signature
-        """Whether to drain, and then to power off."""
+        """Answer of the link: whether to drain, and then to power off."""
         return time.time() >= self._expires_at
 
     async def leave(self, instance: str) -> None:

@@ -1,1 +1,1 @@
-"""What a service says of itself: one document, and the commands that show it."""
+"""Status of a service: one document, and the commands that show it."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rich import box
 from rich.table import Table
 
 from mark.aws.alarms import read_alerts
@@ -18,6 +17,7 @@ from mark.config.settings import Settings
 from mark.live.background.alerts import alerts_status
 from mark.live.service_session import service_aws
 from mark.report.live.formatting import alert_banners
+from mark.report.tables import Column, make_table
 from mark.report.terminal import show, show_json
 from mark.telemetry.status_document import ALERTS
 
@@ -72,11 +72,10 @@ def _document(settings: Settings, rows: Sequence[InventoryItem], hourly: float) 
 
 
 def _table(rows: Sequence[InventoryItem], prices: PriceSnapshot) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("model", "role", "type", "market", "state"):
-        table.add_column(name)
-    for name in ("instances", "USD/h"):
-        table.add_column(name, justify="right")
+    names = ("model", "role", "type", "market", "state")
+    columns = [Column(title=name) for name in names]
+    columns += [Column(title=name, is_figure=True) for name in ("instances", "USD/h")]
+    table = make_table(columns)
     kinds = Counter(replace(row, id="", offering="") for row in rows)
     for row, count in sorted(kinds.items()):
         market = "spot" if row.is_spot else "on-demand"

@@ -102,7 +102,7 @@ class LiveView:
         background = BACKGROUND.read(store, holder) if holder else None
         failing = failure_lines(background or BackgroundStatus(), wall)
         published = [MODEL.read(store, served.name) or PublishedModel() for served in self._spec.models]
-        ticked_at = max((told.at for told in published), default=0.0)
+        ticked_at = max((known.at for known in published), default=0.0)
         processes = PROCESSES.read(store) or ProcessesStatus()
         return ServiceStatus(
             service=self._service,
@@ -122,25 +122,27 @@ class LiveView:
             alerts=ALERTS.read(store),
             archive=ARCHIVE.read(store),
             models=tuple(
-                self._model(served, told, now, failing)
-                for served, told in zip(self._spec.models, published, strict=True)
+                self._model(served, known, now, failing)
+                for served, known in zip(self._spec.models, published, strict=True)
             ),
         )
 
-    def _model(self, served: ServedModel, told: PublishedModel, now: float, failing: Sequence[str]) -> ModelStatus:
+    def _model(
+        self, served: ServedModel, known: PublishedModel, now: float, failing: Sequence[str]
+    ) -> ModelStatus:
         store, name = self._store, served.name
         traffic = store.traffic(name)
-        cost, hourly, lacking = self._spend(served, traffic, told, now)
+        cost, hourly, lacking = self._spend(served, traffic, known, now)
         members = {member.instance: member for member in store.membership(name).members()}
-        observed = _observed(told.observed, members, now)
+        observed = _observed(known.observed, members, now)
         return ModelStatus(
             name=name,
-            policy=told.policy,
-            market=told.market,
+            policy=known.policy,
+            market=known.market,
             rates=self._rates(name, now),
-            series=told.series or LoadSeries(),
-            assumed=told.assumed,
-            trained=told.trained,
+            series=known.series or LoadSeries(),
+            assumed=known.assumed,
+            trained=known.trained,
             objective=_objective(served, traffic),
             latency_ms=_latency_ms(traffic),
             by=AnswerCounts(
@@ -152,35 +154,35 @@ class LiveView:
             lambda_=LambdaStatus(
                 in_flight=traffic.lambda_in_flight,
                 # gateways that have nothing to report do not say what is warm: then the last tick's belief stands
-                warm=max(traffic.lambda_warm, told.lambda_warm),
+                warm=max(traffic.lambda_warm, known.lambda_warm),
                 invocations=traffic.invocations,
                 cold=traffic.cold,
             ),
-            fleet=FleetStatus(planned=told.planned, requested=told.requested, observed=observed),
+            fleet=FleetStatus(planned=known.planned, requested=known.requested, observed=observed),
             capacity=_capacity(served, observed),
             cost_usd=cost,
             usd_per_hour=hourly.instances + hourly.lambda_ + hourly.overhead,
             usd_per_hour_by=hourly,
-            plan=told.plan,
-            decisions=told.decisions,
-            notes=(*failing, *lacking, *told.notes),
+            plan=known.plan,
+            decisions=known.decisions,
+            notes=(*failing, *lacking, *known.notes),
         )
 
     def _spend(
-        self, served: ServedModel, traffic: ModelTraffic, told: PublishedModel, now: float
+        self, served: ServedModel, traffic: ModelTraffic, known: PublishedModel, now: float
     ) -> tuple[SpentStatus, HourlyStatus, list[str]]:
-        """What was spent so far; what is spent an hour, and of what; what has no price."""
+        """Spend so far; spend an hour by part; names without a price."""
         book = self._books.setdefault(served.name, IncrementalUsage())
         record = self._store.ledger(served.name)
         usage = joined(book.before(record.transitions, now), rolled_up(record.rollups, now))
-        duration_s = 0.0 if told.began_at is None else max(0.0, now - told.began_at)
+        duration_s = 0.0 if known.began_at is None else max(0.0, now - known.began_at)
         cost = cost_of(
             live_bill(
                 usage,
                 traffic,
                 served,
-                requests=told.requests,
-                peak_rps=told.peak_rps,
+                requests=known.requests,
+                peak_rps=known.peak_rps,
                 duration_s=duration_s,
             )
         )
@@ -211,15 +213,15 @@ class LiveView:
         return ArrivalRates(now_rps=rates[-1], last_minute_rps=sum(rates) / len(rates), max_rps=max(rates))
 
 
-def _replays(told: NightlyStatus | None) -> ReplaysStatus | None:
-    """How far the replays of past days are."""
-    if told is None:
+def _replays(known: NightlyStatus | None) -> ReplaysStatus | None:
+    """Progress of the replays of past days."""
+    if known is None:
         return None
-    return ReplaysStatus(last_day=max(told.days, default=None), running=told.running, failed=told.failed)
+    return ReplaysStatus(last_day=max(known.days, default=None), running=known.running, failed=known.failed)
 
 
 def _observed(
-    told: Sequence[PublishedInstance], members: Mapping[str, Member], now: float
+    published: Sequence[PublishedInstance], members: Mapping[str, Member], now: float
 ) -> tuple[ObservedInstance, ...]:
     """The fleet as the last tick saw it, brought up to date by what agents say of themselves since."""
     rows = {
@@ -231,7 +233,7 @@ def _observed(
             gone_in_s=_left_s(one.interrupt_at, now),
             credits=one.credits,
         )
-        for one in told
+        for one in published
     }
     for name, member in members.items():
         state = InstanceState.PENDING if member.state is MemberState.STARTING else member.state

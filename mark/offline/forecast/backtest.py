@@ -40,8 +40,11 @@ DAY_MIN = 1440
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BacktestAsked:
-    """What the flags say beside the settings. `leads` empty stands for all of them; windows are texts."""
+class BacktestOptions:
+    """Flags of `mark forecast backtest` beside the settings.
+
+    `leads` empty stands for all of them; windows are texts.
+    """
 
     predictors: list[str]
     leads: tuple[float, ...]
@@ -55,7 +58,7 @@ class BacktestAsked:
 
 @dataclass(slots=True)
 class _Outcome:
-    """What has finished so far, failed runs included, and what ended the command early."""
+    """Finished runs, failed ones included, and what ended the command early."""
 
     runs: list[BacktestRun] = field(default_factory=list)
     failure: MarkError | None = None
@@ -63,24 +66,24 @@ class _Outcome:
     interrupted: bool = False
 
 
-def backtest_settings(settings: Settings, asked: BacktestAsked, *, as_json: bool) -> None:
+def backtest_settings(settings: Settings, options: BacktestOptions, *, as_json: bool) -> None:
     """Score the forecasters and print the scores.
 
     Raises Misconfigured where one failed, and typer.Exit after Ctrl-C, both after what is finished was printed.
     """
-    predictors = check_predictors(asked.predictors, settings)
-    leads = _leads(asked.leads)
-    _check(asked)
-    windows = [window for text in asked.leave_out for window in parse_window(text)]
-    units = history_units(asked.train_days)
-    workload = split_workload(settings, asked.train_days)
+    predictors = check_predictors(options.predictors, settings)
+    leads = _leads(options.leads)
+    _check(options)
+    windows = [window for text in options.leave_out for window in parse_window(text)]
+    units = history_units(options.train_days)
+    workload = split_workload(settings, options.train_days)
     span = make_span(
         workload,
         history_units=units,
         leads=leads,
         drawn_lead=PLANNING_LEAD if PLANNING_LEAD in leads else leads[0],
-        target=asked.target,
-        every=asked.every_min,
+        target=options.target,
+        every=options.every_min,
         leave_out=windows,
     )
     if settings.out is not None:
@@ -89,15 +92,15 @@ def backtest_settings(settings: Settings, asked: BacktestAsked, *, as_json: bool
     try:
         with ExitStack() as opened, progress() as report:
             cache = usable_cache()
-            if asked.fresh:
+            if options.fresh:
                 cache = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="mark-fresh-")))
             for name in predictors:
-                outcome.runs.append(_one(name, span, workload, asked, cache, report))
-                _write(settings.out, outcome, span, asked)
+                outcome.runs.append(_one(name, span, workload, options, cache, report))
+                _write(settings.out, outcome, span, options)
     except KeyboardInterrupt:
         outcome.interrupted = True
     finally:  # a defect, too, leaves what is finished: it is printed, then the defect is shown
-        _print(outcome, span, asked, as_json=as_json)
+        _print(outcome, span, options, as_json=as_json)
     if outcome.interrupted:
         note(f"interrupted: {len(outcome.runs)} of {len(predictors)} forecasters finished")
         raise typer.Exit(INTERRUPTED)
@@ -136,24 +139,24 @@ def _seconds_of(part: str, text: str) -> float:
     return 60.0 * minute
 
 
-def _leads(asked: Sequence[float]) -> tuple[int, ...]:
-    for lead in asked:
+def _leads(options: Sequence[float]) -> tuple[int, ...]:
+    for lead in options:
         if lead != round(lead) or not 1 <= lead <= HORIZON:
             raise Misconfigured(f"--lead-min must be whole minutes from 1 to {HORIZON}, not {lead:g}")
-    return tuple(sorted({round(lead) for lead in asked})) or tuple(range(1, HORIZON + 1))
+    return tuple(sorted({round(lead) for lead in options})) or tuple(range(1, HORIZON + 1))
 
 
-def _check(asked: BacktestAsked) -> None:
-    if asked.target not in TARGETS:
-        raise unknown("--target", asked.target, TARGETS)
-    if asked.every_min < 1:
-        raise Misconfigured(f"--every-min must be 1 or more, not {asked.every_min}")
-    if not 0 < asked.deadline_s < float("inf"):
-        raise Misconfigured(f"--deadline-s must be above 0, not {asked.deadline_s:g}")
+def _check(options: BacktestOptions) -> None:
+    if options.target not in TARGETS:
+        raise unknown("--target", options.target, TARGETS)
+    if options.every_min < 1:
+        raise Misconfigured(f"--every-min must be 1 or more, not {options.every_min}")
+    if not 0 < options.deadline_s < float("inf"):
+        raise Misconfigured(f"--deadline-s must be above 0, not {options.deadline_s:g}")
 
 
 def _one(
-    name: str, span: BacktestSpan, workload: Workload, asked: BacktestAsked, cache: Path, report: Report
+    name: str, span: BacktestSpan, workload: Workload, options: BacktestOptions, cache: Path, report: Report
 ) -> BacktestRun:
     """Build one forecaster and ask it; a failure is a run too."""
     try:
@@ -161,9 +164,9 @@ def _one(
     except MarkError as error:
         return _failed(name, span, error)
     took: list[float] = []
-    first_s = max(FIRST_S, asked.deadline_s)
+    first_s = max(FIRST_S, options.deadline_s)
     punctual = PunctualForecaster(
-        built.forecaster, name=name, deadline_s=asked.deadline_s, first_s=first_s, took=took.append
+        built.forecaster, name=name, deadline_s=options.deadline_s, first_s=first_s, took=took.append
     )
     try:
         scores = run_backtest(span, punctual, lambda share: report(f"backtesting {name}", share))
@@ -187,22 +190,22 @@ def _failed(name: str, span: BacktestSpan, error: MarkError) -> BacktestRun:
     return BacktestRun(predictor=name, trace=span.trace, target=span.target, error=str(error))
 
 
-def _write(out: Path | None, outcome: _Outcome, span: BacktestSpan, asked: BacktestAsked) -> None:
+def _write(out: Path | None, outcome: _Outcome, span: BacktestSpan, options: BacktestOptions) -> None:
     """Write the page anew; the first failure to is kept, and ends the writing."""
     if out is None or outcome.failure is not None or all(run.scores is None for run in outcome.runs):
         return
     try:
         outcome.page = write_backtest(
-            out, outcome.runs, span, leave_out=asked.leave_out, command=shlex.join(["mark", *sys.argv[1:]])
+            out, outcome.runs, span, leave_out=options.leave_out, command=shlex.join(["mark", *sys.argv[1:]])
         )
     except Misconfigured as error:
         outcome.failure = error
 
 
-def _print(outcome: _Outcome, span: BacktestSpan, asked: BacktestAsked, *, as_json: bool) -> None:
+def _print(outcome: _Outcome, span: BacktestSpan, options: BacktestOptions, *, as_json: bool) -> None:
     if as_json:
         if outcome.runs or outcome.interrupted:
-            show_json(backtest_document(outcome.runs, span, asked.leave_out))
+            show_json(backtest_document(outcome.runs, span, options.leave_out))
         return
     if all(run.scores is None for run in outcome.runs):
         return

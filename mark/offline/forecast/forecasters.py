@@ -16,7 +16,7 @@ from mark.domain.errors import Misconfigured, failure_words
 from mark.offline.workloads import chosen_workload
 from mark.plugins.load import build_forecaster, load_forecaster
 from mark.ports import Forecaster, ForecasterSetup
-from mark.report.formatting import duration_words
+from mark.report.formatting import format_duration
 from mark.report.terminal import Report, note
 from mark.simulator.backtest import DAY_S
 from mark.simulator.backtest_span import demand_between
@@ -51,7 +51,7 @@ def split_workload(settings: Settings, train_days: float | None) -> Workload:
         if train_days is not None and start_s >= trace.duration_s:
             raise Misconfigured(
                 f"--train-days {train_days:g} leaves nothing to forecast of {trace.name}, which has "
-                f"{duration_words(trace.duration_s)}; learn from fewer days"
+                f"{format_duration(trace.duration_s)}; learn from fewer days"
             )
     split = Workload(trace=trace, seed=settings.seed, start_s=start_s, duration_s=settings.trace.duration_s)
     for text in split.notes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
@@ -15,10 +15,34 @@ from mark.offline.out_folder import make_folder
 from mark.offline.workloads import chosen_workload
 from mark.report.forecast.page import write_forecast
 from mark.report.forecast.table import forecast_table
-from mark.report.formatting import duration_words
+from mark.report.formatting import format_duration
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.backtest_span import demand_between, history_before
 from mark.simulator.workload import Workload
+
+
+class ShownMinute(TypedDict):
+    """A minute of a forecast, rates by quantile; what came is null where it is not known."""
+
+    minute: int
+    mean_rps: list[float]
+    max_rps: list[float]
+    actual_mean_rps: float | None
+    actual_max_rps: float | None
+
+
+class ShownForecast(TypedDict):
+    """The document of `mark forecast show --json` (docs/json.md)."""
+
+    predictor: str
+    trace: str
+    at_s: float
+    history_min: int
+    source: str
+    quantiles: list[float]
+    minutes: list[ShownMinute]
+    train_s: float
+    infer_ms: float
 
 
 def show_settings(settings: Settings, predictors: list[str], *, at_s: float | None, as_json: bool) -> None:
@@ -40,7 +64,7 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
     if as_json:
         show_json(document)
     else:
-        known = duration_words(len(history) * history.unit_s)
+        known = format_duration(len(history) * history.unit_s)
         show(f"{name} at {at_s:.10g} s of {workload.trace.name}, after {known}: {forecast.label or 'no source'}")
         show("", forecast_table(forecast, actual))
     if settings.out is not None:
@@ -50,8 +74,8 @@ def show_settings(settings: Settings, predictors: list[str], *, at_s: float | No
 
 def _document(
     built: Built, workload: Workload, history: Demand, forecast: Forecast, actual: Demand, infer_s: float
-) -> dict[str, Any]:
-    minutes = [
+) -> ShownForecast:
+    minutes: list[ShownMinute] = [
         {
             "minute": place + 1,
             "mean_rps": [float(rate) for rate in forecast.mean_rps[place]],
@@ -75,12 +99,12 @@ def _document(
 
 
 def _write(
-    out: Path, built: Built, document: dict[str, Any], history: Demand, forecast: Forecast, actual: Demand
+    out: Path, built: Built, document: ShownForecast, history: Demand, forecast: Forecast, actual: Demand
 ) -> Path:
     facts = (
         ("Trace", document["trace"]),
         ("Moment", f"{document['at_s']:.10g} s"),
-        ("History", duration_words(len(history) * history.unit_s)),
+        ("History", format_duration(len(history) * history.unit_s)),
         ("Source", forecast.label),
     )
     return write_forecast(out, built.name, history, forecast, actual, facts=facts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from mark.config.policies import usable_cache
 from mark.config.settings import Settings
@@ -15,11 +16,24 @@ from mark.offline.out_folder import make_folder
 from mark.offline.workloads import chosen_workload
 from mark.report.forecast.documents import plain
 from mark.report.forecast.table import card_lines, card_table
-from mark.report.formatting import duration_words
+from mark.report.formatting import format_duration
 from mark.report.page import write_whole
 from mark.report.terminal import progress, show, show_json
 
 FORMS = (".json", ".md")
+
+
+class TrainDocument(TypedDict):
+    """The document of `mark forecast train --json` (docs/json.md)."""
+
+    predictor: str
+    trace: str
+    history_s: float
+    train_s: float
+    #: How a first forecast was made; null where it failed.
+    source: str | None
+    #: The forecaster's own card.
+    card: Mapping[str, object] | None
 
 
 def train_settings(
@@ -44,7 +58,7 @@ def train_settings(
         make_folder(out.parent)
     with progress() as report:
         built = build(name, history, workload=workload, cache_dir=usable_cache(), report=report)
-        source, failure = _first_words(built, history)
+        source, failure = _format_first_forecast(built, history)
     document = _document(built, workload.trace.name, len(history) * history.unit_s, source)
     if out is not None:
         write_whole(out, _written(document, out.suffix))
@@ -56,8 +70,8 @@ def train_settings(
         raise failure
 
 
-def _first_words(built: Built, history: Demand) -> tuple[str | None, Misconfigured | None]:
-    """What it says of a forecast from here: whether it learned, or what is missing. Or why there is none."""
+def _format_first_forecast(built: Built, history: Demand) -> tuple[str | None, Misconfigured | None]:
+    """Result of a first forecast: whether it learned, what is missing, or why there is none."""
     try:
         forecast, _ = ask(built, history)
     except Misconfigured as error:
@@ -65,17 +79,17 @@ def _first_words(built: Built, history: Demand) -> tuple[str | None, Misconfigur
     return forecast.label, None
 
 
-def _print(document: dict[str, Any], out: Path | None) -> None:
-    name, days = document["predictor"], duration_words(document["history_s"])
+def _print(document: TrainDocument, out: Path | None) -> None:
+    name, days = document["predictor"], format_duration(document["history_s"])
     made = f"{name} took {document['train_s']:.1f} s, made from {days} of {document['trace']}"
-    show(f"{made}; it says of its forecasts: {document['source']}" if document["source"] else f"{made}.")
+    show(f"{made}; its forecasts are labelled: {document['source']}" if document["source"] else f"{made}.")
     if document["card"]:  # what learns nothing, or in a second, has none
         show(card_table(document["card"]))
     if out is not None:
         show(f"card: {out}")
 
 
-def _document(built: Built, trace: str, history_s: float, source: str | None) -> dict[str, Any]:
+def _document(built: Built, trace: str, history_s: float, source: str | None) -> TrainDocument:
     return {
         "predictor": built.name,
         "trace": trace,
@@ -86,10 +100,10 @@ def _document(built: Built, trace: str, history_s: float, source: str | None) ->
     }
 
 
-def _written(document: dict[str, Any], suffix: str) -> str:
+def _written(document: TrainDocument, suffix: str) -> str:
     if suffix == ".json":
         return json_text(document, indent=2) + "\n"
-    head = [("trace", document["trace"]), ("history", duration_words(document["history_s"]))]
-    said = [*head, *card_lines(document["card"] or {})]
-    lines = [f"| {key.replace('|', '/')} | {value.replace('|', '/')} |" for key, value in said]
+    head = [("trace", document["trace"]), ("history", format_duration(document["history_s"]))]
+    rows = [*head, *card_lines(document["card"] or {})]
+    lines = [f"| {key.replace('|', '/')} | {value.replace('|', '/')} |" for key, value in rows]
     return "\n".join([f"# {document['predictor']}", "", "| | |", "|---|---|", *lines, ""])

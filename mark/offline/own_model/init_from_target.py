@@ -24,7 +24,7 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import Evidence, Profile
 from mark.offline.own_model.predict import Tried, try_model
-from mark.offline.own_model.profile import ProfileAsked, measured_profile, write_profiles
+from mark.offline.own_model.profile import ProfileOptions, measured_profile, write_profiles
 from mark.offline.own_model.targets import class_name, existing_source
 from mark.plugins.load import make_model
 from mark.protocols.exchange import zeros
@@ -43,8 +43,8 @@ ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitAsked:
-    """What `mark init --target` was asked for; what is None is asked, or gets a default.
+class InitOptions:
+    """Flags of `mark init --target`; None: asked on a terminal, or the default.
 
     seconds: how long to measure at most; 0 for not at all.
     """
@@ -63,7 +63,7 @@ class InitAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Needs:
-    """What the model promises and needs; share in (0, 1]. stated: somebody said which latency is promised."""
+    """Objective and needs of the model; share in (0, 1]. stated: somebody said which latency is promised."""
 
     name: str
     latency_ms: float
@@ -74,42 +74,42 @@ class _Needs:
     stated: bool
 
 
-def write_model(asked: InitAsked) -> None:
+def write_model(options: InitOptions) -> None:
     """Try the model, ask, write the three files, and say what can be done with them. Errors: Misconfigured."""
-    source = existing_source(asked.target, Path())
-    folder = asked.out or source.parent
-    _refuse_existing(folder, asked)
-    tried = _tried(asked)
-    name = asked.model or class_name(asked.target)
-    profile = _measured(asked, name) if asked.seconds > 0 else None
-    needs = _asked_needs(asked, name, tried, profile)
+    source = existing_source(options.target, Path())
+    folder = options.out or source.parent
+    _refuse_existing(folder, options)
+    tried = _tried(options)
+    name = options.model or class_name(options.target)
+    profile = _measured(options, name) if options.seconds > 0 else None
+    needs = _asked_needs(options, name, tried, profile)
     text = _model_text(needs)
     parse_file(text, ModelFile, "the model")  # what flags gave is checked as the file would be
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MODEL_FILE).write_text(text, encoding="utf-8")
-        (folder / CONFIG_FILE).write_text(_config_text(asked.target, folder, needs), encoding="utf-8")
+        (folder / CONFIG_FILE).write_text(_config_text(options.target, folder, needs), encoding="utf-8")
     except OSError as error:
         raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
     if profile is not None:
         write_profiles(folder / PROFILE_FILE, (profile,))
-    _say(folder, needs, profile)
+    _show(folder, needs, profile)
 
 
-def _refuse_existing(folder: Path, asked: InitAsked) -> None:
-    names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if asked.seconds > 0 else ())]
+def _refuse_existing(folder: Path, options: InitOptions) -> None:
+    names = [CONFIG_FILE, MODEL_FILE, *((PROFILE_FILE,) if options.seconds > 0 else ())]
     there = [str(folder / name) for name in names if (folder / name).exists()]
-    if there and not asked.force:
+    if there and not options.force:
         raise Misconfigured(f"{', '.join(there)} is there already; --force overwrites, --out names another folder")
 
 
-def _tried(asked: InitAsked) -> Tried | None:
+def _tried(options: InitOptions) -> Tried | None:
     """A call with zeros; None where nothing is to be measured. Misconfigured where it is no model."""
-    target = asked.target
+    target = options.target
     model = make_model(target, Path())
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {target!r}: {'; '.join(mistakes)}")
-    if asked.seconds <= 0:
+    if options.seconds <= 0:
         return None
     try:
         tried = try_model(model, zeros(tuple(model.inputs), 1))
@@ -123,28 +123,28 @@ def _tried(asked: InitAsked) -> Tried | None:
     return tried
 
 
-def _measured(asked: InitAsked, name: str) -> Profile:
-    profiled = ProfileAsked(
+def _measured(options: InitOptions, name: str) -> Profile:
+    profiled = ProfileOptions(
         model=name,
-        target=asked.target,
+        target=options.target,
         folder=Path(),
         kind="python",
         instance_type=None,
         batches=None,
-        seconds=asked.seconds,
+        seconds=options.seconds,
         body=None,
         to=None,
     )
     return measured_profile(profiled)[2]
 
 
-def _asked_needs(asked: InitAsked, name: str, tried: Tried | None, profile: Profile | None) -> _Needs:
-    """What is given, asked or taken by default."""
+def _asked_needs(options: InitOptions, name: str, tried: Tried | None, profile: Profile | None) -> _Needs:
+    """Needs from flags, questions or defaults."""
     single_ms = profile.latency_s(1) * 1000 if profile else (tried.median_s * 1000 if tried else 0.0)
     usual_ms = next((ms for ms in USUAL_LATENCY_MS if ms >= single_ms * TIMES), USUAL_LATENCY_MS[-1])
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_PER_GIB
     memory_gib = math.ceil(peak_gib / MEMORY_STEP_GIB) * MEMORY_STEP_GIB
-    asks = asked.ask and sys.stdin.isatty()
+    asks = options.ask and sys.stdin.isatty()
 
     def one(given: float | None, question: str, usual: float) -> float:
         if given is not None or not asks:
@@ -154,12 +154,12 @@ def _asked_needs(asked: InitAsked, name: str, tried: Tried | None, profile: Prof
 
     return _Needs(
         name=name,
-        latency_ms=one(asked.latency_ms, "Answer within how many ms?", usual_ms),
-        share=one(asked.share, "Which share of the requests must be in time?", USUAL_SHARE),
-        memory_gib=one(asked.memory_gib, "How many GiB of memory does it need?", memory_gib),
+        latency_ms=one(options.latency_ms, "Answer within how many ms?", usual_ms),
+        share=one(options.share, "Which share of the requests must be in time?", USUAL_SHARE),
+        memory_gib=one(options.memory_gib, "How many GiB of memory does it need?", memory_gib),
         payload_mib=_payload_mib(tried),
-        rps=one(asked.rps, "How many requests/s are expected at first?", USUAL_RPS),
-        stated=asked.latency_ms is not None or asks,
+        rps=one(options.rps, "How many requests/s are expected at first?", USUAL_RPS),
+        stated=options.latency_ms is not None or asks,
     )
 
 
@@ -255,8 +255,8 @@ FOLDER = """\
 """
 
 
-def _say(folder: Path, needs: _Needs, profile: Profile | None) -> None:
-    """What was written, how sure it is, and commands that work as they are."""
+def _show(folder: Path, needs: _Needs, profile: Profile | None) -> None:
+    """Print the files that were written, how sure they are, and commands that work as they are."""
     config = folder / CONFIG_FILE
     written = [config, folder / MODEL_FILE, *((folder / PROFILE_FILE,) if profile else ())]
     show(f"wrote {', '.join(map(str, written))}")

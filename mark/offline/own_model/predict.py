@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from mark.config.settings import Settings
@@ -33,6 +31,7 @@ from mark.protocols.exchange import read_exchange, row_count, zeros
 from mark.protocols.model_contract import class_mistakes, output_mistakes
 from mark.protocols.oip import DTYPES, JSON_TYPE, BadRequest, Tensors, check_inputs
 from mark.protocols.sagemaker_media import CSV_TYPE
+from mark.report.tables import make_table, texts
 from mark.report.terminal import note, show, show_json, unheard
 
 DIFFERS = 1
@@ -44,8 +43,8 @@ SHOWN = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictAsked:
-    """What `mark predict` was asked for. file, data: its input; else zeros, or drawn ones, of `rows` items."""
+class PredictOptions:
+    """Flags of `mark predict`. file, data: its input; else zeros, or drawn ones, of `rows` items."""
 
     model: str | None
     target: str | None
@@ -68,11 +67,11 @@ class Tried:
     mistakes: tuple[str, ...]
 
 
-def predict_once(settings: Settings, asked: PredictAsked, *, as_json: bool) -> None:
+def predict_once(settings: Settings, options: PredictOptions, *, as_json: bool) -> None:
     """Call the model and print what came. typer.Exit(1) where outputs differ from what the model declares."""
-    if asked.rows < 1:
-        raise Misconfigured(f"--rows must be 1 or more, not {asked.rows}")
-    chosen = tried_model(settings, model=asked.model, target=asked.target, kind="python")
+    if options.rows < 1:
+        raise Misconfigured(f"--rows must be 1 or more, not {options.rows}")
+    chosen = tried_model(settings, model=options.model, target=options.target, kind="python")
     if chosen.kind != "python":
         raise Misconfigured(
             f"{chosen.name} is at {chosen.target}: ask that server; predict calls models in Python"
@@ -82,7 +81,7 @@ def predict_once(settings: Settings, asked: PredictAsked, *, as_json: bool) -> N
         model = make_model(chosen.target, chosen.folder)
     if mistakes := class_mistakes(model):
         raise Misconfigured(f"model {chosen.target!r}: {'; '.join(mistakes)}")
-    tried = try_model(model, _inputs(asked, chosen, tuple(model.inputs)))
+    tried = try_model(model, _inputs(options, chosen, tuple(model.inputs)))
     if as_json:
         show_json(_document(chosen, tried))
     else:
@@ -127,18 +126,18 @@ def _called(model: PythonModel, inputs: Tensors) -> tuple[object, float]:
     return outputs, time.perf_counter() - began
 
 
-def _inputs(asked: PredictAsked, chosen: TriedModel, specs: tuple[TensorSpec, ...]) -> Tensors:
+def _inputs(options: PredictOptions, chosen: TriedModel, specs: tuple[TensorSpec, ...]) -> Tensors:
     """The inputs that were given, else an example, checked as a request's are."""
-    if asked.file is not None and asked.data is not None:
+    if options.file is not None and options.data is not None:
         raise Misconfigured("give --input or --data, not both")
-    if asked.file is None and asked.data is None:
-        return drawn(specs, asked.rows, asked.seed) if asked.random else zeros(specs, asked.rows)
-    where = "--data" if asked.file is None else str(asked.file)
+    if options.file is None and options.data is None:
+        return drawn(specs, options.rows, options.seed) if options.random else zeros(specs, options.rows)
+    where = "--data" if options.file is None else str(options.file)
     try:
-        if asked.file is None:
-            inputs = _from_json((asked.data or "").encode(), chosen.name, specs)
+        if options.file is None:
+            inputs = _from_json((options.data or "").encode(), chosen.name, specs)
         else:
-            inputs = _from_file(asked.file, chosen.name, specs)
+            inputs = _from_file(options.file, chosen.name, specs)
         check_inputs(inputs, specs)
         row_count(inputs)
     except BadRequest as error:
@@ -233,7 +232,7 @@ def drawn(specs: tuple[TensorSpec, ...], rows: int, seed: int) -> Tensors:
     return found
 
 
-def _document(chosen: TriedModel, tried: Tried) -> dict[str, Any]:
+def _document(chosen: TriedModel, tried: Tried) -> dict[str, object]:
     """The document of `mark predict --json` (docs/json.md)."""
     return {
         "model": chosen.name,
@@ -247,7 +246,7 @@ def _document(chosen: TriedModel, tried: Tried) -> dict[str, Any]:
     }
 
 
-def _tensors(tensors: Tensors) -> dict[str, Any]:
+def _tensors(tensors: Tensors) -> dict[str, object]:
     """Names to type, shape and values; what JSON has no number for is null, bytes that are no text are base64."""
     return {
         name: {"dtype": str(array.dtype), "shape": list(array.shape), "data": _listed(array.tolist())}
@@ -291,9 +290,7 @@ def _values(array: NDArray[Any]) -> str:
 
 
 def _show(chosen: TriedModel, tried: Tried) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("", "name", "type", "shape", "values"):
-        table.add_column(column, overflow="fold")
+    table = make_table(texts("", "name", "type", "shape", "values"))
     for kind, tensors in (("input", tried.inputs), ("output", tried.outputs)):
         for name, array in tensors.items():
             table.add_row(kind, Text(name), str(array.dtype), str(list(array.shape)), Text(_values(array)))

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from mark.aws.ec2.imds import instance_type_here
@@ -23,6 +21,7 @@ from mark.domain.tensor import TensorSpec
 from mark.plugins.load import load_model
 from mark.ports import Backend, InferRequest
 from mark.protocols.oip import example_body
+from mark.report.tables import Column, make_table
 from mark.report.terminal import note, progress, show, show_json, unheard
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend
@@ -39,8 +38,8 @@ KINDS = ("python", "oip", "tf-serving", "invocations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileAsked:
-    """What `mark profile` was asked for.
+class ProfileOptions:
+    """Flags of `mark profile`.
 
     folder: where a Python target's modules are looked for first. instance_type: what this machine stands for; None
     for its own, or c5.large where it is no EC2 instance.
@@ -58,11 +57,11 @@ class ProfileAsked:
     to: Path | None
 
 
-def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
+def profile_backend(options: ProfileOptions, *, as_json: bool) -> None:
     """Measure, print, and write or complete the profile file."""
-    others, points, profile = measured_profile(asked)
-    if asked.to is not None:
-        write_profiles(asked.to, (*others, profile))
+    others, points, profile = measured_profile(options)
+    if options.to is not None:
+        write_profiles(options.to, (*others, profile))
     if as_json:
         show_json(_document(profile, points))
     else:
@@ -75,25 +74,25 @@ def profile_backend(asked: ProfileAsked, *, as_json: bool) -> None:
     unstable = [str(point.batch) for point in points if not point.stable]
     if unstable:
         note(f"batches of {', '.join(unstable)} were not stable when time was up; give a longer --seconds")
-    if asked.to is not None and not as_json:
-        show(f"wrote {asked.to}; name it under profiles in the settings")
+    if options.to is not None and not as_json:
+        show(f"wrote {options.to}; name it under profiles in the settings")
 
 
-def measured_profile(asked: ProfileAsked) -> tuple[tuple[Profile, ...], tuple[MeasuredPoint, ...], Profile]:
+def measured_profile(options: ProfileOptions) -> tuple[tuple[Profile, ...], tuple[MeasuredPoint, ...], Profile]:
     """Profiles of the file that stay, what was measured, and the profile that it makes. Errors: Misconfigured."""
     here = instance_type_here()
-    instance_type = asked.instance_type or here or USUAL_TYPE
+    instance_type = options.instance_type or here or USUAL_TYPE
     if instance_type != LAMBDA:
         load_prices(None).instance_type(instance_type)
-    sizes = _sizes(asked.batches, instance_type)
-    if not asked.seconds > 0:
-        raise Misconfigured(f"--seconds must be above 0, not {asked.seconds:g}")
-    others = others_of(asked.to, asked.model, (instance_type,))
+    sizes = _sizes(options.batches, instance_type)
+    if not options.seconds > 0:
+        raise Misconfigured(f"--seconds must be above 0, not {options.seconds:g}")
+    others = others_of(options.to, options.model, (instance_type,))
     with progress() as report, unheard():
-        points = asyncio.run(_measured(asked, sizes, lambda share: report("measuring", share)))
+        points = asyncio.run(_measured(options, sizes, lambda share: report("measuring", share)))
     profile = profile_of(
         points,
-        model=asked.model,
+        model=options.model,
         instance_type=instance_type,
         machine=_machine() if here is None else f"EC2 {here}",
         date=datetime.now(UTC).date().isoformat(),
@@ -102,48 +101,48 @@ def measured_profile(asked: ProfileAsked) -> tuple[tuple[Profile, ...], tuple[Me
     return others, points, profile
 
 
-def _sizes(asked: tuple[int, ...] | None, instance_type: str) -> tuple[int, ...]:
+def _sizes(options: tuple[int, ...] | None, instance_type: str) -> tuple[int, ...]:
     """The batch sizes to measure. Misconfigured where Lambda is asked for more than one request at a time."""
     if instance_type != LAMBDA:
-        return asked or USUAL_BATCHES
-    if asked not in (None, (1,)):
+        return options or USUAL_BATCHES
+    if options not in (None, (1,)):
         raise Misconfigured("Lambda answers one request at a time: leave --batches out, or give --batches 1")
     return (1,)
 
 
 async def _measured(
-    asked: ProfileAsked, sizes: Sequence[int], report: Callable[[float], None]
+    options: ProfileOptions, sizes: Sequence[int], report: Callable[[float], None]
 ) -> tuple[MeasuredPoint, ...]:
-    backend = _backend(asked)
+    backend = _backend(options)
     await backend.start()
     try:
-        path = f"/v2/models/{asked.model}/infer" if asked.kind in ("python", "oip") else "/invocations"
-        request = request_for(asked.body, path, getattr(backend, "inputs", ()))
+        path = f"/v2/models/{options.model}/infer" if options.kind in ("python", "oip") else "/invocations"
+        request = request_for(options.body, path, getattr(backend, "inputs", ()))
         return await measure(
             backend,
             lambda: request,
             sizes,
-            seconds=asked.seconds,
+            seconds=options.seconds,
             progress=lambda share, _points: report(share),
         )
     finally:
         await backend.close()
 
 
-def _backend(asked: ProfileAsked) -> Backend:
-    match asked.kind:
+def _backend(options: ProfileOptions) -> Backend:
+    match options.kind:
         case "python":
-            return PythonBackend(load_model(asked.target, asked.folder), name=asked.model)
+            return PythonBackend(load_model(options.target, options.folder), name=options.model)
         case "oip":
-            return OipBackend(asked.target, name=asked.model, ready_within_s=READY_WITHIN_S)
+            return OipBackend(options.target, name=options.model, ready_within_s=READY_WITHIN_S)
         case "tf-serving":
             return TfServingBackend(
-                asked.target, name=asked.model, inputs=(), outputs=(), ready_within_s=READY_WITHIN_S
+                options.target, name=options.model, inputs=(), outputs=(), ready_within_s=READY_WITHIN_S
             )
         case "invocations":
-            return InvocationsBackend(asked.target, ready_within_s=READY_WITHIN_S)
+            return InvocationsBackend(options.target, ready_within_s=READY_WITHIN_S)
         case _:
-            raise unknown("kind", asked.kind, KINDS)
+            raise unknown("kind", options.kind, KINDS)
 
 
 def request_for(file: Path | None, path: str, inputs: Sequence[TensorSpec]) -> InferRequest:
@@ -156,7 +155,7 @@ def request_for(file: Path | None, path: str, inputs: Sequence[TensorSpec]) -> I
     elif inputs:
         body = json_text(example_body(inputs)).encode()
     else:
-        raise Misconfigured("the server does not say what its model takes: give a request with --body")
+        raise Misconfigured("the server does not describe its model's inputs: give a request with --body")
     return InferRequest(path=path, content_type="application/json", body=body)
 
 
@@ -191,7 +190,7 @@ def _machine() -> str:
     return f"{names[0]}, {len(names)} vCPUs" if names else platform.machine()
 
 
-def _document(profile: Profile, points: tuple[MeasuredPoint, ...]) -> dict[str, Any]:
+def _document(profile: Profile, points: tuple[MeasuredPoint, ...]) -> dict[str, object]:
     """The document of `mark profile --json` (docs/json.md)."""
     return {
         "model": profile.model,
@@ -202,7 +201,7 @@ def _document(profile: Profile, points: tuple[MeasuredPoint, ...]) -> dict[str, 
     }
 
 
-def point_document(point: MeasuredPoint) -> dict[str, Any]:
+def point_document(point: MeasuredPoint) -> dict[str, object]:
     """A measured batch size (docs/json.md)."""
     return {
         "batch": point.batch,
@@ -214,9 +213,8 @@ def point_document(point: MeasuredPoint) -> dict[str, Any]:
 
 
 def _table(points: tuple[MeasuredPoint, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("batch", "median ms", "p95 ms", "items/s", "calls"):
-        table.add_column(name, justify="right")
+    names = ("batch", "median ms", "p95 ms", "items/s", "calls")
+    table = make_table([Column(title=name, is_figure=True) for name in names])
     for point in points:
         table.add_row(
             str(point.batch),

@@ -23,7 +23,7 @@ from mark.offline.sweep.job import Job
 from mark.offline.sweep.keys import code_digest, job_key, portable, trace_digest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.offline.workloads import workload_on
-from mark.report.sweep.pareto import Value, short_names, value_words
+from mark.report.sweep.pareto import Value, format_value, short_names
 from mark.report.terminal import Report
 from mark.simulator.experiment import Experiment
 from mark.simulator.traces.bursts import NONE
@@ -36,8 +36,8 @@ BASELINES = {
     "lambda-only": ("policy.overflow_limits.",),
 }
 """Policies that buy on demand in any market and take nothing from the section `policy` but these keys."""
-ASKED = ("trace.", "faults.", "policy.managed.", "objective.latency_ms")
-ASKED_KEYS = ("model", "models", "prices", "profiles")
+INPUT_PREFIXES = ("trace.", "faults.", "policy.managed.", "objective.latency_ms")
+INPUT_KEYS = ("model", "models", "prices", "profiles")
 """What is asked of a fleet or happens to it, not how it is met: each value has a front of its own."""
 
 
@@ -116,7 +116,7 @@ _Place = tuple[str, TraceReading]
 
 
 def _place_of(settings: Settings) -> _Place:
-    """What tells loads apart: where they lie and how they are read. Bursts are drawn later, by each seed."""
+    """Identity of a load: its place and how it is read. Bursts are drawn later, by each seed."""
     if settings.trace.file is None:
         raise Misconfigured("name a trace with --trace; `mark trace generate` writes one")
     return settings.trace.file, replace(TraceReading.of(settings), bursts=NONE)
@@ -150,11 +150,11 @@ def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[_Able]:
 def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
     settings, policy = _effective(point, able), able.policy
     shown = {key: _plain(value) for key, value in point.swept.items() if key not in ("seed", "trace.file")}
-    asked = {key: value for key, value in shown.items() if key.startswith(ASKED) or key in ASKED_KEYS}
-    names = short_names(list(asked))
-    group = ", ".join([load.name, *(f"{names[key]} {value_words(value)}" for key, value in asked.items())])
-    own = tuple((key, value) for key, value in shown.items() if key not in asked and _counts(key, able))
-    told = (f"{key}={value_words(value)}" for key, value in (*asked.items(), *own))
+    inputs = {key: value for key, value in shown.items() if key.startswith(INPUT_PREFIXES) or key in INPUT_KEYS}
+    names = short_names(list(inputs))
+    group = ", ".join([load.name, *(f"{names[key]} {format_value(value)}" for key, value in inputs.items())])
+    own = tuple((key, value) for key, value in shown.items() if key not in inputs and _counts(key, able))
+    parts = (f"{key}={format_value(value)}" for key, value in (*inputs.items(), *own))
     tree, bound_tree = portable(settings), portable(_of_load(settings))
     return Cell(
         job=Job(
@@ -163,7 +163,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
             code=code,
             settings=tree,
             policy=policy,
-            label=" ".join([load.name, policy, *told, f"seed={settings.seed}"]),
+            label=" ".join([load.name, policy, *parts, f"seed={settings.seed}"]),
         ),
         bounds=Job(
             key=job_key(bound_tree, trace=load.digest, code=code, forecaster=None),
@@ -182,7 +182,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
 
 
 def _counts(key: str, able: _Able) -> bool:
-    """Whether a setting makes a difference to a policy."""
+    """True where a setting makes a difference to a policy."""
     policy = able.policy
     if key == "forecaster":
         return not able.fixed
@@ -207,7 +207,7 @@ def _effective(point: Combination, able: _Able) -> Settings:
 
 
 def _of_load(settings: Settings) -> Settings:
-    """What bound and floor depend on: how a fleet decides is not among it."""
+    """Settings that bound and floor depend on; the policy is not among them."""
     limits = PolicySettings(overflow_limits=settings.policy.overflow_limits)
     changed = {"policies": ("mark",), "forecaster": None, "dispatch": None, "faults": FaultSettings()}
     return settings.model_copy(update={**changed, "policy": limits})

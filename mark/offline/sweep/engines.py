@@ -1,4 +1,4 @@
-"""Where the jobs of a sweep run: the port, and processes of this machine.
+"""Engines of a sweep: the port, and processes of this machine.
 
 Each worker is a process with a pipe of its own. One that dies takes its job with it and nothing else: the job is
 reported with the way it ended, another worker takes its place, and the rest goes on. Workers never see Ctrl-C;
@@ -117,7 +117,7 @@ class _Worker:
             return
 
     def hand_over(self) -> Finished:
-        """What came of its job, or how the process ended."""
+        """Result of its job, or how the process ended."""
         job, self.job = self.job, None
         assert job is not None
         try:
@@ -139,7 +139,7 @@ class _Worker:
 
 
 def _ending(status: int | None) -> str:
-    """How a process ended, in words."""
+    """Exit of a process, in words."""
     if status is None or status >= 0:
         return f"ended with status {status} before it answered"
     name = signal.Signals(-status).name

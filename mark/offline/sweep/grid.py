@@ -45,7 +45,7 @@ class Combination:
 
     @property
     def words(self) -> str:
-        """What an error calls it: `policy.lead_min=3 seed=1`."""
+        """Name in errors: `policy.lead_min=3 seed=1`."""
         return " ".join(f"{key}={value}" for key, value in self.swept.items())
 
 
@@ -98,8 +98,8 @@ def combinations(config: Path | None, axes: Sequence[Axis]) -> Iterator[Combinat
 
 def refusal_of(combination: Combination, error: MarkError) -> Misconfigured:
     """The error of one combination, which says which one where there are several."""
-    said = f"{combination.words}: {error}" if combination.swept else str(error)
-    return Misconfigured(said)
+    message = f"{combination.words}: {error}" if combination.swept else str(error)
+    return Misconfigured(message)
 
 
 def setting_names() -> tuple[str, ...]:

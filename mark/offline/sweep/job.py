@@ -1,4 +1,4 @@
-"""What a worker computes, on this machine or another: one replay, or bound and floor of one load.
+"""Job of a worker, on this machine or another: one replay, or bound and floor of one load.
 
 A job holds all that decides its result but the trace, which is handed over beside it. Its key is made from the
 same things (keys.py), so a result that is kept under the key is the result.
@@ -10,7 +10,7 @@ import functools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from mark.config.policies import chosen_overrides
 from mark.config.settings import Settings
@@ -20,7 +20,7 @@ from mark.offline.simulate import run_remarks
 from mark.offline.sweep.keys import code_digest
 from mark.offline.workloads import workload_on
 from mark.report.runs.comparison import ComparedRun
-from mark.report.runs.documents import run_document
+from mark.report.runs.documents import RunDocument, run_document
 from mark.simulator.traces.trace import Trace
 
 
@@ -39,9 +39,16 @@ class Job:
     label: str
 
 
+class LoadBounds(TypedDict):
+    """Bound and floor of one load, USD; null where there is none."""
+
+    bound_usd: float | None
+    floor_usd: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What came of a job: its document, or the one line that says why there is none."""
+    """Result of a job: its document, or one line with the error."""
 
     job: Job
     document: Mapping[str, Any] | None = None
@@ -64,7 +71,7 @@ def attempt(job: Job, trace: Trace) -> Finished:
 
 
 def attempt_elsewhere(job: Job, trace: Trace) -> Finished:
-    """As `attempt`, in another process than the sweep's: refused where the code there is another."""
+    """Run `attempt` in another process than the sweep's: refused where the code differs there."""
     if _own_code() != job.code:
         return Finished(
             job=job,
@@ -73,7 +80,7 @@ def attempt_elsewhere(job: Job, trace: Trace) -> Finished:
     return attempt(job, trace)
 
 
-def perform(job: Job, trace: Trace) -> dict[str, Any]:
+def perform(job: Job, trace: Trace) -> RunDocument | LoadBounds:
     """The document of the job: a run without its bounds, or `bound_usd` and `floor_usd`."""
     settings = Settings.model_validate(job.settings)
     experiment = make_experiment(settings, workload=workload_on(settings, trace))

@@ -66,8 +66,8 @@ def forecaster_digest(name: str) -> str:
 
 def trace_digest(trace: Trace) -> str:
     """Of all that a trace is: its name, its load, and what was noted when it was read."""
-    said = (trace.name, trace.start_at, trace.bin_s, trace.whole_counts, trace.notes, len(trace.rates_rps))
-    digest = hashlib.sha256(repr(said).encode())
+    identity = (trace.name, trace.start_at, trace.bin_s, trace.whole_counts, trace.notes, len(trace.rates_rps))
+    digest = hashlib.sha256(repr(identity).encode())
     digest.update(trace.rates_rps.tobytes())
     if trace.arrivals_s is not None:
         digest.update(trace.arrivals_s.tobytes())

@@ -1,4 +1,4 @@
-"""How a sweep goes on, on stderr: a bar with the time that is left, or a line a job where it is no terminal."""
+"""Progress of a sweep on stderr: a bar with the time that is left, or a line a job where it is no terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sweep_progress(done: int, total: int) -> Iterator[Seen]:
         def line(finished: Finished) -> None:
             nonlocal count
             count += 1
-            sys.stderr.write(f"[{count}/{total}] {finished_words(finished)}\n")
+            sys.stderr.write(f"[{count}/{total}] {format_finished(finished)}\n")
             sys.stderr.flush()
 
         yield line
@@ -47,13 +47,13 @@ def sweep_progress(done: int, total: int) -> Iterator[Seen]:
 
         def advance(finished: Finished) -> None:
             if finished.failure is not None:
-                bar.console.print(Text(finished_words(finished)))
+                bar.console.print(Text(format_finished(finished)))
             bar.update(task, advance=1, description=finished.job.label)
 
         yield advance
 
 
-def finished_words(finished: Finished) -> str:
+def format_finished(finished: Finished) -> str:
     """A job and what came of it, in a line."""
     return f"{finished.job.label}: {_outcome(finished)} ({finished.wall_s:.1f} s)"
 

@@ -70,15 +70,15 @@ class RayCluster:
             self._ray.init(address=self._address, log_to_driver=False)
         except (ConnectionError, ValueError, RuntimeError) as error:
             where = f"at {self._address}" if self._address else "here"
-            said = str(error).strip().partition("\n")[0]
-            raise Misconfigured(f"no Ray cluster {where}: {said}") from error
+            message = str(error).strip().partition("\n")[0]
+            raise Misconfigured(f"no Ray cluster {where}: {message}") from error
 
     def _result(self, reference: Any, job: Job) -> Finished:
         try:
             finished: Finished = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            said = " ".join(str(error).split())
-            return Finished(job=job, failure=f"{type(error).__name__}: {said}")
+            message = " ".join(str(error).split())
+            return Finished(job=job, failure=f"{type(error).__name__}: {message}")
         return finished
 
 

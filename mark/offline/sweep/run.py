@@ -29,7 +29,7 @@ from mark.offline.sweep.job import Job
 from mark.offline.sweep.progress import sweep_progress
 from mark.report.sweep.document import sweep_document
 from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
-from mark.report.sweep.pareto import ParetoRow, SweptRun, pareto_rows, value_words
+from mark.report.sweep.pareto import ParetoRow, SweptRun, format_value, pareto_rows
 from mark.report.sweep.table import pareto_tables
 from mark.report.terminal import INTERRUPTED, note, progress, show, show_json, show_wide
 
@@ -99,7 +99,7 @@ def _run(layout: Layout, folder: SweepFolder, engine: Engine) -> Outcome:
         with progress() as report:  # once here, or every worker would compile it
             warm_engine(layout.experiment, report)
         with (
-            sweep_progress(len(jobs) - len(todo), len(jobs)) as tell,
+            sweep_progress(len(jobs) - len(todo), len(jobs)) as report_finished,
             closing(engine.run(todo, layout.traces)) as stream,
         ):
             for finished in stream:
@@ -108,7 +108,7 @@ def _run(layout: Layout, folder: SweepFolder, engine: Engine) -> Outcome:
                 else:
                     folder.keep(finished)
                     outcome.results[finished.job.key] = finished.document
-                tell(finished)
+                report_finished(finished)
     except KeyboardInterrupt:
         outcome.interrupted = True
     return outcome
@@ -167,7 +167,7 @@ def _print(rows: Sequence[ParetoRow], layout: Layout, outcome: Outcome, folder: 
 
 
 def _notes(layout: Layout, outcome: Outcome) -> list[str]:
-    """What a reader must know of the replays: how profiles are known."""
+    """Notes on the replays: the sources of their profiles."""
     found = [outcome.results.get(cell.job.key) for cell in layout.cells]
     documents = [document for document in found if document]
     assumed = [name for document in documents for name in document["assumed_profiles"]]
@@ -179,7 +179,7 @@ def _page(points: Sequence[Combination], layout: Layout, outcome: Outcome, rows:
     swept: dict[str, list[str]] = {}
     for point in points:
         for key, value in point.swept.items():
-            swept.setdefault(key, []).append(value_words(value))
+            swept.setdefault(key, []).append(format_value(value))
     facts = [(key, ", ".join(dict.fromkeys(values))) for key, values in swept.items()]
     models = dict.fromkeys(str(point.settings.model) for point in points)
     facts = [("Model", ", ".join(models)), ("Replays", f"{len(layout.cells):,}"), *facts]

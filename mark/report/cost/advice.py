@@ -1,11 +1,11 @@
-"""What somebody could do about a service's cost: sentences with their numbers, the ones that matter most first."""
+"""Advice on a service's cost: sentences with their numbers, the ones that matter most first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from mark.report.cost.report import ModelReport
-from mark.report.formatting import duration_words, percent
+from mark.report.formatting import format_duration, percent
 from mark.report.mail.formatting import Money
 
 IDLE_WORTH = 0.05
@@ -27,14 +27,14 @@ def advice_of(models: Sequence[ModelReport], *, service: str, money: Money) -> t
     found = []
     for model in models:
         journal = f"{service} --model {model.name}" if named else service
-        said = (
+        sentences = (
             *_missed(model),
             *_cheaper(model, journal, money),
             *_idle(model, money),
             *_overflow(model),
             *_unused(model),
         )
-        found += [f"{model.name}: {sentence}" if named else sentence for sentence in said]
+        found += [f"{model.name}: {sentence}" if named else sentence for sentence in sentences]
     return (*found, *_dearest_objective(models, money))
 
 
@@ -89,14 +89,14 @@ def _unused(model: ModelReport) -> Iterable[str]:
 
 
 def _dearest_objective(models: Sequence[ModelReport], money: Money) -> Iterable[str]:
-    """Which promise costs most a request; with one model there is nothing to compare."""
-    asked = [model for model in models if model.answers.finished >= LEAST_REQUESTS]
-    if len(asked) < 2:
+    """Objective with the highest cost a request; with one model there is nothing to compare."""
+    busy = [model for model in models if model.answers.finished >= LEAST_REQUESTS]
+    if len(busy) < 2:
         return
-    rates = {model.name: MILLION * model.cost.total / model.answers.finished for model in asked}
-    dearest = max(asked, key=lambda model: rates[model.name])
-    others = ", ".join(f"{model.name} {money(rates[model.name])}" for model in asked if model is not dearest)
-    promise = f"{percent(dearest.slo.target)} in {duration_words(dearest.slo.latency_s)}"
+    rates = {model.name: MILLION * model.cost.total / model.answers.finished for model in busy}
+    dearest = max(busy, key=lambda model: rates[model.name])
+    others = ", ".join(f"{model.name} {money(rates[model.name])}" for model in busy if model is not dearest)
+    promise = f"{percent(dearest.slo.target)} in {format_duration(dearest.slo.latency_s)}"
     yield (
         f"The objective of {dearest.name} ({promise}) costs most: {money(rates[dearest.name])} USD a million "
         f"requests ({others})."

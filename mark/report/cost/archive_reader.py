@@ -1,4 +1,4 @@
-"""What a report reads of a service: its store, or what was kept of it in its bucket."""
+"""Source of a report: a service's store, or the archive in its bucket."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mark.domain.costs import LedgerRecord
 from mark.domain.traffic import ModelTraffic
 
 
-class KeptService(Protocol):
-    """As much of a store (`mark.store.service`) as reports and replays ask for."""
+class ArchiveReader(Protocol):
+    """The part of a store (`mark.store.service`) that reports and replays read."""
 
     def spec(self) -> ServiceSpec:
-        """What is served."""
+        """The service's models and how they are served."""
         ...
 
     def clock(self) -> ClockAnchor:
@@ -23,11 +23,11 @@ class KeptService(Protocol):
         ...
 
     def traffic(self, model: str) -> ModelTraffic:
-        """What gateways saw of a model in all."""
+        """Counts of a model from all gateways."""
         ...
 
     def ledger(self, model: str) -> LedgerRecord:
-        """What a model's instances did, as it is kept."""
+        """Record of a model's instances, as far as it is kept."""
         ...
 
     def journal_segments(self, model: str) -> Sequence[int]:

@@ -31,7 +31,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.orders import Launch, WarmLambda
 from mark.domain.profile import assumed_words, evidence_line, stand_in_words
 from mark.report.cost.advice import advice_of
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.replays import LATE_S, ReplayedDay, replayed_days
 from mark.report.cost.report import (
     Answers,
@@ -82,7 +82,7 @@ class _Read:
     missing: Sequence[str]
 
 
-def report_period(store: KeptService, *, period_s: float, wall_at: float) -> Period:
+def report_period(store: ArchiveReader, *, period_s: float, wall_at: float) -> Period:
     """The last `period_s` seconds of the service's clock, from its beginning on at most."""
     until = store.clock().service_time(wall_at)
     marks = [_marks(store, served.name, until)[0].at for served in store.spec().models]
@@ -91,7 +91,7 @@ def report_period(store: KeptService, *, period_s: float, wall_at: float) -> Per
 
 
 def read_cost_report(
-    store: KeptService,
+    store: ArchiveReader,
     *,
     period_s: float,
     wall_at: float,
@@ -127,7 +127,7 @@ def read_cost_report(
     )
 
 
-def journal_of(store: KeptService, model: str, *, skip: Callable[[str], object]) -> Iterator[Segment]:
+def journal_of(store: ArchiveReader, model: str, *, skip: Callable[[str], object]) -> Iterator[Segment]:
     """All segments of a model's journal that are kept, oldest first; none where it has no journal.
 
     `skip` is told of each line that cannot be read, and is left out; a segment whose header cannot is left out.
@@ -144,7 +144,7 @@ def journal_of(store: KeptService, model: str, *, skip: Callable[[str], object])
                 skip(f"segment {number} is left out: {error}")
 
 
-def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
+def _read(store: ArchiveReader, served: ServedModel, period: Period) -> _Read:
     missing: list[str] = []
     journal = journal_of(store, served.name, skip=missing.append)
     marks = _marks(store, served.name, period.until)
@@ -158,13 +158,13 @@ def _read(store: KeptService, served: ServedModel, period: Period) -> _Read:
     )
 
 
-def _marks(store: KeptService, model: str, now: float) -> tuple[HourlyMark, ...]:
+def _marks(store: ArchiveReader, model: str, now: float) -> tuple[HourlyMark, ...]:
     """The kept marks, and one of `now`, or of the last tick where that is later."""
-    told = MODEL.read(store, model) or PublishedModel()
-    now = max(now, told.at)  # a report of the past: what is counted by now came until now
-    began_at = now if told.began_at is None else told.began_at
+    published = MODEL.read(store, model) or PublishedModel()
+    now = max(now, published.at)  # a report of the past: what is counted by now came until now
+    began_at = now if published.began_at is None else published.began_at
     marks = load_marks(store.status(marks_key(model))) or (first_mark(began_at),)
-    series = told.series or LoadSeries(start_at=now)
+    series = published.series or LoadSeries(start_at=now)
     recent = Demand(
         end_at=series.start_at + len(series.mean_rps) * series.unit_s,
         mean_rps=series.mean_rps,
@@ -217,7 +217,7 @@ def _day_lines(costs: Iterable[DayCost]) -> tuple[DayLine, ...]:
 
 
 def _answers(marks: Sequence[HourlyMark], start: float, end: float) -> Answers:
-    """What gateways counted in between; whole, and so that days add up to the period."""
+    """Counts of gateways in between; whole numbers, and so that days add up to the period."""
     before, after = totals_at(marks, start), totals_at(marks, end)
     return Answers(**{name: _whole(after, name) - _whole(before, name) for name in ANSWERS})
 
@@ -235,16 +235,16 @@ def _baselines(
     A whole day counts where the period cuts it: a report of each morning tells of the day that is over.
     """
     spans = {day: (start, end) for day, start, end in days_between(period.since, period.until)}
-    told = [item for item in replays if item.holds(spans.get(item.day))]
-    if not told:
+    days = [item for item in replays if item.holds(spans.get(item.day))]
+    if not days:
         return ()
     models = len(ledgers)
-    measured_usd = sum(_measured_usd(ledger, ledgers, item) for item in told)
-    in_time, finished = map(sum, zip(*(_in_time(ledger, item) for item in told), strict=True))
-    names = [name for name in told[0].policies if all(name in item.policies for item in told)]
+    measured_usd = sum(_measured_usd(ledger, ledgers, item) for item in days)
+    in_time, finished = map(sum, zip(*(_in_time(ledger, item) for item in days), strict=True))
+    names = [name for name in days[0].policies if all(name in item.policies for item in days)]
     found = []
     for name in names:
-        runs = [item.policies[name] for item in told]
+        runs = [item.policies[name] for item in days]
         requests = sum(run.requests for run in runs)
         found.append(
             Baseline(
@@ -253,9 +253,9 @@ def _baselines(
                 attained=1 - sum(run.missed for run in runs) / requests if requests else None,
                 measured_usd=measured_usd,
                 measured_attained=in_time / finished if finished else None,
-                since=min(item.since for item in told),
-                until=max(item.until for item in told),
-                replayed_s=sum(item.until - item.since for item in told),
+                since=min(item.since for item in days),
+                until=max(item.until for item in days),
+                replayed_s=sum(item.until - item.since for item in days),
                 uses_truth=any(run.uses_truth for run in runs),
             )
         )
@@ -263,7 +263,7 @@ def _baselines(
 
 
 def _measured_usd(ledger: ModelLedger, ledgers: Sequence[ModelLedger], item: ReplayedDay) -> float:
-    """What a model cost in the seconds of a replay, with its part of what all share."""
+    """Cost of a model in the seconds of a replay, with its part of what all share."""
     own = sum(cost.line.usd for cost in model_days(ledger, item.since, item.until))
     return own + sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) / len(ledgers)
 
@@ -300,7 +300,7 @@ def _capacity(facts: JournalFacts) -> Capacity:
 
 
 def _existing_usd(spec: ServiceSpec, period: Period) -> float | None:
-    """What the fleet that serves cost meanwhile."""
+    """Cost of the existing fleet in the period."""
     hourly = spec.existing_usd_per_hour
     return None if hourly is None or not spec.observed else hourly * (period.until - period.since) / HOUR_S
 
@@ -314,7 +314,7 @@ def _reconciled(lines: Sequence[DayLine], aws_usd: Mapping[date, float]) -> tupl
 
 
 def _begins_empty(item: _Read, model: ModelReport) -> bool:
-    """Whether its baselines were replayed from the service's own beginning, and over little more."""
+    """True where its baselines were replayed from the service's own beginning, and over little more."""
     began = item.ledger.marks[0].at
     return any(one.since < began + LATE_S and one.replayed_s < BOOTS_SHOW_S for one in model.baselines)
 
@@ -328,11 +328,11 @@ def _notes(
             yield f"{name}: {unpriced_words(item.unpriced)}"
         if item.missing:
             more = f", and {len(item.missing) - 1} more" if len(item.missing) > 1 else ""
-            yield f"{name}: the journal has gaps ({item.missing[0]}{more}); this report lacks what they told"
+            yield f"{name}: the journal has gaps ({item.missing[0]}{more}); this report lacks them"
         if since is not None and since > period.since + JOURNAL_LATE_S:
             when = datetime.fromtimestamp(since, UTC).strftime("%-d %b %Y %H:%M")
             yield (
-                f"{name}: interruptions, forecasts, decisions and idle hours are told from {when} UTC on, as far "
+                f"{name}: interruptions, forecasts, decisions and idle hours are known from {when} UTC on, as far "
                 "back as the journal reaches"
             )
     if any(map(_begins_empty, read, models)):
@@ -344,8 +344,8 @@ def _notes(
     assumed, stand_ins = assumed_words(profiles), stand_in_words(profiles)
     if assumed or stand_ins:
         yield evidence_line(assumed, stand_ins)
-    asked = observed or any(model.answers.finished for model in models)
-    if asked and not any(model.baselines for model in models):
+    has_load = observed or any(model.answers.finished for model in models)
+    if has_load and not any(model.baselines for model in models):
         yield (
             "no baseline was replayed for these days yet: the acting controller does it after midnight "
             "(service.report.policies), `mark report` on a machine with the settings at once"

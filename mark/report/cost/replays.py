@@ -8,7 +8,7 @@ from datetime import date
 
 from pydantic import TypeAdapter
 
-from mark.report.cost.archive_reader import KeptService
+from mark.report.cost.archive_reader import ArchiveReader
 
 KEEP_DAYS = 40
 EDGE_S = 1.0
@@ -19,7 +19,7 @@ LATE_S = 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedPolicy:
-    """What a policy cost on the arrivals, USD, and how many of the requests missed the objective.
+    """Replay of a policy on the arrivals: cost in USD, and the requests that missed the objective.
 
     `uses_truth`: its forecaster knew what would come.
     """
@@ -46,26 +46,26 @@ class ReplayedDay:
         return tuple(name for name in policies if name not in self.policies and name not in self.unable)
 
     def covers(self, span: tuple[float, float] | None) -> bool:
-        """Whether it is that part of the day."""
+        """True for the same part of the day."""
         if span is None:
             return False
         return -EDGE_S <= self.since - span[0] <= LATE_S and -EDGE_S <= span[1] - self.until <= LATE_S
 
     def holds(self, span: tuple[float, float] | None) -> bool:
-        """Whether that part of the day, or more, is in it."""
+        """True where that part of the day, or more, is in it."""
         return span is not None and self.since <= span[0] + LATE_S and self.until >= span[1] - LATE_S
 
 
 _DAYS = TypeAdapter(tuple[ReplayedDay, ...])
 
 
-def replayed_days(store: KeptService, model: str) -> tuple[ReplayedDay, ...]:
+def replayed_days(store: ArchiveReader, model: str) -> tuple[ReplayedDay, ...]:
     """The days that were kept, oldest first."""
     document = store.status(_name(model))
     return () if document is None else _DAYS.validate_python(document["days"])
 
 
-def keep_replayed_days(store: KeptService, model: str, *days: ReplayedDay) -> None:
+def keep_replayed_days(store: ArchiveReader, model: str, *days: ReplayedDay) -> None:
     """Keep these beside those that are there, the last KEEP_DAYS of them; of one day the one that comes last."""
     kept = {item.day: item for item in (*replayed_days(store, model), *days)}
     ordered = sorted(kept.values(), key=lambda item: item.day)[-KEEP_DAYS:]

@@ -15,6 +15,7 @@ from typing import Any
 from mark.catalog.billing import cost_of
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
+from mark.report.formatting import finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class DayLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What became of requests: answered by whom, how many of those late, refused, failed.
+    """Outcomes of requests: answered by whom, how many of those late, refused, failed.
 
     `rejected` were wrong in themselves, as their model said: no objective counts them.
     """
@@ -85,7 +86,7 @@ class DayAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What another policy would have cost on the same arrivals, by replay of `replayed_s` seconds of them.
+    """Another policy on the same arrivals, by replay of `replayed_s` seconds of them.
 
     They lie in `[since, until)`: whole days that the period touches, where such were replayed. `measured_usd` is
     what the model itself cost in the same seconds, and `measured_attained` the share that it answered in time.
@@ -133,7 +134,7 @@ class LargeDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How the fleet was used, by the journal: hours of it, and those in which nearly all of it was idle.
+    """Use of the fleet, by the journal: hours of it, and those in which nearly all of it was idle.
 
     `utilisation`: requests over what the ready instances carry, None where none was ready.
     """
@@ -222,7 +223,7 @@ class CostReport:
 
     @property
     def has_data(self) -> bool:
-        """Whether anything was spent or anybody asked."""
+        """True where anything was spent or requested."""
         return bool(self.lines) or any(model.answers.came for model in self.models)
 
 
@@ -247,7 +248,7 @@ def spend_by_item(lines: Iterable[DayLine]) -> tuple[BillLine, ...]:
     return tuple(sorted(added, key=lambda line: (-line.usd, line.component, line.item)))
 
 
-def report_document(report: CostReport) -> dict[str, Any]:
+def report_document(report: CostReport) -> dict[str, object]:
     """The document of `mark report --json` (docs/json.md)."""
     return {
         "service": report.service,
@@ -288,7 +289,7 @@ def cost_document(cost: CostUsd) -> dict[str, float]:
     }
 
 
-def _model_document(model: ModelReport) -> dict[str, Any]:
+def _model_document(model: ModelReport) -> dict[str, object]:
     answers, target = model.answers, model.slo.target
     return {
         "name": model.name,
@@ -300,7 +301,7 @@ def _model_document(model: ModelReport) -> dict[str, Any]:
             "latency_ms": round(model.slo.latency_s * 1000, 9),
             "target": target,
             "attained": answers.attained,
-            "burn": _finite(answers.burn(target)),
+            "burn": finite(answers.burn(target)),
             "days": [
                 {"day": item.day.isoformat(), "attained": item.answers.attained, "finished": item.answers.finished}
                 for item in model.days
@@ -319,7 +320,7 @@ def _model_document(model: ModelReport) -> dict[str, Any]:
     }
 
 
-def _lines_document(lines: Iterable[DayLine]) -> list[dict[str, Any]]:
+def _lines_document(lines: Iterable[DayLine]) -> list[dict[str, object]]:
     return [{"day": item.day.isoformat(), **asdict(item.line)} for item in lines]
 
 
@@ -328,8 +329,3 @@ def _grouped(lines: Iterable[DayLine], key: Callable[[DayLine], Any]) -> dict[An
     for item in lines:
         found.setdefault(key(item), []).append(item.line)
     return found
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no Infinity."""
-    return None if value is None or value == float("inf") else value

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mark.report.formatting import MISSING
+from mark.report.formatting import MISSING, finite
 from mark.simulator.backtest import KEPT_LEVELS, SCORED, BacktestScores, BacktestSpan
 from mark.simulator.scores import SCORED_LEVELS, Floats
 
@@ -29,7 +29,7 @@ class BacktestRun:
     scores: BacktestScores | None = None
     train_s: float = math.nan
     infer_ms: float = math.nan
-    card: Mapping[str, Any] | None = None
+    card: Mapping[str, object] | None = None
     error: str | None = None
 
 
@@ -56,12 +56,12 @@ def backtest_headline(runs: Sequence[BacktestRun]) -> str:
     if not able:
         return "Nothing arrived in the span: there is no scale for an error."
     (first, least), *others = sorted(able.items(), key=lambda item: item[1])
-    said = f"{first} has a weighted quantile loss of {figure(least)}"
+    sentence = f"{first} has a weighted quantile loss of {figure(least)}"
     if not others:
-        return f"{said}."
+        return f"{sentence}."
     second, loss = others[0]
     if loss == least:
-        return f"{said}, and so has {second}."
+        return f"{sentence}, and so has {second}."
     return (
         f"{first} forecasts best: its weighted quantile loss is {figure(least)}, {apart(least, loss)} {second}'s."
     )
@@ -77,7 +77,7 @@ def figure(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}f}" if math.isfinite(value) else MISSING
 
 
-def leads_words(leads: Sequence[int]) -> str:
+def format_leads(leads: Sequence[int]) -> str:
     """`1 to 60 min`, `5 min`, `1, 5, 15 min`."""
     if len(leads) > 2 and leads == tuple(range(leads[0], leads[-1] + 1)):
         return f"{leads[0]} to {leads[-1]} min"
@@ -86,42 +86,41 @@ def leads_words(leads: Sequence[int]) -> str:
 
 def backtest_document(
     runs: Sequence[BacktestRun], span: BacktestSpan, leave_out: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """`{"runs": [...], "span": {...}}`; what is not a finite number is null (docs/json.md)."""
     return {"runs": [_run_object(run) for run in runs], "span": _span_object(span, leave_out)}
 
 
-def _run_object(run: BacktestRun) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _run_object(run: BacktestRun) -> dict[str, object]:
+    found: dict[str, object] = {
         "predictor": run.predictor,
         "trace": run.trace,
         "target": run.target,
         **_scores_object(run.scores),
-        "train_s": _finite(run.train_s),
-        "infer_ms": _finite(run.infer_ms),
+        "train_s": finite(run.train_s),
+        "infer_ms": finite(run.infer_ms),
         "card": plain(run.card),
         "error": run.error,
     }
     return found
 
 
-def _scores_object(scores: BacktestScores | None) -> dict[str, Any]:
+def _scores_object(scores: BacktestScores | None) -> dict[str, object]:
     if scores is None:
         empty = dict.fromkeys(
             ("wape", "wql", "mase", "coverage", "levels", "origins", "pairs", "by_lead", "by_day")
         )
         return {**empty, "notes": []}
     return {
-        "wape": _finite(scores.wape),
-        "wql": _finite(scores.wql),
-        "mase": _finite(scores.mase),
+        "wape": finite(scores.wape),
+        "wql": finite(scores.wql),
+        "mase": finite(scores.mase),
         "coverage": _coverage_object(scores.coverage),
         "levels": scores.levels,
         "origins": scores.origins,
         "pairs": scores.pairs,
         "by_lead": [
-            {"lead_min": item.lead, "wape": _finite(item.wape), "wql": _finite(item.wql)}
-            for item in scores.by_lead
+            {"lead_min": item.lead, "wape": finite(item.wape), "wql": finite(item.wql)} for item in scores.by_lead
         ],
         "by_day": [
             {"day": item.day, "pairs": item.pairs, "coverage": _coverage_object(item.coverage)}
@@ -131,7 +130,7 @@ def _scores_object(scores: BacktestScores | None) -> dict[str, Any]:
     }
 
 
-def _span_object(span: BacktestSpan, leave_out: Sequence[str]) -> dict[str, Any]:
+def _span_object(span: BacktestSpan, leave_out: Sequence[str]) -> dict[str, object]:
     return {
         "start_s": span.history.end_at,
         "duration_s": len(span.future) * span.future.unit_s,
@@ -144,7 +143,7 @@ def _span_object(span: BacktestSpan, leave_out: Sequence[str]) -> dict[str, Any]
 
 def _coverage_object(coverage: Floats) -> dict[str, float | None]:
     """coverage: shape (kept levels,)."""
-    return {f"{level:g}": _finite(coverage[column]) for level, column in zip(SCORED_LEVELS, SCORED, strict=True)}
+    return {f"{level:g}": finite(coverage[column]) for level, column in zip(SCORED_LEVELS, SCORED, strict=True)}
 
 
 def observed_shares(scores: BacktestScores) -> tuple[tuple[float, float], ...]:
@@ -152,12 +151,8 @@ def observed_shares(scores: BacktestScores) -> tuple[tuple[float, float], ...]:
     return tuple((level, float(share)) for level, share in zip(KEPT_LEVELS, scores.coverage, strict=True))
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
 def plain(value: Any) -> Any:
-    """What a card says, as JSON can hold it: texts for all that it does not know."""
+    """A card as JSON: texts for all values that JSON does not know."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -165,5 +160,5 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return _finite(value)
+        return finite(value)
     return str(value)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup
 
 from mark.domain.demand import Demand, Forecast
 from mark.domain.documents import json_text
@@ -17,12 +13,13 @@ from mark.report.forecast.documents import (
     backtest_document,
     backtest_headline,
     figure,
-    leads_words,
+    format_leads,
     marked_scores,
     scored_runs,
 )
 from mark.report.forecast.table import card_lines
-from mark.report.formatting import duration_words
+from mark.report.formatting import format_duration
+from mark.report.html import make_environment, trusted
 from mark.report.page import write_whole
 from mark.simulator.backtest import SCORED, BacktestSpan
 
@@ -66,20 +63,24 @@ def render_backtest(
             "cells": _cells(run, runs),
             "notes": run.scores.notes if run.scores else (),
             "card": card_lines(run.card or {}),
-            "path": _trusted(drawn.get(id(run), "")),
+            "path": trusted(drawn.get(id(run), "")),
         }
         for number, run in enumerate(runs)
     ]
-    return _template("forecasts.html.j2").render(
-        title="How good the forecasts are",
-        headline=backtest_headline(runs),
-        facts=_facts(span, leave_out),
-        sections=sections,
-        leads=_trusted(plots.lead_figure(runs, prefix="lead")),
-        honesty=_trusted(plots.honesty_figure(runs, prefix="honesty")) if _has_quantiles(runs) else None,
-        drawn_lead=span.drawn_lead,
-        target=TARGET_WORDS[span.target],
-        command=command,
+    return (
+        make_environment()
+        .get_template("forecasts.html.j2")
+        .render(
+            title="How good the forecasts are",
+            headline=backtest_headline(runs),
+            facts=_facts(span, leave_out),
+            sections=sections,
+            leads=trusted(plots.lead_figure(runs, prefix="lead")),
+            honesty=trusted(plots.honesty_figure(runs, prefix="honesty")) if _has_quantiles(runs) else None,
+            drawn_lead=span.drawn_lead,
+            target=TARGET_WORDS[span.target],
+            command=command,
+        )
     )
 
 
@@ -96,20 +97,24 @@ def write_forecast(
     from mark.report.forecast.plots import forecast_figure  # noqa: PLC0415 - as above
 
     figures = [
-        (words, _trusted(forecast_figure(name, history, forecast, actual, target=target, prefix=target)))
+        (words, trusted(forecast_figure(name, history, forecast, actual, target=target, prefix=target)))
         for target, words in TARGET_WORDS.items()
     ]
-    page = _template("forecast.html.j2").render(
-        title="What is expected",
-        headline=f"{name}: the next {len(forecast)} minutes",
-        facts=facts,
-        figures=figures,
+    page = (
+        make_environment()
+        .get_template("forecast.html.j2")
+        .render(
+            title="What is expected",
+            headline=f"{name}: the next {len(forecast)} minutes",
+            facts=facts,
+            figures=figures,
+        )
     )
     write_whole(out_dir / FORECAST_PAGE, page)
     return out_dir / FORECAST_PAGE
 
 
-def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> dict[str, Any] | None:
+def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> dict[str, object] | None:
     scores = run.scores
     if scores is None:
         return None
@@ -131,24 +136,9 @@ def _facts(span: BacktestSpan, leave_out: Sequence[str]) -> tuple[tuple[str, str
     return (
         ("Trace", span.trace),
         ("Forecast", TARGET_WORDS[span.target]),
-        ("Leads", leads_words(span.leads)),
+        ("Leads", format_leads(span.leads)),
         ("Origins", f"{len(span.origins):,}, {every}"),
-        ("Span", duration_words(len(span.future) * span.future.unit_s)),
-        ("History before it", duration_words(len(span.history) * span.history.unit_s)),
+        ("Span", format_duration(len(span.future) * span.future.unit_s)),
+        ("History before it", format_duration(len(span.history) * span.history.unit_s)),
         *left_out,
     )
-
-
-def _template(name: str) -> Template:
-    return Environment(
-        loader=PackageLoader("mark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template(name)
-
-
-def _trusted(svg: str) -> Markup:
-    """Our own figure: its texts were escaped when it was written as XML."""
-    return Markup(svg)  # noqa: S704

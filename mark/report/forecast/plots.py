@@ -16,9 +16,19 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from mark.domain.demand import Demand, Forecast
+from mark.report.figures import (
+    INK,
+    MUTED,
+    SERIES,
+    WIDTH_IN,
+    drawing_rules,
+    inline_svg,
+    legend_style,
+    line_style,
+    style_axes,
+    time_axis,
+)
 from mark.report.forecast.documents import BacktestRun, observed_shares, scored_runs
-from mark.report.runs.plots import WIDTH_IN, legend_style, line_style, style_axes, time_axis
-from mark.report.svg import INK, MUTED, SERIES, drawing_rules, inline_svg
 from mark.simulator.backtest import KEPT_LEVELS, MEDIAN, LeadPath
 from mark.simulator.scores import Floats
 
@@ -41,7 +51,7 @@ PAST_UNITS = 180
 
 
 def path_figure(run: BacktestRun, path: LeadPath, *, number: int, end_rps: float, prefix: str) -> str:
-    """What came against one forecaster's quantiles, over the span, and close to around its highest minute."""
+    """Actual load against one forecaster's quantiles, over the span, and close to around its highest minute."""
     colour = line_style(number)["color"]
     length_s = float(path.at_s[-1]) + 60.0
     with drawing_rules(prefix):
@@ -58,7 +68,7 @@ def path_figure(run: BacktestRun, path: LeadPath, *, number: int, end_rps: float
             strips[1].set_xlabel(f"hours since hour {from_s / 3600:g} of the span")
         figure.supylabel("requests per second", color=INK, fontsize=9)
         figure.legend(handles=legend, loc="outside upper left", ncols=5, **legend_style())
-        return inline_svg(figure, prefix=prefix, description=f"What came, and what {run.predictor} said")
+        return inline_svg(figure, prefix=prefix, description=f"Actual load and the forecasts of {run.predictor}")
 
 
 def top_rps(runs: Sequence[BacktestRun]) -> float:
@@ -85,22 +95,24 @@ def _draw_path(axes: Axes, path: LeadPath, colour: str, end_rps: float | None) -
     starts = np.arange(0, len(path.at_s), -(-len(path.at_s) // MAX_POINTS))
     sizes = np.diff(np.append(starts, len(path.at_s)))
     at_s = path.at_s[starts]
-    said: Floats = np.add.reduceat(path.quantiles, starts, axis=0) / sizes[:, None]
+    predicted: Floats = np.add.reduceat(path.quantiles, starts, axis=0) / sizes[:, None]
     given = _given(path.quantiles)
-    legend = _draw_quantiles(axes, at_s, said[:, given], [KEPT_LEVELS[column] for column in given], colour)
+    legend = _draw_quantiles(axes, at_s, predicted[:, given], [KEPT_LEVELS[column] for column in given], colour)
     if len(starts) < len(path.at_s):
         low, high = np.minimum.reduceat(path.actual, starts), np.maximum.reduceat(path.actual, starts)
         axes.fill_between(at_s, low, high, facecolor=INK, alpha=0.55, linewidth=0.4, edgecolor=INK)
-        came: Patch | Line2D = Patch(facecolor=INK, alpha=0.55, label=f"came, lowest to highest of {sizes[0]} min")
+        actual: Patch | Line2D = Patch(
+            facecolor=INK, alpha=0.55, label=f"came, lowest to highest of {sizes[0]} min"
+        )
     else:
         axes.plot(at_s, path.actual, color=INK, linewidth=0.9)
-        came = Line2D([], [], color=INK, linewidth=1.2, label="came")
+        actual = Line2D([], [], color=INK, linewidth=1.2, label="came")
     axes.set_ylim(0, end_rps)
-    return [came, *legend]
+    return [actual, *legend]
 
 
 def _draw_quantiles(
-    axes: Axes, at_s: Floats, said: Floats, levels: Sequence[float], colour: str
+    axes: Axes, at_s: Floats, predicted: Floats, levels: Sequence[float], colour: str
 ) -> list[Patch | Line2D]:
     """Bands, the median, and lines, each named by its levels. said: shape (points, levels).
 
@@ -108,14 +120,14 @@ def _draw_quantiles(
     where there are no bands. A point forecast is one line.
     """
     legend: list[Patch | Line2D] = []
-    columns = {level: said[:, column] for column, level in enumerate(levels)}
+    columns = {level: predicted[:, column] for column, level in enumerate(levels)}
     whole, upper = ([band for band in some if columns.keys() >= set(band[:2])] for some in (BANDS, UPPER_BANDS))
     bands = whole or upper
     for low, high, alpha in bands:
         axes.fill_between(at_s, columns[low], columns[high], facecolor=colour, alpha=alpha, linewidth=0)
         legend.append(Patch(facecolor=colour, alpha=alpha, label=f"{100 * low:g} to {100 * high:g} %"))
     if 0.5 in columns or len(columns) == 1:
-        main = columns[0.5] if 0.5 in columns else said[:, 0]
+        main = columns[0.5] if 0.5 in columns else predicted[:, 0]
         axes.plot(at_s, main, color=colour, linewidth=1.3)
         name = "forecast" if len(columns) == 1 else "median"
         legend.append(Line2D([], [], color=colour, linewidth=1.6, label=name))
@@ -128,15 +140,15 @@ def _draw_quantiles(
     return legend
 
 
-def _given(said: Floats) -> list[int]:
+def _given(predicted: Floats) -> list[int]:
     """Columns of the kept levels between the lowest and the highest level that a forecaster gave.
 
     Beyond those its outermost quantile was repeated (`at_levels`). said: shape (points, kept levels).
     """
     first, last = MEDIAN, MEDIAN
-    while first > 0 and (said[:, first - 1] != said[:, first]).any():
+    while first > 0 and (predicted[:, first - 1] != predicted[:, first]).any():
         first -= 1
-    while last < said.shape[1] - 1 and (said[:, last + 1] != said[:, last]).any():
+    while last < predicted.shape[1] - 1 and (predicted[:, last + 1] != predicted[:, last]).any():
         last += 1
     return list(range(first, last + 1))
 
@@ -208,27 +220,27 @@ def forecast_figure(
     name: str, history: Demand, forecast: Forecast, actual: Demand, *, target: str, prefix: str
 ) -> str:
     """The last hours, a forecast's quantiles, and what came where it is known."""
-    past, came = (
+    past, after = (
         np.array(demand.mean_rps if target == "mean" else demand.max_rps) for demand in (history, actual)
     )
     past = past[-PAST_UNITS:]
-    said = np.array(forecast.mean_rps if target == "mean" else forecast.max_rps)
+    predicted = np.array(forecast.mean_rps if target == "mean" else forecast.max_rps)
     with drawing_rules(prefix):
         figure = Figure(figsize=(WIDTH_IN, 3.2), layout="constrained")
         axes = figure.subplots()
         style_axes(axes)
-        ahead = np.arange(0.5, len(said))
-        legend = _draw_quantiles(axes, ahead, said, forecast.quantiles, SERIES[0])
+        ahead = np.arange(0.5, len(predicted))
+        legend = _draw_quantiles(axes, ahead, predicted, forecast.quantiles, SERIES[0])
         axes.plot(np.arange(-len(past), 0) + 0.5, past, color=INK, linewidth=1.1)
         later: dict[str, Any] = {"color": INK, "linewidth": 1.1, "linestyle": (0, (2, 1))}
-        axes.plot(np.arange(len(came)) + 0.5, came, **later)
+        axes.plot(np.arange(len(after)) + 0.5, after, **later)
         axes.axvline(0, color=MUTED, linewidth=0.9)
-        axes.set_xlim(-len(past), len(said))
-        axes.set_ylim(0, 1.1 * max(float(part.max(initial=1e-9)) for part in (past, came, said)))
+        axes.set_xlim(-len(past), len(predicted))
+        axes.set_ylim(0, 1.1 * max(float(part.max(initial=1e-9)) for part in (past, after, predicted)))
         axes.set_xlabel("minutes from now", color=INK)
         axes.set_ylabel("requests per second", color=INK)
         known = [Line2D([], [], color=INK, linewidth=1.2, label="came before")]
-        if len(came):
+        if len(after):
             known.append(Line2D([], [], label="came afterwards", **later))
         figure.legend(handles=[*known, *legend], loc="outside upper left", ncols=6, **legend_style())
         return inline_svg(figure, prefix=prefix, description=f"Forecast by {name}")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -16,13 +15,14 @@ from mark.report.forecast.documents import (
     TARGET_WORDS,
     BacktestRun,
     figure,
-    leads_words,
+    format_leads,
     marked_scores,
     plain,
     scored_runs,
 )
-from mark.report.formatting import MISSING, duration_words
-from mark.report.live.formatting import rps_words
+from mark.report.formatting import MISSING, format_duration
+from mark.report.live.formatting import format_rps
+from mark.report.tables import Column, figures, make_table, texts
 from mark.simulator.backtest import SCORED, BacktestSpan
 
 SHOWN_MINUTES = (1, 5, 15, 30, 60)
@@ -31,20 +31,12 @@ BEST = "*"
 
 def backtest_table(runs: Sequence[BacktestRun], span: BacktestSpan) -> Table:
     """One row a forecaster, the best scores bold and marked, notes as its caption."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-        caption=Text("\n".join(f"- {note}" for note in _notes(runs, span))),
-        caption_justify="left",
-    )
-    table.add_column("forecaster", overflow="fold", min_width=14)
-    for name in ("wQL", "WAPE", "MASE"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("% at or below the quantile\n50 /   75 /   90 /   95", justify="right", no_wrap=True)
-    table.add_column("train\ns", justify="right", no_wrap=True)
-    table.add_column("forecast\nms", justify="right", no_wrap=True)
+    shares = "% at or below the quantile\n50 /   75 /   90 /   95"
+    columns = [
+        *texts("forecaster", min_width=14),
+        *figures("wQL", "WAPE", "MASE", shares, "train\ns", "forecast\nms"),
+    ]
+    table = make_table(columns, gap=1, notes=_notes(runs, span))
     for run in runs:
         table.add_row(*_cells(run, runs))
     return table
@@ -67,35 +59,33 @@ def _cells(run: BacktestRun, runs: Sequence[BacktestRun]) -> tuple[str | Text, .
 
 
 def _notes(runs: Sequence[BacktestRun], span: BacktestSpan) -> list[str]:
-    tested, learnt = (duration_words(len(part) * part.unit_s) for part in (span.future, span.history))
-    what = f"{TARGET_WORDS[span.target]}, {leads_words(span.leads)} ahead, over {tested} after {learnt} of history"
+    tested, learnt = (format_duration(len(part) * part.unit_s) for part in (span.future, span.history))
+    what = (
+        f"{TARGET_WORDS[span.target]}, {format_leads(span.leads)} ahead, over {tested} after {learnt} of history"
+    )
     notes = [f"{what}; {len(span.origins):,} origins scored; {BEST} is the best"]
-    said: dict[str, list[str]] = {}
+    by_note: dict[str, list[str]] = {}
     for run, scores in scored_runs(runs):
         for note in scores.notes:
-            said.setdefault(note, []).append(run.predictor)
-    return notes + [f"{', '.join(names)}: {note}" for note, names in said.items()]
+            by_note.setdefault(note, []).append(run.predictor)
+    return notes + [f"{', '.join(names)}: {note}" for note, names in by_note.items()]
 
 
 def forecast_table(forecast: Forecast, actual: Demand) -> Table:
     """Some minutes of a forecast: means and highest rates by level, and what came where that is known."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("requests/s", no_wrap=True)
-    table.add_column("minute", justify="right", no_wrap=True)
-    for level in forecast.quantiles:
-        table.add_column("median" if level == 0.5 else f"{100 * level:g} %", justify="right", no_wrap=True)
-    table.add_column("came", justify="right", no_wrap=True)
+    levels = ("median" if level == 0.5 else f"{100 * level:g} %" for level in forecast.quantiles)
+    table = make_table([Column(title="requests/s", whole=True), *figures("minute", *levels, "came")], gap=2)
     kinds = (("mean", forecast.mean_rps, actual.mean_rps), ("highest 5 s", forecast.max_rps, actual.max_rps))
-    for name, rows, came in kinds:
+    for name, rows, seen in kinds:
         for minute in SHOWN_MINUTES:
-            known = came[minute - 1] if minute <= len(came) else math.nan
-            rates = (rps_words(rate) for rate in rows[minute - 1])
-            table.add_row(name if minute == SHOWN_MINUTES[0] else "", str(minute), *rates, rps_words(known))
+            known = seen[minute - 1] if minute <= len(seen) else math.nan
+            rates = (format_rps(rate) for rate in rows[minute - 1])
+            table.add_row(name if minute == SHOWN_MINUTES[0] else "", str(minute), *rates, format_rps(known))
     return table
 
 
-def card_table(card: Mapping[str, Any]) -> Table:
-    """What a forecaster says of itself, a line a key."""
+def card_table(card: Mapping[str, object]) -> Table:
+    """Table of a forecaster's card, a line a key."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -104,23 +94,23 @@ def card_table(card: Mapping[str, Any]) -> Table:
     return grid
 
 
-def card_lines(card: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a card says, each thing with its name; a part of the card (`lstm_mean`) goes before its names."""
+def card_lines(card: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Names and values of a card; a part of the card (`lstm_mean`) goes before its names."""
     lines = []
     for key, value in plain(card).items():
         if isinstance(value, Mapping):
-            lines += [(f"{key}: {name}", card_words(item)) for name, item in value.items()]
+            lines += [(f"{key}: {name}", format_card_value(item)) for name, item in value.items()]
         else:
-            lines.append((key, card_words(value)))
+            lines.append((key, format_card_value(value)))
     return lines
 
 
-def card_words(value: Any) -> str:
+def format_card_value(value: Any) -> str:
     """One plain value of a card in a line."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {card_words(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {format_card_value(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(card_words(item) for item in value)
+        return ", ".join(format_card_value(item) for item in value)
     if isinstance(value, float):
         return f"{value:.6g}"
     return MISSING if value is None else str(value)

@@ -131,7 +131,7 @@ class _Site:
         return HTMLResponse(self._page.login(nonce=nonce, refused=refused), status, headers=_page_headers(nonce))
 
     async def events(self, request: Request) -> Response:
-        """What changes, for as long as the reader stays."""
+        """Stream of changes, for as long as the reader stays."""
         if self._streams >= MOST_STREAMS:
             return PlainTextResponse("too many readers\n", 503, headers={**HEADERS, "retry-after": "5"})
         stream = self._changes(request.query_params.get("shape", ""))
@@ -160,7 +160,7 @@ class _Site:
             self._streams -= 1
 
     async def status(self, _request: Request) -> Response:
-        """What the page draws, as JSON."""
+        """The status document as JSON."""
         return JSONResponse(SERVICE.dump((await self._watch.latest()).status), headers=HEADERS)
 
     async def metrics(self, _request: Request) -> Response:

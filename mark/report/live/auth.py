@@ -1,4 +1,4 @@
-"""Who may see the status page: a bearer token, or the cookie that its form gives for it."""
+"""Authentication of the status page: a bearer token, or the cookie that its form gives for it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody is asked."""
+        """True where no token is needed."""
         return self._token is None
 
     def admits(self, request: HTTPConnection) -> bool:
-        """Whether the request carries the token or the cookie."""
+        """True where the request carries the token or the cookie."""
         if self._token is None:
             return True
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -40,7 +40,7 @@ class Gate:
         return hmac.compare_digest(cookie.encode(), self._cookie.encode())
 
     def knows(self, given: str) -> bool:
-        """Whether this is the token; takes as long for a near miss as for a far one."""
+        """Compare a token in constant time: a near miss takes as long as a far one."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token)
 
     def give_cookie(self, response: Response, *, secure: bool) -> None:

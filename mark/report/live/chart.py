@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from mark.report.live.formatting import finite, rps_words, time_words
+from mark.report.formatting import finite
+from mark.report.live.formatting import format_rps, format_time
 from mark.telemetry.status_document import LoadSeries
 
 LEAST_PAST_S = 900.0
@@ -33,7 +34,7 @@ class Stretch:
 
     @property
     def end_at(self) -> float:
-        """Where the last unit ends."""
+        """End of the last unit."""
         return self.start_at + self.unit_s * len(self.values)
 
     def within(self, start_at: float, end_at: float) -> Stretch:
@@ -70,7 +71,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a chart draws, requests/s."""
+    """Series of a chart, requests/s."""
 
     mean: Stretch
     highest: Stretch
@@ -79,7 +80,7 @@ class Load:
 
     @classmethod
     def of(cls, series: LoadSeries) -> Load:
-        """What a status or a replay tells."""
+        """Series of a status or a replay."""
 
         def stretch(values: Sequence[float | None], start_at: float = series.start_at) -> Stretch:
             return Stretch(start_at=start_at, unit_s=series.unit_s, values=tuple(map(finite, values)))
@@ -100,7 +101,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Where instants and rates lie on the paper."""
+    """Scales of a chart: instants and rates to paper."""
 
     start_at: float
     end_at: float
@@ -144,7 +145,7 @@ def load_chart(series: LoadSeries, *, now: float, width: int, height: int, prefi
 
 
 def pair_chart(live: Stretch, replayed: Stretch, *, title: str, width: int, height: int, prefix: str) -> Markup:
-    """What happened and what the replay said, over the time of the replay."""
+    """Live load beside the replayed one, over the time of the replay."""
     live = live.within(replayed.start_at, replayed.end_at)
     known = [value for value in (*live.values, *replayed.values) if value is not None]
     ends = rate_ticks(max(known, default=0.0), count=4)
@@ -168,11 +169,11 @@ def describe(load: Load) -> str:
 
     ahead = [value for value in load.forecast.values if value is not None]
     words = (
-        f"In the minute before {time_words(load.mean.end_at, seconds=False)} the mean was "
-        f"{rps_words(last(load.mean))} requests/s and the maximum {rps_words(last(load.highest))}; "
-        f"the ready instances carried {rps_words(last(load.capacity))}."
+        f"In the minute before {format_time(load.mean.end_at, seconds=False)} the mean was "
+        f"{format_rps(last(load.mean))} requests/s and the maximum {format_rps(last(load.highest))}; "
+        f"the ready instances carried {format_rps(last(load.capacity))}."
     )
-    return f"{words} The forecast's highest is {rps_words(max(ahead))}." if ahead else words
+    return f"{words} The forecast's highest is {format_rps(max(ahead))}." if ahead else words
 
 
 def rate_ticks(peak: float, *, count: int) -> tuple[float, ...]:
@@ -201,13 +202,13 @@ def _grid(frame: Frame, rates: Sequence[float]) -> str:
         y = frame.y(rate)
         parts.append(f'<path class="grid" d="M{LEFT} {y:g}H{right}"/>')
         parts.append(
-            f'<text class="tick" x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{_rate_words(rate)}</text>'
+            f'<text class="tick" x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{_format_rate(rate)}</text>'
         )
     for at in time_ticks(frame.start_at, frame.end_at, most=max(3, frame.width // 58)):
         x = frame.x(at)
         if LEFT + 14 <= x <= right - 14:
             parts.append(f'<path class="axis" d="M{x:g} {bottom}v4"/>')
-            words = time_words(at, seconds=False)
+            words = format_time(at, seconds=False)
             parts.append(f'<text class="tick" x="{x:g}" y="{bottom + 18}" text-anchor="middle">{words}</text>')
     parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>')
     return "".join(parts)
@@ -244,6 +245,6 @@ def _now_line(frame: Frame, now: float) -> str:
     )
 
 
-def _rate_words(rate: float) -> str:
+def _format_rate(rate: float) -> str:
     """A label that fits left of the axis: 60, 2.5, 13k."""
     return f"{rate / 1000:,.4g}k" if rate >= 10_000 else f"{rate:,.4g}"

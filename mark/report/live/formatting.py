@@ -1,4 +1,4 @@
-"""What the live status says, in words and sums that the status page and the terminal share."""
+"""Formatting of the live status: words and sums that the status page and the terminal share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mark.controller.spending_limit import SpendingLimit
-from mark.report.formatting import MISSING, duration_words, percent, ratio, usd
+from mark.report.formatting import MISSING, finite, format_duration, percent, ratio, usd
 from mark.telemetry.status_document import (
     AlertsStatus,
     AnswerCounts,
@@ -56,7 +56,7 @@ class Banner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBudget:
-    """How many of the finished requests missed, and how many may; `used` is their ratio, None without any."""
+    """Error budget: finished requests that missed, and how many may; `used` is their ratio, None without any."""
 
     finished: int
     missed: int
@@ -82,18 +82,13 @@ class FleetRow:
         return sum(self.states.values())
 
     @property
-    def state_words(self) -> str:
+    def states_text(self) -> str:
         """`3 ready, 1 pending`."""
         words = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
         return f"{words}; {self.leaving} being taken away" if self.leaving else words
 
 
-def finite(value: float | None) -> float | None:
-    """The number, or None for what is none."""
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
-def rps_words(value: float | None) -> str:
+def format_rps(value: float | None) -> str:
     """`41.2`, `1,204`."""
     rate = finite(value)
     if rate is None:
@@ -101,7 +96,7 @@ def rps_words(value: float | None) -> str:
     return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}"
 
 
-def ms_words(value: float | None) -> str:
+def format_ms(value: float | None) -> str:
     """Milliseconds as `8.4` or `1,204`."""
     latency = finite(value)
     if latency is None:
@@ -109,13 +104,13 @@ def ms_words(value: float | None) -> str:
     return f"{latency:.1f}" if latency < 10 else f"{latency:,.0f}"
 
 
-def share_words(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """A share of 1 as `98.94 %`, rounded down."""
     share = finite(value)
     return MISSING if share is None else percent(share, digits=2)
 
 
-def time_words(at: float | None, *, seconds: bool = True) -> str:
+def format_time(at: float | None, *, seconds: bool = True) -> str:
     """An instant as `12:04:31`, UTC."""
     instant = finite(at)
     if instant is None or not 0 <= instant < 253_402_300_800:  # the year 10000, where datetime ends
@@ -123,11 +118,11 @@ def time_words(at: float | None, *, seconds: bool = True) -> str:
     return datetime.fromtimestamp(instant, UTC).strftime("%H:%M:%S" if seconds else "%H:%M")
 
 
-def span_words(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """`81 s`, `3 min`, `2 h`: whole units, for spans that pass while one looks."""
     for size in (3600, 60):
         if seconds >= 2 * size:
-            return duration_words(seconds // size * size)
+            return format_duration(seconds // size * size)
     return f"{max(0, math.floor(seconds))} s"
 
 
@@ -160,7 +155,7 @@ def budget_of(model: ModelStatus) -> ErrorBudget:
     return ErrorBudget(finished=finished, missed=missed, allowed=allowed, used=used)
 
 
-def budget_words(budget: ErrorBudget) -> str:
+def format_budget(budget: ErrorBudget) -> str:
     """`12 % of the error budget used`."""
     if budget.used is None:
         return "nothing finished yet"
@@ -175,43 +170,43 @@ def keeps_objective(model: ModelStatus) -> bool:
     return attained is None or attained >= model.objective.target
 
 
-def objective_words(*, target: float, latency_ms: float) -> str:
+def format_objective(*, target: float, latency_ms: float) -> str:
     """`98 % within 600 ms`."""
-    return f"{percent(target)} within {duration_words(latency_ms / 1000)}"
+    return f"{percent(target)} within {format_duration(latency_ms / 1000)}"
 
 
-def trained_words(model: ModelStatus) -> str:
-    """What the forecaster was trained on last and why, how it does, and what runs or failed."""
+def format_training(model: ModelStatus) -> str:
+    """Last training of the forecaster and why, its drift, and a training that runs or failed."""
     trained = model.trained
     if trained is None:
         return ""
-    said = [f"{trained.forecaster}, trained on {_learned_words(trained, model.assumed)}"]
+    parts = [f"{trained.forecaster}, trained on {_format_learned(trained, model.assumed)}"]
     if trained.drift is not None:
-        said.append(f"losses of late {ratio(trained.drift)} the usual")
+        parts.append(f"losses of late {ratio(trained.drift)} the usual")
     if trained.training is not None:
-        since = time_words(trained.training.since, seconds=False)
-        said.append(f"being trained since {since} ({TRAINED_WHY[trained.training.why]})")
+        since = format_time(trained.training.since, seconds=False)
+        parts.append(f"being trained since {since} ({TRAINED_WHY[trained.training.why]})")
     if trained.failed is not None:
-        at = time_words(trained.failed.at, seconds=False)
-        said.append(f"could not be trained at {at}: {trained.failed.error}")
-    return "; ".join(said)
+        at = format_time(trained.failed.at, seconds=False)
+        parts.append(f"could not be trained at {at}: {trained.failed.error}")
+    return "; ".join(parts)
 
 
-def _learned_words(trained: ForecasterStatus, assumed: AssumedLoad | None) -> str:
+def _format_learned(trained: ForecasterStatus, assumed: AssumedLoad | None) -> str:
     """The span that was learned from, and how much of it never came but was assumed."""
-    span = duration_words(trained.until - trained.from_)
+    span = format_duration(trained.until - trained.from_)
     why = TRAINED_WHY[trained.why]
-    until = time_words(trained.until, seconds=False)
+    until = format_time(trained.until, seconds=False)
     assumed_s = min(assumed.until, trained.until) - trained.from_ if assumed else 0.0
     if assumed is None or assumed_s <= 0:
         return f"{span} until {until} ({why})"
     if assumed.until >= trained.until:
         return f"{span} of assumed {assumed.rps:g} requests/s ({why})"
-    return f"{span} until {until}, {duration_words(assumed_s)} of them assumed ({why})"
+    return f"{span} until {until}, {format_duration(assumed_s)} of them assumed ({why})"
 
 
-def assumed_words(model: ModelStatus) -> str:
-    """What a service that nobody has asked anything yet was planned for; nothing once a request came."""
+def format_assumed_load(model: ModelStatus) -> str:
+    """Assumed load of a service without requests; empty once a request came."""
     counts = (count for _, _, count in answerers(model.by))
     if model.assumed is None or any(counts) or model.failed or model.rejected:
         return ""
@@ -220,22 +215,22 @@ def assumed_words(model: ModelStatus) -> str:
     return f"assumed {model.assumed.rps:g} requests/s (expected_rps), nothing seen yet"
 
 
-def plan_words(model: ModelStatus) -> str:
-    """When the plan was made, and for when, where it looks ahead."""
+def format_plan_times(model: ModelStatus) -> str:
+    """Times of the plan: made at, and for, where it looks ahead."""
     if model.plan is None:
         return ""
-    at, made_at = (time_words(instant, seconds=False) for instant in (model.plan.at, model.plan.made_at))
+    at, made_at = (format_time(instant, seconds=False) for instant in (model.plan.at, model.plan.made_at))
     return f"Plan made {made_at}" + (f", for {at}" if at != made_at else "")
 
 
-def hourly_words(model: ModelStatus) -> str:
-    """What the spend of an hour is made of: instances as they are now, the rest as a mean of a named span."""
+def format_hourly(model: ModelStatus) -> str:
+    """Parts of the spend of an hour: instances as they are now, the rest as a mean of a named span."""
     parts = model.usd_per_hour_by
     now = f"instances {usd(parts.instances)} now"
     if parts.mean_over_s <= 0:
         return now
     means = f"Lambda {usd(parts.lambda_)}, overhead {usd(parts.overhead)}"
-    return f"{now}; {means} as a mean of {span_words(parts.mean_over_s)}"
+    return f"{now}; {means} as a mean of {format_span(parts.mean_over_s)}"
 
 
 def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:
@@ -262,7 +257,7 @@ def fleet_rows(model: ModelStatus) -> tuple[FleetRow, ...]:
     return tuple(rows)
 
 
-def speed_words(status: ServiceStatus) -> str:
+def format_clock_speed(status: ServiceStatus) -> str:
     """Nothing when service time runs as the wall's does, and shows about the same."""
     if status.clock_stands:
         return "clock stands still until the load begins"
@@ -271,35 +266,35 @@ def speed_words(status: ServiceStatus) -> str:
         return f"clock runs {ratio(speed, digits=0 if speed >= 2 else 2)}"
     if abs(behind_s) < WORTH_TELLING_S:
         return ""
-    return f"clock {span_words(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead of'} the wall's"
+    return f"clock {format_span(abs(behind_s))} {'behind' if behind_s > 0 else 'ahead of'} the wall's"
 
 
-def controller_words(status: ServiceStatus) -> str:
-    """Who acts, and how long ago its last tick was (service time)."""
+def format_controller(status: ServiceStatus) -> str:
+    """The acting controller, and the age of its last tick (service time)."""
     holder, silent_s = status.controller.holder, status.controller.silent_s
     if holder is None:
         return "nobody"
-    return holder if silent_s is None else f"{holder}, last tick {span_words(silent_s)} ago"
+    return holder if silent_s is None else f"{holder}, last tick {format_span(silent_s)} ago"
 
 
-def expected_words(model: ModelStatus) -> str:
+def format_expected_load(model: ModelStatus) -> str:
     """The load that the plan is for, and whether instances are to carry it: `planned for 41.2`."""
     if model.plan is None:
         return ""
-    required = rps_words(model.plan.required_rps)
+    required = format_rps(model.plan.required_rps)
     if any(model.fleet.planned.values()):
         return f"planned for {required}"
     return f"{required} expected, no instance planned for it"
 
 
-def capacity_words(model: ModelStatus) -> str:
-    """What instances are ready for, and what the plan expects of them."""
-    ready = f"{rps_words(sum(row.rps for row in model.capacity))} requests/s"
-    return "; ".join(filter(None, (ready, expected_words(model))))
+def format_capacity(model: ModelStatus) -> str:
+    """Ready capacity, and the load that the plan expects."""
+    ready = f"{format_rps(sum(row.rps for row in model.capacity))} requests/s"
+    return "; ".join(filter(None, (ready, format_expected_load(model))))
 
 
 def banners(status: ServiceStatus) -> tuple[Banner, ...]:
-    """What a reader must see first, worst first.
+    """Warnings at the top of the status, worst first.
 
     The store away; the controller gone or silent; a budget reached; dead letters and alarms; a journal that is not
     archived; spot instances leaving.
@@ -325,7 +320,7 @@ def banners(status: ServiceStatus) -> tuple[Banner, ...]:
     for model in status.models:
         leaving = [row.gone_in_s for row in model.fleet.observed if row.gone_in_s is not None]
         if leaving:
-            soonest = span_words(min(leaving))
+            soonest = format_span(min(leaving))
             what, when = "1 spot instance is", f"in {soonest}"
             if len(leaving) > 1:
                 what, when = f"{len(leaving)} spot instances are", f"the first in {soonest}"
@@ -347,19 +342,19 @@ def alert_banners(alerts: AlertsStatus) -> list[Banner]:
     ringing = alerts.ringing or ()
     found += [Banner(text=f"The alarm {one.name} rings: {one.reason}", bad=True) for one in ringing]
     if alerts.dead_letters is None and alerts.ringing is None:
-        found.append(Banner(text=f"AWS does not say which alarms ring: {alerts.unknown}", bad=False))
+        found.append(Banner(text=f"AWS does not report which alarms ring: {alerts.unknown}", bad=False))
     return found
 
 
-def spent_words(status: ServiceStatus) -> str:
+def format_spent(status: ServiceStatus) -> str:
     """`1.20 of 50.00 USD today, 12.00 this month`; empty where no budget is set or nothing is reckoned yet."""
-    told = status.budget
-    if told is None or not (told.daily_usd or told.monthly_usd):
+    spending = status.budget
+    if spending is None or not (spending.daily_usd or spending.monthly_usd):
         return ""
     parts = []
     for spent, limit, when in (
-        (told.day_usd, told.daily_usd, "today"),
-        (told.month_usd, told.monthly_usd, "this month"),
+        (spending.day_usd, spending.daily_usd, "today"),
+        (spending.month_usd, spending.monthly_usd, "this month"),
     ):
         of = f" of {usd(limit)}" if limit is not None else ""
         parts.append(f"{usd(spent)}{of} USD {when}")
@@ -367,13 +362,13 @@ def spent_words(status: ServiceStatus) -> str:
 
 
 def _budget_banner(status: ServiceStatus) -> Banner | None:
-    told = status.budget
-    if told is None or not told.reasons:
+    spending = status.budget
+    if spending is None or not spending.reasons:
         return None
-    why = "; ".join(told.reasons)
+    why = "; ".join(spending.reasons)
     return Banner(
-        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[told.limited_by]}",
-        bad=told.limited_by is not SpendingLimit.NONE,
+        text=f"{why[:1].upper()}{why[1:]}.{HELD_BACK[spending.limited_by]}",
+        bad=spending.limited_by is not SpendingLimit.NONE,
     )
 
 
@@ -383,7 +378,7 @@ def _controller_banner(status: ServiceStatus) -> Banner | None:
         return Banner(text="No controller holds the lease: the fleet stays as it is.", bad=True)
     if silent_s is not None and silent_s > SILENT_AFTER_S:
         return Banner(
-            text=f"The controller was silent for {span_words(silent_s)}: the fleet stays as it is.",
+            text=f"The controller was silent for {format_span(silent_s)}: the fleet stays as it is.",
             bad=True,
         )
     return None

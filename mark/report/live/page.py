@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from mark.report.formatting import usd
-from mark.report.live import formatting as words
+from mark.report.html import make_environment, trusted
+from mark.report.live import formatting
 from mark.report.live.chart import load_chart
-from mark.report.live.processes import process_banners, restart_words
+from mark.report.live.processes import format_restarts, process_banners
 from mark.telemetry.status_document import ModelStatus, ObservedInstance, ServiceStatus
 
 WIDE, NARROW = (1112, 300), (360, 240)
@@ -31,7 +32,7 @@ INSTANCES_SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragments:
-    """What the page shows now: id of an element -> its inside. `shape` changes with the page's outline."""
+    """Current content of the page: id of an element -> its inside. `shape` changes with the page's outline."""
 
     shape: str
     html: Mapping[str, str]
@@ -67,7 +68,7 @@ class LivePage:
         macros = cast("Any", self._parts.module)
         html = {
             "top": str(macros.top(_top(status))),
-            "banners": str(macros.banners((*words.banners(status), *process_banners(status)))),
+            "banners": str(macros.banners((*formatting.banners(status), *process_banners(status)))),
         }
         for number, model in enumerate(status.models):
             cells = _cells(model, now=status.now, prefix=f"m{number}")
@@ -81,7 +82,7 @@ class LivePage:
             service=status.service,
             models=[model.name for model in status.models],
             shape=shown.shape,
-            fragments={key: _trusted(html) for key, html in shown.html.items()},
+            fragments={key: trusted(html) for key, html in shown.html.items()},
             nonce=nonce,
         )
 
@@ -92,27 +93,14 @@ class LivePage:
 
 def live_environment() -> Environment:
     """Templates of the live pages, their words as filters."""
-    environment = Environment(
-        loader=PackageLoader("mark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
+    return make_environment(
         usd=usd,
-        rps=words.rps_words,
-        ms=words.ms_words,
-        share=words.share_words,
-        clock=words.time_words,
-        span=words.span_words,
+        rps=formatting.format_rps,
+        ms=formatting.format_ms,
+        share=formatting.format_share,
+        clock=formatting.format_time,
+        span=formatting.format_span,
     )
-    return environment
-
-
-def _trusted(html: str) -> Markup:
-    """What our own templates escaped a moment ago."""
-    return Markup(html)  # noqa: S704
 
 
 def _shape(status: ServiceStatus) -> str:
@@ -122,28 +110,28 @@ def _shape(status: ServiceStatus) -> str:
 
 def _top(status: ServiceStatus) -> dict[str, str]:
     return {
-        "time": words.time_words(status.now),
-        "speed": words.speed_words(status),
-        "controller": words.controller_words(status),
-        "restarted": restart_words(status),
+        "time": formatting.format_time(status.now),
+        "speed": formatting.format_clock_speed(status),
+        "controller": formatting.format_controller(status),
+        "restarted": format_restarts(status),
     }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cells:
-    """What the macros print of a model beside what its status says by itself."""
+    """Formatted values of a model that the macros print beside its status."""
 
     wide: Markup
     narrow: Markup
     objective: str
     keeps: bool
-    budget: words.ErrorBudget
-    budget_words: str
+    budget: formatting.ErrorBudget
+    budget_text: str
     trained: str
     assumed: str
     planned: str
     hourly: str
-    rows: Sequence[words.FleetRow]
+    rows: Sequence[formatting.FleetRow]
     top_rps: float
     capacity_rps: float
     expected: str
@@ -157,30 +145,30 @@ class _Cells:
 
 
 def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
-    rows, limit_ms = words.fleet_rows(model), model.objective.latency_ms
+    rows, limit_ms = formatting.fleet_rows(model), model.objective.latency_ms
     observed = sorted(model.fleet.observed, key=lambda row: (row.offering, row.role, row.id))
     wide, narrow = (
         load_chart(model.series, now=now, width=width, height=height, prefix=f"{prefix}-{name}")
         for name, (width, height) in (("wide", WIDE), ("narrow", NARROW))
     )
-    budget = words.budget_of(model)
-    latencies = words.quantiles(model.latency_ms)
+    budget = formatting.budget_of(model)
+    latencies = formatting.quantiles(model.latency_ms)
     end_ms = max(SLOWEST_SHOWN * limit_ms, *(ms or 0.0 for _, ms in latencies))
     return _Cells(
         wide=wide,
         narrow=narrow,
-        objective=words.objective_words(target=model.objective.target, latency_ms=limit_ms),
-        keeps=words.keeps_objective(model),
+        objective=formatting.format_objective(target=model.objective.target, latency_ms=limit_ms),
+        keeps=formatting.keeps_objective(model),
         budget=budget,
-        budget_words=words.budget_words(budget),
-        trained=words.trained_words(model),
-        assumed=words.assumed_words(model),
-        planned=words.plan_words(model),
-        hourly=words.hourly_words(model),
+        budget_text=formatting.format_budget(budget),
+        trained=formatting.format_training(model),
+        assumed=formatting.format_assumed_load(model),
+        planned=formatting.format_plan_times(model),
+        hourly=formatting.format_hourly(model),
         rows=rows,
         top_rps=max((row.rps for row in rows), default=0.0),
         capacity_rps=sum(row.rps for row in rows),
-        expected=words.expected_words(model),
+        expected=formatting.format_expected_load(model),
         ready=sum(row.states.get("ready", 0) for row in rows),
         observed=observed[:INSTANCES_SHOWN],
         unshown=max(0, len(observed) - INSTANCES_SHOWN),
@@ -188,19 +176,21 @@ def _cells(model: ModelStatus, *, now: float, prefix: str) -> _Cells:
         quantiles=[
             _Bar(
                 name=name,
-                value=words.ms_words(ms),
+                value=formatting.format_ms(ms),
                 share=(ms or 0.0) / end_ms,
                 key="slow" if ms is not None and ms > limit_ms else "fine",
             )
             for name, ms in latencies
         ],
         limit_share=limit_ms / end_ms,
-        components=[(label, amount, key in words.SUMS) for key, label, amount in words.components(model.cost_usd)],
+        components=[
+            (label, amount, key in formatting.SUMS) for key, label, amount in formatting.components(model.cost_usd)
+        ],
     )
 
 
 def _answerers(model: ModelStatus) -> list[_Bar]:
-    counts = words.answerers(model.by)
+    counts = formatting.answerers(model.by)
     counts += [(key, key, n) for key, n in (("failed", model.failed), ("rejected", model.rejected)) if n]
     total = max(1, sum(count for _, _, count in counts))
     return [_Bar(name=label, value=f"{n:,}", share=n / total, key=key) for key, label, n in counts]

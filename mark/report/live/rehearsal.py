@@ -1,20 +1,20 @@
-"""What a live run cost and kept, beside what the replay of the same slice said: document, table and page."""
+"""Comparison of a live run with the replay of the same slice: document, table and page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
-from rich import box
+from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
 from mark.domain.demand import WINDOW_S
 from mark.domain.documents import json_text
-from mark.report.formatting import MISSING, usd
+from mark.report.formatting import MISSING, finite, usd
 from mark.report.live.chart import Load, Stretch, pair_chart
 from mark.report.live.formatting import (
     ANSWERERS,
@@ -22,14 +22,15 @@ from mark.report.live.formatting import (
     SUMS,
     answerers,
     components,
-    finite,
-    ms_words,
-    objective_words,
+    format_ms,
+    format_objective,
+    format_share,
     quantiles,
-    share_words,
 )
 from mark.report.live.page import NARROW, WIDE, live_environment
 from mark.report.page import write_whole
+from mark.report.runs.documents import RunDocument
+from mark.report.tables import figures, make_table, texts
 from mark.simulator.results import RunResult
 from mark.telemetry.status_document import LoadSeries, ModelStatus
 
@@ -42,6 +43,54 @@ SHOWN_QUANTILES = ("mean", "p50", "p95", "p99")
 
 Orders = Mapping[tuple[int, str, str], int]
 """(ten minutes, kind of order, offering) -> instances ordered."""
+
+
+class Pair(TypedDict):
+    """A figure of the live run beside the replay's; null where one of them has none."""
+
+    live: float | None
+    replayed: float | None
+    #: Live minus replayed.
+    difference: float | None
+
+
+class OrderPair(Pair):
+    """Instances ordered over the run, of one kind of order and offering."""
+
+    kind: str
+    offering: str
+
+
+class ObjectiveObject(TypedDict):
+    """The objective that both runs had."""
+
+    latency_ms: float
+    target: float
+
+
+class ComparisonDocument(TypedDict):
+    """The document `live.json` of a rehearsal."""
+
+    model: str
+    policy: str
+    market: str
+    trace: str
+    objective: ObjectiveObject
+    requests: Pair
+    attained: Pair
+    #: USD by component and sum.
+    cost_usd: dict[str, Pair]
+    #: By mean and quantile.
+    latency_ms: dict[str, Pair]
+    #: Requests by who answered, and those that were shed.
+    served: dict[str, Pair]
+    failed: Pair
+    rejected: Pair
+    cold_start_rate: Pair
+    orders: list[OrderPair]
+    #: The largest difference of any ten minutes, kind and offering, instances.
+    orders_most_apart: int
+    notes: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +106,11 @@ class ComparedRow:
 
 def comparison_document(
     live: ModelStatus,
-    replayed: Mapping[str, Any],
+    replayed: RunDocument,
     *,
     live_orders: Orders | None = None,
     replayed_orders: Orders | None = None,
-) -> dict[str, Any]:
+) -> ComparisonDocument:
     """`live`: one model of the live service; `replayed`: a run of `mark simulate --json`.
 
     Each figure is `{"live", "replayed", "difference"}`, live minus replayed; null where one of them is missing.
@@ -91,13 +140,13 @@ def comparison_document(
     }
 
 
-def _pair(live: float | None, replayed: float | None) -> dict[str, float | None]:
+def _pair(live: float | None, replayed: float | None) -> Pair:
     here, there = finite(live), finite(replayed)
     difference = None if here is None or there is None else here - there
     return {"live": here, "replayed": there, "difference": difference}
 
 
-def _orders(live: Orders, replayed: Orders) -> list[dict[str, Any]]:
+def _orders(live: Orders, replayed: Orders) -> list[OrderPair]:
     """Instances ordered over the run, by kind and offering."""
     kinds = sorted({key[1:] for key in (*live, *replayed)})
 
@@ -109,15 +158,15 @@ def _orders(live: Orders, replayed: Orders) -> list[dict[str, Any]]:
     ]
 
 
-def comparison_rows(document: Mapping[str, Any]) -> tuple[ComparedRow, ...]:
+def comparison_rows(document: ComparisonDocument) -> tuple[ComparedRow, ...]:
     """All figures in the order that they are read: did it keep its objective, what did it cost, who answered."""
-    rows = [_row("answered in time", document["attained"], share_words, _points)]
+    rows = [_row("answered in time", document["attained"], format_share, _points)]
     rows += [
         _row(f"{label}, USD", document["cost_usd"][key], _usd, _usd_apart, is_sum=key in SUMS)
         for key, label in COMPONENTS
     ]
     rows += [
-        _row(f"latency {name}, ms", document["latency_ms"][name], ms_words, _signed) for name in SHOWN_QUANTILES
+        _row(f"latency {name}, ms", document["latency_ms"][name], format_ms, _signed) for name in SHOWN_QUANTILES
     ]
     rows.append(_row("requests", document["requests"], _count, _signed))
     rows += [
@@ -125,29 +174,27 @@ def comparison_rows(document: Mapping[str, Any]) -> tuple[ComparedRow, ...]:
         for key, label in ANSWERERS
     ]
     rows += [
-        _row(name, document[name], _count, _signed) for name in ("failed", "rejected") if document[name]["live"]
+        _row(name, pair, _count, _signed)
+        for name, pair in (("failed", document["failed"]), ("rejected", document["rejected"]))
+        if pair["live"]
     ]
-    rows.append(_row("Lambda started cold", document["cold_start_rate"], share_words, _points))
+    rows.append(_row("Lambda started cold", document["cold_start_rate"], format_share, _points))
     for order in document["orders"]:
         rows.append(_row(f"ordered: {order['kind']} {order['offering']}".strip(), order, _count, _signed))
     return tuple(rows)
 
 
-def comparison_table(document: Mapping[str, Any]) -> Table:
+def comparison_table(document: ComparisonDocument) -> Table:
     """Live | replayed | difference, for a terminal."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 3, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column(
-        Text(f"{document['model']}, {objective_words(**document['objective'])}"), overflow="fold", max_width=48
-    )
-    for name in ("live", "replayed", "difference"):
-        table.add_column(name, justify="right", no_wrap=True)
+    subject = Text(f"{document['model']}, {format_objective(**document['objective'])}")
+    table = make_table([*texts(subject, max_width=48), *figures("live", "replayed", "difference")], gap=3)
     for row in comparison_rows(document):
         table.add_row(Text(row.name), row.live, row.replayed, row.difference, style="bold" if row.is_sum else None)
     return table
 
 
 def comparison_page(
-    document: Mapping[str, Any], *, live: LoadSeries, replayed: RunResult, title: str, command: str
+    document: ComparisonDocument, *, live: LoadSeries, replayed: RunResult, title: str, command: str
 ) -> str:
     """One page that needs nothing else. `command` repeats the run."""
     here, there = Load.of(live), Load.of(replay_series(replayed))
@@ -168,18 +215,18 @@ def comparison_page(
     )
 
 
-def _charts(name: str, live: Stretch, replayed: Stretch) -> list[Any]:
+def _charts(name: str, live: Stretch, replayed: Stretch) -> list[Markup]:
     """Wide and narrow."""
-    words = f"{name}, live and replayed"
+    title = f"{name}, live and replayed"
     return [
-        pair_chart(live, replayed, title=words, width=width, height=HEIGHT, prefix=f"{name}{width}")
+        pair_chart(live, replayed, title=title, width=width, height=HEIGHT, prefix=f"{name}{width}")
         for width, _ in (WIDE, NARROW)
     ]
 
 
 def write_comparison(
     out_dir: Path,
-    document: Mapping[str, Any],
+    document: ComparisonDocument,
     *,
     live: LoadSeries,
     replayed: RunResult,
@@ -193,12 +240,12 @@ def write_comparison(
     return out_dir / PAGE_NAME
 
 
-def headline(document: Mapping[str, Any]) -> str:
+def headline(document: ComparisonDocument) -> str:
     """Both worlds in a sentence."""
     cost, attained = document["cost_usd"]["total"], document["attained"]
     return (
-        f"Live: {_usd(cost['live'])} USD and {share_words(attained['live'])} in time; "
-        f"the replay of the same slice: {_usd(cost['replayed'])} USD and {share_words(attained['replayed'])}."
+        f"Live: {_usd(cost['live'])} USD and {format_share(attained['live'])} in time; "
+        f"the replay of the same slice: {_usd(cost['replayed'])} USD and {format_share(attained['replayed'])}."
     )
 
 
@@ -223,17 +270,17 @@ def replay_series(result: RunResult) -> LoadSeries:
 
 def _row(
     name: str,
-    pair: Mapping[str, Any],
-    words: Callable[[float | None], str],
-    apart: Callable[[Mapping[str, float]], str],
+    pair: Pair,
+    form: Callable[[float | None], str],
+    apart: Callable[[Pair, float], str],
     *,
     is_sum: bool = False,
 ) -> ComparedRow:
     return ComparedRow(
         name=name,
-        live=words(pair["live"]),
-        replayed=words(pair["replayed"]),
-        difference=MISSING if pair["difference"] is None else apart(pair),
+        live=form(pair["live"]),
+        replayed=form(pair["replayed"]),
+        difference=MISSING if (difference := pair["difference"]) is None else apart(pair, difference),
         is_sum=is_sum,
     )
 
@@ -242,22 +289,21 @@ def _usd(amount: float | None) -> str:
     return MISSING if amount is None else usd(amount)
 
 
-def _usd_apart(pair: Mapping[str, float]) -> str:
+def _usd_apart(pair: Pair, difference: float) -> str:
     """`+0.03 (+1.2 %)`; without the share where the replay cost nothing."""
-    sign = "-" if pair["difference"] < 0 else "+"
-    words = f"{sign}{usd(abs(pair['difference']))}"
+    text = f"{'-' if difference < 0 else '+'}{usd(abs(difference))}"
     if not pair["replayed"]:
-        return words
-    return f"{words} ({100 * pair['difference'] / pair['replayed']:+.1f} %)"
+        return text
+    return f"{text} ({100 * difference / pair['replayed']:+.1f} %)"
 
 
-def _points(pair: Mapping[str, float]) -> str:
-    return f"{100 * pair['difference']:+.2f} points"
+def _points(_pair: Pair, difference: float) -> str:
+    return f"{100 * difference:+.2f} points"
 
 
 def _count(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}"
 
 
-def _signed(pair: Mapping[str, float]) -> str:
-    return f"{pair['difference']:+,.0f}" if round(pair["difference"]) else "0"
+def _signed(_pair: Pair, difference: float) -> str:
+    return f"{difference:+,.0f}" if round(difference) else "0"

@@ -19,7 +19,7 @@ Money = Callable[[float], str]
 
 
 def money_of(cost: CostUsd) -> Money:
-    """How money is written: to the cent, or with four digits where all of it is less than a dollar."""
+    """Format of money: to the cent, or with four digits where all of it is less than a dollar."""
     digits = 2 if cost.total >= SMALL_USD or cost.total == 0 else 4
     return lambda usd: f"{usd:,.{digits}f}"
 
@@ -29,18 +29,18 @@ def signed(usd: float, money: Money) -> str:
     return f"{'-' if usd < 0 else '+'}{money(abs(usd))}"
 
 
-def period_words(report: CostReport) -> str:
+def format_period(report: CostReport) -> str:
     """`14 Nov 2026 06:00 to 21 Nov 2026 06:00 UTC`; with seconds where it is of seconds."""
     form = f"{INSTANT}:%S" if report.until - report.since < SHORT_S else INSTANT
-    return f"{instant_words(report.since, form)} to {instant_words(report.until, form)} UTC"
+    return f"{format_instant(report.since, form)} to {format_instant(report.until, form)} UTC"
 
 
-def instant_words(at: float, form: str = INSTANT) -> str:
+def format_instant(at: float, form: str = INSTANT) -> str:
     """`14 Nov 2026 06:00`."""
     return datetime.fromtimestamp(at, UTC).strftime(form)
 
 
-def stretch_words(seconds: float) -> str:
+def format_stretch(seconds: float) -> str:
     """`20 s`, `90 min`, `5.5 h`, `7 days`."""
     if seconds < SHORT_S:
         return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1g} s"
@@ -50,20 +50,20 @@ def stretch_words(seconds: float) -> str:
     return f"{seconds / 60:.0f} min"
 
 
-def replayed_words(baseline: Baseline) -> str:
+def format_replayed(baseline: Baseline) -> str:
     """`Replayed on the arrivals of 24 h, 20 Nov 2026 00:00 to 21 Nov 2026 00:00 UTC.` where it was one day."""
-    span = f"{instant_words(baseline.since)} to {instant_words(baseline.until)} UTC"
-    return f"Replayed on the arrivals of {stretch_words(baseline.replayed_s)}, {span}."
+    span = f"{format_instant(baseline.since)} to {format_instant(baseline.until)} UTC"
+    return f"Replayed on the arrivals of {format_stretch(baseline.replayed_s)}, {span}."
 
 
-def burn_words(burn: float | None) -> str:
+def format_burn(burn: float | None) -> str:
     """`34 %`; how much of the allowed misses was used."""
     if burn is None:
         return "none"
     return "all" if burn == float("inf") else f"{burn:,.0%}".replace("%", " %")
 
 
-def own_words(report: CostReport, model: ModelReport) -> str:
+def format_own_policy(report: CostReport, model: ModelReport) -> str:
     """`hedged, measured`: the service itself beside what was replayed."""
     how = "planned" if report.observed else "measured"
     return f"{model.policy}, {how}" if model.policy else how

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from email.message import EmailMessage
 from email.policy import SMTP
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mark.domain.errors import Misconfigured
 from mark.report.cost.report import CostReport
 from mark.report.formatting import unbroken
+from mark.report.html import make_environment
 from mark.report.mail.text import mail_text
 from mark.report.mail.view import mail_view
 
@@ -34,15 +34,7 @@ def render(report: CostReport) -> Mail:
 
     view = mail_view(report)
     images = mail_plots(report)
-    environment = Environment(
-        loader=PackageLoader("mark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["commands"] = _commands
-    environment.filters["whole"] = unbroken
+    environment = make_environment(commands=_commands, whole=unbroken)
     html = environment.get_template("mail.html.j2").render(view=view, drawn=frozenset(name for name, _ in images))
     return Mail(subject=view.subject, html=html, text=mail_text(view), images=images)
 
@@ -82,7 +74,7 @@ _CODE = Markup('<code style="font:13px ui-monospace,Menlo,Consolas,monospace">{}
 
 
 def _commands(sentence: str) -> Markup:
-    """What stands between backticks as code, whose words are never broken: not even before two hyphens."""
+    """Turn text between backticks into code that is never broken, not even before two hyphens."""
     parts = sentence.split("`")
     for place in range(1, len(parts) - 1, 2):
         parts[place] = _CODE.format(Markup(" ").join(_WORD.format(word) for word in parts[place].split()))

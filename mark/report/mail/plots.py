@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day
+from mark.report.figures import SERIES, drawing_rules, style_axes
 from mark.report.formatting import percent
-from mark.report.mail.formatting import money_of, own_words
+from mark.report.mail.formatting import format_own_policy, money_of
 from mark.report.mail.view import COMPONENTS
-from mark.report.svg import SERIES, drawing_rules
 
 WIDTH_IN, DPI = 5.6, 200
 """560 CSS pixels at two dots a pixel."""
@@ -64,9 +64,9 @@ def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
         with drawing_rules("mail"), mpl.rc_context({"font.size": FONT_SIZE}):
             if report.lines:
                 found.append((f"spend{theme.suffix}", _spend(report, theme)))
-            asked = [model for model in report.models if model.days]
-            if asked:
-                found.append((f"objective{theme.suffix}", _objective(asked, theme)))
+            used = [model for model in report.models if model.days]
+            if used:
+                found.append((f"objective{theme.suffix}", _objective(used, theme)))
             for number, model in enumerate(report.models):
                 if model.baselines:
                     found.append((f"baselines-{number}{theme.suffix}", _baselines(report, model, theme)))
@@ -112,7 +112,7 @@ def _objective(models: Sequence[ModelReport], theme: _Theme) -> bytes:
 def _baselines(report: CostReport, model: ModelReport, theme: _Theme) -> bytes:
     """A bar a policy, ours first; whose objective was missed is hatched."""
     first, money = model.baselines[0], money_of(report.cost)
-    bars = [(own_words(report, model), first.measured_usd, first.measured_attained)]
+    bars = [(format_own_policy(report, model), first.measured_usd, first.measured_attained)]
     bars += [(one.policy, one.usd, one.attained) for one in model.baselines]
     figure, axes = _figure(0.75 + 0.36 * len(bars), theme)
     for row, (_, usd, attained) in enumerate(bars):
@@ -138,14 +138,7 @@ def _baselines(report: CostReport, model: ModelReport, theme: _Theme) -> bytes:
 def _figure(height_in: float, theme: _Theme) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained", facecolor=theme.surface)
     axes = figure.subplots()
-    axes.set_facecolor(theme.surface)
-    axes.set_axisbelow(True)
-    axes.grid(visible=True, axis="both", color=theme.grid, linewidth=0.7)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(theme.grid)
-    axes.tick_params(which="both", color=theme.grid, labelcolor=theme.ink)
+    style_axes(axes, ink=theme.ink, frame=theme.grid, grid=theme.grid, surface=theme.surface)
     return figure, axes
 
 

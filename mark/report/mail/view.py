@@ -1,4 +1,4 @@
-"""What a mail of the cost report says: its words and tables, the same for HTML and text."""
+"""View of a cost report for its mail: texts and tables, the same for HTML and text."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from mark.domain.costs import BillLine, CostUsd
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day, spend_by_item
-from mark.report.formatting import MISSING, duration_words, percent
+from mark.report.formatting import MISSING, format_duration, percent
 from mark.report.mail.formatting import (
     DAY_S,
     Money,
-    burn_words,
-    instant_words,
+    format_burn,
+    format_instant,
+    format_own_policy,
+    format_period,
+    format_replayed,
+    format_stretch,
     money_of,
-    own_words,
-    period_words,
-    replayed_words,
     signed,
-    stretch_words,
 )
 
 COMPONENTS = (
@@ -91,7 +91,7 @@ def mail_view(report: CostReport) -> MailView:
     headline = _headline(report, money)
     return MailView(
         subject=f"{report.service}: {headline[0].lower()}{headline[1:]}",
-        title=f"{report.service}, {period_words(report)}",
+        title=f"{report.service}, {format_period(report)}",
         headline=f"{headline}.",
         tiles=_tiles(report, money) if report.has_data else (),
         sections=tuple(part for part in parts if part is not None),
@@ -100,14 +100,14 @@ def mail_view(report: CostReport) -> MailView:
 
 def _headline(report: CostReport, money: Money) -> str:
     if not report.has_data:
-        return "Nothing was spent and nobody asked"
+        return "Nothing was spent and no request came"
     verb = "Would have cost" if report.observed else "Cost"
-    words = f"{verb} {money(report.cost.total)} USD in {stretch_words(report.until - report.since)}"
+    words = f"{verb} {money(report.cost.total)} USD in {format_stretch(report.until - report.since)}"
     missed = [model.name for model in report.models if (model.answers.burn(model.slo.target) or 0) > 1]
     if missed:
         return f"{words}, and {' and '.join(missed)} missed the objective"
-    asked = any(model.answers.finished for model in report.models)
-    return f"{words}, and the objective held" if asked else words
+    used = any(model.answers.finished for model in report.models)
+    return f"{words}, and the objective held" if used else words
 
 
 def _tiles(report: CostReport, money: Money) -> tuple[Tile, ...]:
@@ -145,7 +145,7 @@ def _objective_tile(model: ModelReport, *, alone: bool) -> Tile:
     return Tile(
         label="In time" if alone else f"{model.name} in time",
         value=MISSING if attained is None else percent(attained, digits=2),
-        beside=f"target {percent(model.slo.target)}, {burn_words(burn)} of the error budget used",
+        beside=f"target {percent(model.slo.target)}, {format_burn(burn)} of the error budget used",
         bad=(burn or 0) > 1,
     )
 
@@ -165,7 +165,7 @@ def _nearest_baseline(report: CostReport) -> tuple[str, float, float, str] | Non
     if not found:
         return None
     usd, policy, own, replayed_s = min(found)
-    return policy, usd, own, stretch_words(replayed_s)
+    return policy, usd, own, format_stretch(replayed_s)
 
 
 def _advice(report: CostReport) -> Section | None:
@@ -193,7 +193,7 @@ def _by_item(report: CostReport, money: Money) -> Section | None:
     lines = spend_by_item(report.lines)
     if not lines:
         return None
-    rows = [(_item_words(line), money(line.usd), _quantity_words(line), line.component) for line in lines]
+    rows = [(_format_item(line), money(line.usd), _format_quantity(line), line.component) for line in lines]
     table = Table(
         columns=("What", "USD", "Quantity", "Component"),
         rows=(*rows, ("All", money(report.cost.total), "", "")),
@@ -202,12 +202,12 @@ def _by_item(report: CostReport, money: Money) -> Section | None:
     return Section(title="Spend by offering and item", table=table)
 
 
-def _item_words(line: BillLine) -> str:
+def _format_item(line: BillLine) -> str:
     """`Lambda duration`; all other items tell by themselves what they are."""
     return f"Lambda {line.item}" if line.component == "lambda" else line.item
 
 
-def _quantity_words(line: BillLine) -> str:
+def _format_quantity(line: BillLine) -> str:
     """Requests are whole."""
     return f"{line.quantity:,.{0 if line.unit == 'requests' else 2}f} {line.unit}"
 
@@ -222,15 +222,20 @@ def _baselines(report: CostReport, money: Money) -> Iterable[Section | None]:
                 one.policy,
                 money(one.usd),
                 signed(one.usd - one.measured_usd, money),
-                _kept(one.attained, model),
+                _format_attained(one.attained, model),
             )
             for one in model.baselines
         ]
         first = model.baselines[0]
-        own = (own_words(report, model), money(first.measured_usd), "", _kept(first.measured_attained, model))
+        own = (
+            format_own_policy(report, model),
+            money(first.measured_usd),
+            "",
+            _format_attained(first.measured_attained, model),
+        )
         yield Section(
             title=f"{_of(report, model)}What others would have cost",
-            text=(replayed_words(first),),
+            text=(format_replayed(first),),
             table=Table(columns=("Policy", "USD", "More than ours", "In time"), rows=(own, *rows)),
             plot=f"baselines-{report.models.index(model)}",
         )
@@ -244,7 +249,7 @@ def _share_in_time(attained: float | None) -> str:
     return MISSING if attained is None else percent(attained, digits=2)
 
 
-def _kept(attained: float | None, model: ModelReport) -> str:
+def _format_attained(attained: float | None, model: ModelReport) -> str:
     """`97.10 %, missed` where that is less than the target."""
     missed = attained is not None and attained < model.slo.target
     return f"{_share_in_time(attained)}{', missed' if missed else ''}"
@@ -255,28 +260,28 @@ def _of(report: CostReport, model: ModelReport) -> str:
 
 
 def _objective(report: CostReport) -> Section | None:
-    asked = [model for model in report.models if model.answers.finished]
-    if not asked:
+    used = [model for model in report.models if model.answers.finished]
+    if not used:
         return None
     rows = tuple(
         (
             model.name,
-            f"{percent(model.slo.target)} in {duration_words(model.slo.latency_s)}",
+            f"{percent(model.slo.target)} in {format_duration(model.slo.latency_s)}",
             _attained(model),
-            burn_words(model.answers.burn(model.slo.target)),
+            format_burn(model.answers.burn(model.slo.target)),
             f"{model.answers.late:,}",
             f"{model.answers.shed:,}",
             f"{model.answers.failed:,}",
         )
-        for model in asked
+        for model in used
     )
     columns = ("Model", "Objective", "In time", "Budget used", "Late", "Shed", "Failed")
     return Section(title="Objective", table=Table(columns=columns, rows=rows), plot="objective")
 
 
 def _answers(report: CostReport) -> Section | None:
-    asked = [model for model in report.models if model.answers.came]
-    if not asked:
+    used = [model for model in report.models if model.answers.came]
+    if not used:
         return None
     rows = tuple(
         (
@@ -287,21 +292,21 @@ def _answers(report: CostReport) -> Section | None:
             f"{model.answers.lambda_:,}",
             percent(model.answers.overflow or 0.0, digits=2),
         )
-        for model in asked
+        for model in used
     )
     columns = ("Model", "Requests", "Instances", "Standby", "Lambda", "Overflow")
     text = tuple(
         f"{_of(report, model)}{model.answers.rejected:,} more were rejected: wrong in themselves, as the model "
         "said, so no objective counts them."
-        for model in asked
+        for model in used
         if model.answers.rejected
     )
     return Section(title="Who answered", text=text, table=Table(columns=columns, rows=rows))
 
 
 def _fleet(report: CostReport) -> Section | None:
-    told = [model for model in report.models if model.journal_since is not None]
-    if not told:
+    journalled = [model for model in report.models if model.journal_since is not None]
+    if not journalled:
         return None
     rows = tuple(
         (
@@ -312,7 +317,7 @@ def _fleet(report: CostReport) -> Section | None:
             MISSING if model.capacity.utilisation is None else percent(model.capacity.utilisation, digits=0),
             f"{model.capacity.idle_hours:,.1f} h",
         )
-        for model in told
+        for model in journalled
     )
     columns = ("Model", "Interruptions", "Launched", "Refused", "Utilisation", "Idle")
     return Section(title="Fleet", table=Table(columns=columns, rows=rows))
@@ -335,8 +340,8 @@ def _forecasts(report: CostReport) -> Section | None:
         return None
     columns = ("Model", "Forecaster", "Minutes", "Error", "Last value's", "Failed")
     text = "Of each minute's largest rate, one planning lead ahead, as a share of what came."
-    said = (model.forecast for model in report.models)
-    lacking = dict.fromkeys(f"{one.forecaster}: {one.degraded}." for one in said if one.degraded)
+    forecasts = (model.forecast for model in report.models)
+    lacking = dict.fromkeys(f"{one.forecaster}: {one.degraded}." for one in forecasts if one.degraded)
     return Section(title="Forecast error", text=(text, *lacking), table=Table(columns=columns, rows=rows))
 
 
@@ -349,7 +354,7 @@ def _decisions(report: CostReport) -> Iterable[Section | None]:
         if not model.decisions:
             continue
         bullets = tuple(
-            f"{instant_words(one.at)}: {one.what} ({one.usd_per_hour:+,.2f} USD an hour): {one.reason}"
+            f"{format_instant(one.at)}: {one.what} ({one.usd_per_hour:+,.2f} USD an hour): {one.reason}"
             for one in model.decisions
         )
         yield Section(title=f"{_of(report, model)}Largest decisions", bullets=bullets)
@@ -369,7 +374,7 @@ def _reconciliation(report: CostReport, money: Money) -> Section | None:
     ]
     known = [item for item in report.reconciliation if item.aws_usd is not None]
     own, aws = sum(item.ledger_usd for item in known), sum(item.aws_usd or 0.0 for item in known)
-    rows.append(("Days that AWS tells of", money(own), money(aws), signed(aws - own, money)))
+    rows.append(("Days that AWS has billed", money(own), money(aws), signed(aws - own, money)))
     table = Table(columns=("Day", "Ledger", "Cost Explorer", "Difference"), rows=tuple(rows), summed=True)
     text = ("Cost Explorer lags by up to a day and knows discounts, taxes and traffic that the ledger does not.",)
     return Section(title="Ledger and Cost Explorer, USD", text=text, table=table)

@@ -11,12 +11,12 @@ from mark.domain.errors import Misconfigured
 from mark.domain.profile import evidence_line
 from mark.report.formatting import (
     MISSING,
-    count_words,
-    duration_words,
+    format_count,
+    format_duration,
+    format_fallbacks,
     milliseconds,
     percent,
     ratio,
-    stood_in_words,
     usd,
 )
 from mark.simulator.results import RunResult
@@ -75,12 +75,12 @@ def cost_ratio(run: ComparedRun, reference: ComparedRun) -> float | None:
     return run.result.cost.total / base if base > 0 else None
 
 
-def kept_words(run: ComparedRun, *, digits: int) -> str:
+def format_attainment(run: ComparedRun, *, digits: int) -> str:
     """The share that was answered in time; `-` where nobody asked."""
     return percent(run.result.attained, digits=digits) if run.finished else MISSING
 
 
-def latency_words(run: ComparedRun) -> tuple[str, str, str]:
+def format_latency(run: ComparedRun) -> tuple[str, str, str]:
     """Median, 95th and 99th percentile in milliseconds; `-` where nobody was answered."""
     if run.finished == run.result.served.shed:
         return MISSING, MISSING, MISSING
@@ -112,20 +112,20 @@ def headline(runs: Sequence[ComparedRun]) -> str:
     lead = reference_run(runs)
     labels = dict(zip(map(id, runs), run_labels(runs), strict=True))
     result = lead.result
-    sentence = f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {count_words(result.requests)} requests"
+    sentence = f"{labels[id(lead)]}: {usd(result.cost.total)} USD for {format_count(result.requests)} requests"
     if not lead.finished:
         return f"{sentence}."
-    sentence += f", {kept_words(lead, digits=1)} within {duration_words(result.slo.latency_s)}"
+    sentence += f", {format_attainment(lead, digits=1)} within {format_duration(result.slo.latency_s)}"
     if not lead.keeps_objective:
         sentence += f", below the objective of {percent(result.slo.target)}"
     if result.stood_in:
-        sentence += f" ({stood_in_words(result.stood_in, result.forecasts)} for its forecaster)"
+        sentence += f" ({format_fallbacks(result.stood_in, result.forecasts)} for its forecaster)"
     rival, cheaper = _rival(runs, lead), _cheaper(runs, lead)
     times = cost_ratio(rival, lead) if rival else None
     if rival is not None and times is not None:
         sentence += f"; {labels[id(rival)]} would have cost {ratio(times, digits=1)}"
         if not rival.keeps_objective:
-            sentence += f" and kept only {kept_words(rival, digits=1)}"
+            sentence += f" and kept only {format_attainment(rival, digits=1)}"
     if cheaper is not None and cheaper is not rival:
         sentence += (
             f". Cheapest that kept the objective: {labels[id(cheaper)]}, {usd(cheaper.result.cost.total)} USD"
@@ -162,7 +162,7 @@ def _rival(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | None
 
 
 def comparison_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
-    """What a reader must know before believing the figures: how profiles are known, and the notes of the runs.
+    """Notes on the figures: the sources of profiles, and the notes of the runs.
 
     A note that holds for all runs stands once, another behind the name of its run.
     """

@@ -2,20 +2,72 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
+from mark.report.formatting import finite
 from mark.report.runs.comparison import ComparedRun
 from mark.simulator.results import RunResult
 
 
-def simulate_document(runs: Sequence[ComparedRun]) -> dict[str, Any]:
+class AttainmentObject(TypedDict):
+    """The objective of a run and how it was kept."""
+
+    latency_ms: float | None
+    target: float | None
+    #: Share of the finished requests that were in time; null without any.
+    attained: float | None
+
+
+class RunDocument(TypedDict):
+    """One run of `mark simulate --json`; null stands for what is no finite number."""
+
+    policy: str
+    market: str
+    model: str
+    trace: str
+    speed: float | None
+    seed: int
+    requests: int
+    duration_s: float | None
+    #: USD by component and sum (`COMPONENTS`).
+    cost_usd: dict[str, float | None]
+    bound_usd: float | None
+    floor_usd: float | None
+    cost_over_bound: float | None
+    slo: AttainmentObject
+    #: By mean and quantile; null where nothing was answered.
+    latency_ms: dict[str, float | None]
+    #: Requests by who answered, and those that were shed or are in flight.
+    served: dict[str, int]
+    cold_start_rate: float | None
+    throttled: int
+    forecasts: int
+    #: Forecasts that a fallback made.
+    stood_in: int
+    assumed_profiles: list[str]
+    stand_in_profiles: list[str]
+    launches: int
+    interruptions: int
+    wakes: int
+    refusals: int
+    notes: list[str]
+    #: Real seconds that the replay took.
+    wall_s: float | None
+
+
+class SimulateDocument(TypedDict):
+    """The document of `mark simulate --json`."""
+
+    runs: list[RunDocument]
+
+
+def simulate_document(runs: Sequence[ComparedRun]) -> SimulateDocument:
     """`{"runs": [...]}`, one object a run, in the given order; what is not a finite number is null."""
     return {"runs": [run_document(run) for run in runs]}
 
 
-def run_document(run: ComparedRun) -> dict[str, Any]:
+def run_document(run: ComparedRun) -> RunDocument:
     """The object of one run."""
     result, served = run.result, run.result.served
     finished = served.total - served.in_flight
@@ -25,22 +77,22 @@ def run_document(run: ComparedRun) -> dict[str, Any]:
         "market": result.market,
         "model": result.model,
         "trace": result.trace,
-        "speed": _finite(result.speed),
+        "speed": finite(result.speed),
         "seed": int(result.seed),
         "requests": int(result.requests),
-        "duration_s": _finite(result.duration_s),
+        "duration_s": finite(result.duration_s),
         "cost_usd": _cost_object(run),
-        "bound_usd": _finite(run.bound_usd),
-        "floor_usd": _finite(run.floor_usd),
-        "cost_over_bound": _finite(run.cost_over_bound),
+        "bound_usd": finite(run.bound_usd),
+        "floor_usd": finite(run.floor_usd),
+        "cost_over_bound": finite(run.cost_over_bound),
         "slo": {
             "latency_ms": _milliseconds(result.slo.latency_s),
-            "target": _finite(result.slo.target),
-            "attained": _finite(result.attained) if finished else None,
+            "target": finite(result.slo.target),
+            "attained": finite(result.attained) if finished else None,
         },
         "latency_ms": _latency_object(result, answered=bool(answered)),
         "served": _served_object(run),
-        "cold_start_rate": _finite(result.cold_start_rate),
+        "cold_start_rate": finite(result.cold_start_rate),
         "throttled": int(result.throttled),
         "forecasts": int(result.forecasts),
         "stood_in": int(result.stood_in),
@@ -51,23 +103,23 @@ def run_document(run: ComparedRun) -> dict[str, Any]:
         "wakes": int(result.wakes),
         "refusals": int(result.refusals),
         "notes": list(result.notes),
-        "wall_s": _finite(result.wall_s),
+        "wall_s": finite(result.wall_s),
     }
 
 
 def _cost_object(run: ComparedRun) -> dict[str, float | None]:
     cost = run.result.cost
     return {
-        "instances": _finite(cost.instances),
-        "standby": _finite(cost.standby),
-        "lambda": _finite(cost.lambda_),
-        "serving": _finite(cost.serving),
-        "overhead": _finite(cost.overhead),
-        "total": _finite(cost.total),
+        "instances": finite(cost.instances),
+        "standby": finite(cost.standby),
+        "lambda": finite(cost.lambda_),
+        "serving": finite(cost.serving),
+        "overhead": finite(cost.overhead),
+        "total": finite(cost.total),
     }
 
 
-def _latency_object(result: RunResult, *, answered: bool) -> dict[str, Any]:
+def _latency_object(result: RunResult, *, answered: bool) -> dict[str, float | None]:
     """Milliseconds; null where nobody was answered."""
     known = {name: getattr(result.latency, f"{name}_s") for name in ("mean", "p50", "p95", "p99")}
     return {name: _milliseconds(seconds) if answered else None for name, seconds in known.items()}
@@ -84,12 +136,7 @@ def _served_object(run: ComparedRun) -> dict[str, int]:
     }
 
 
-def _finite(value: float | None) -> float | None:
-    """JSON has no NaN and no Infinity."""
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
 def _milliseconds(seconds: float) -> float | None:
     # nine digits: 0.6 s is 600.0 ms, not 599.9999999999999
-    value = _finite(seconds)
+    value = finite(seconds)
     return None if value is None else round(value * 1000, 9)

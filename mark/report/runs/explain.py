@@ -1,10 +1,9 @@
-"""What the controller saw, expected, planned and ordered, and why: the pages of `mark explain`."""
+"""Pages of `mark explain`: what the controller saw, expected, planned and ordered, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -81,7 +80,7 @@ def _clock(at_s: float) -> str:
     return f"{days} d {clock}" if days else clock
 
 
-def explain_document(ticks: Sequence[ExplainedTick]) -> dict[str, Any]:
+def explain_document(ticks: Sequence[ExplainedTick]) -> dict[str, object]:
     """`{"ticks": [{"at_s","minute","seen","forecast","plan","orders","notes","counts","excuses"}]}`."""
     return {
         "ticks": [

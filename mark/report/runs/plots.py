@@ -16,14 +16,24 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from mark.report.formatting import duration_words, percent, usd
+from mark.report.figures import (
+    INK,
+    OTHER,
+    SERIES,
+    SURFACE,
+    WIDTH_IN,
+    drawing_rules,
+    inline_svg,
+    legend_style,
+    line_style,
+    style_axes,
+    time_axis,
+)
+from mark.report.formatting import format_duration, percent, usd
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.series import arrivals_band, capacity_steps, forecast_steps, missed_steps, thinned_ccdf
-from mark.report.svg import GRID, INK, MUTED, OTHER, SERIES, SURFACE, drawing_rules, inline_svg
-from mark.simulator.results import Floats, MinuteSeries, RunResult
+from mark.simulator.results import MinuteSeries, RunResult
 
-WIDTH_IN = 10.0
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)), (0, (9, 3)))
 FORECAST = SERIES[5]
 OFFERINGS = tuple(colour for colour in SERIES if colour != FORECAST)
 HATCHES = ("", "", "", "///", "\\\\\\", "...", "xx")
@@ -181,7 +191,7 @@ def latency_figure(runs: Labelled, *, prefix: str) -> str:
         for latency_s, target in sorted({(r.result.slo.latency_s, r.result.slo.target) for _, r in runs}):
             _draw_objective(axes, latency_s, target)
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=MOST_TICKS))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: duration_words(value / 1000)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_duration(value / 1000)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.set_xlabel("latency", color=INK)
@@ -196,7 +206,7 @@ def _draw_objective(axes: Axes, latency_s: float, target: float) -> None:
     stroke: dict[str, Any] = {"color": INK, "linewidth": 1.1, "linestyle": (0, (4, 3))}
     axes.axvline(latency_s * 1000, **stroke)
     axes.annotate(
-        f"objective {duration_words(latency_s)}", (latency_s * 1000, 0.0), (4, 4), va="bottom",
+        f"objective {format_duration(latency_s)}", (latency_s * 1000, 0.0), (4, 4), va="bottom",
         xycoords=("data", "axes fraction"), textcoords="offset points", color=INK, bbox=LABEL_BOX,
     )  # fmt: skip
     if target < 1:
@@ -251,44 +261,3 @@ def _figure(height_in: float) -> tuple[Figure, Axes]:
     axes = figure.subplots()
     style_axes(axes)
     return figure, axes
-
-
-def style_axes(axes: Axes) -> None:
-    """Quiet axes: no box, thin grid behind the data, everything in the page's own colours."""
-    axes.set_facecolor("none")
-    axes.set_axisbelow(True)
-    axes.grid(visible=True, color=GRID, linewidth=0.7)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(MUTED)
-    axes.tick_params(which="both", color=MUTED, labelcolor=INK)
-
-
-def legend_style() -> dict[str, Any]:
-    """A legend without a frame, in the page's ink."""
-    return {"frameon": False, "labelcolor": INK, "fontsize": 9, "columnspacing": 1.6, "borderaxespad": 0.2}
-
-
-def line_style(number: int) -> dict[str, Any]:
-    """Colour and dashes of the line with that number, from 0."""
-    return {
-        "color": SERIES[number % len(SERIES)],
-        "linestyle": DASHES[number % len(DASHES)],
-        "linewidth": 2.0 if number == 0 else 1.6,
-    }
-
-
-def time_axis(axes: Axes, duration_s: float) -> None:
-    """Time since the start in the unit that suits the run's length."""
-    size, unit = 60.0, "minutes"
-    steps: tuple[float, ...] = (1, 2, 5, 10, 15, 30)
-    if duration_s > 3 * 3600:
-        size, unit, steps = 3600.0, "hours", (1, 2, 3, 6, 12, 24)
-    if duration_s > 3 * 86_400:
-        size, unit, steps = 86_400.0, "days", (1, 2, 5, 7, 14, 30)
-    step = next((value for value in steps if duration_s / size / value <= 12), steps[-1])
-    ticks: Floats = np.arange(0, duration_s / size + 1e-9, step) * size
-    axes.set_xlim(0, duration_s)
-    axes.set_xticks(ticks, [f"{value / size:g}" for value in ticks])
-    axes.set_xlabel(f"{unit} since the start of the run", color=INK)

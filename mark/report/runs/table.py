@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.formatting import duration_words, percent, ratio, served_percent, usd
+from mark.report.formatting import format_duration, percent, ratio, served_percent, usd
 from mark.report.runs.comparison import (
     ComparedRun,
     comparison_notes,
     cost_ratio,
-    kept_words,
-    latency_words,
+    format_attainment,
+    format_latency,
     reference_run,
     run_labels,
 )
+from mark.report.tables import Column, figures, make_table, texts
 
 WIDTH = 100
 """Columns of the terminal that it is made for."""
@@ -30,24 +30,17 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     reference = reference_run(runs)
     labels = run_labels(runs)
     reference_label = next(label for label, run in zip(labels, runs, strict=True) if run is reference)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),  # the box adds one more blank: 96 columns with the policies' own names
-        pad_edge=False,
-        show_edge=False,
-        caption=Text("\n".join(f"- {note}" for note in comparison_notes(runs))),
-        caption_justify="left",
-    )
-    table.add_column("policy", overflow="fold", min_width=13)
-    table.add_column("total\nUSD", justify="right", no_wrap=True)
     against = escape(reference_label).replace("-", "-\n")  # a narrow column leaves the others whole
-    table.add_column(f"vs\n{against}", justify="right", max_width=13)
-    table.add_column("cost/\nbound", justify="right", no_wrap=True)
-    table.add_column(_kept_header(runs), justify="left", no_wrap=True)
-    table.add_column("p50/p95/p99\nms", justify="right", no_wrap=True)
-    table.add_column("served % inst/\nstby/Lambda/shed", justify="right", no_wrap=True)
-    table.add_column("laun-\nches", justify="right", no_wrap=True)
-    table.add_column("spot\nlost", justify="right", no_wrap=True)
+    columns = [
+        *texts("policy", min_width=13),
+        *figures("total\nUSD"),
+        Column(title=f"vs\n{against}", is_figure=True, max_width=13),
+        *figures("cost/\nbound"),
+        Column(title=_kept_header(runs), whole=True),
+        *figures("p50/p95/p99\nms", "served % inst/\nstby/Lambda/shed", "laun-\nches", "spot\nlost"),
+    ]
+    # the box adds one more blank to the gap: 96 columns with the policies' own names
+    table = make_table(columns, gap=1, notes=comparison_notes(runs))
     for label, run in zip(labels, runs, strict=True):
         table.add_row(*_cells(label, run, reference))
     if Console(width=10 * WIDTH).measure(table).maximum > WIDTH:  # closer together, and no column is cut
@@ -57,7 +50,7 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
 
 def _kept_header(runs: Sequence[ComparedRun]) -> str:
     limits = {run.result.slo.latency_s for run in runs}
-    return f"within\n{duration_words(limits.pop())}" if len(limits) == 1 else "within\nobjective"
+    return f"within\n{format_duration(limits.pop())}" if len(limits) == 1 else "within\nobjective"
 
 
 def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | Text, ...]:
@@ -67,16 +60,16 @@ def _cells(label: str, run: ComparedRun, reference: ComparedRun) -> tuple[str | 
         usd(result.cost.total),
         ratio(cost_ratio(run, reference)),
         ratio(run.cost_over_bound),
-        _kept(run),
-        "/".join(words.replace(",", "") for words in latency_words(run)),
+        _attained(run),
+        "/".join(words.replace(",", "") for words in format_latency(run)),
         "/".join(f"{share:.1f}" for share in served_percent(result.served)),
         f"{result.launches:,}",
         f"{result.interruptions:,}",
     )
 
 
-def _kept(run: ComparedRun) -> Text:
-    kept = kept_words(run, digits=2)
+def _attained(run: ComparedRun) -> Text:
+    kept = format_attainment(run, digits=2)
     if run.keeps_objective:
         return Text(kept)
     # the sign and the target say it, the colour only repeats it

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mark.report.sweep.pareto import ParetoRow, Spread
 
 
 def sweep_document(
-    rows: Sequence[ParetoRow], *, cells: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+    rows: Sequence[ParetoRow], *, cells: Sequence[Mapping[str, object]], failed: Sequence[Mapping[str, object]]
+) -> dict[str, object]:
     """`{"rows", "cells", "failed"}`: settings over their seeds, single replays, and what did not run."""
     return {
         "rows": [_row_object(row) for row in rows],
@@ -19,7 +18,7 @@ def sweep_document(
     }
 
 
-def _row_object(row: ParetoRow) -> dict[str, Any]:
+def _row_object(row: ParetoRow) -> dict[str, object]:
     return {
         "group": row.group,
         "policy": row.policy,

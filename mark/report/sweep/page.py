@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from mark.report.formatting import MISSING, ratio, usd
-from mark.report.sweep.pareto import ParetoRow, by_group, short_names, swept_keys, value_words
-from mark.report.sweep.table import group_headline, kept_words, mean_words, range_words, remark, share_words
+from mark.report.html import make_environment, trusted
+from mark.report.sweep.pareto import ParetoRow, by_group, format_value, short_names, swept_keys
+from mark.report.sweep.table import (
+    format_attainment,
+    format_mean,
+    format_range,
+    format_share,
+    group_headline,
+    remark,
+)
 
 PAGE_NAME = "sweep.html"
 DOCUMENT_NAME = "sweep.json"
@@ -36,18 +41,11 @@ def render_sweep(
             "keys": list(short_names(swept_keys(members)).values()),
             "rows": [_cells(row, swept_keys(members)) for row in members],
             "remarks": any(remark(row) for row in members),
-            # our own figure: its texts were escaped when it was written as XML
-            "figure": Markup(pareto_figure(members, policies=policies, prefix=f"front{number}")),  # noqa: S704
+            "figure": trusted(pareto_figure(members, policies=policies, prefix=f"front{number}")),
         }
         for number, (group, members) in enumerate(groups.items())
     ]
-    template = Environment(
-        loader=PackageLoader("mark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template("pareto.html.j2")
+    template = make_environment().get_template("pareto.html.j2")
     return template.render(
         title="What the settings cost, and what they keep",
         headline=page_headline(rows),
@@ -73,11 +71,11 @@ def _cells(row: ParetoRow, keys: Sequence[str]) -> dict[str, object]:
     return {
         "front": row.front,
         "policy": row.policy,
-        "settings": [value_words(settings[key]) if key in settings else MISSING for key in keys],
-        "total": (mean_words(row.total_usd, usd), range_words(row.total_usd, usd)),
-        "serving": (mean_words(row.serving_usd, usd), range_words(row.serving_usd, usd)),
-        "attained": (kept_words(row), range_words(row.attained, share_words)),
+        "settings": [format_value(settings[key]) if key in settings else MISSING for key in keys],
+        "total": (format_mean(row.total_usd, usd), format_range(row.total_usd, usd)),
+        "serving": (format_mean(row.serving_usd, usd), format_range(row.serving_usd, usd)),
+        "attained": (format_attainment(row), format_range(row.attained, format_share)),
         "keeps": row.keeps_objective,
-        "over_bound": (mean_words(row.cost_over_bound, ratio), range_words(row.cost_over_bound, ratio)),
+        "over_bound": (format_mean(row.cost_over_bound, ratio), format_range(row.cost_over_bound, ratio)),
         "remark": remark(row),
     }

@@ -41,7 +41,7 @@ class SweptRun:
 
     @property
     def row(self) -> Key:
-        """What its row is known by: all but the seed."""
+        """Key of its row: all but the seed."""
         return self.group, self.policy, self.settings
 
 
@@ -84,7 +84,7 @@ class ParetoRow:
 
     @property
     def comparable(self) -> bool:
-        """Whether it can be on the front."""
+        """True where it can be on the front."""
         return self.attained is not None and not (self.foreseeing or self.missing or self.stood_in)
 
 
@@ -139,10 +139,10 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
 def row_label(row: ParetoRow) -> str:
     """`mark, lead_min 3, market spot`."""
     names = short_names([key for key, _ in row.settings])
-    return ", ".join([row.policy, *(f"{names[key]} {value_words(value)}" for key, value in row.settings)])
+    return ", ".join([row.policy, *(f"{names[key]} {format_value(value)}" for key, value in row.settings)])
 
 
-def value_words(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A setting's value as a table shows it."""
     if value is None:
         return "default"

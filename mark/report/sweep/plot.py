@@ -15,12 +15,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
+from mark.report.figures import (
+    INK,
+    MUTED,
+    SERIES,
+    SURFACE,
+    WIDTH_IN,
+    drawing_rules,
+    inline_svg,
+    legend_style,
+    style_axes,
+)
 from mark.report.formatting import percent, usd
-from mark.report.runs.plots import style_axes
-from mark.report.svg import INK, MUTED, SERIES, SURFACE, drawing_rules, inline_svg
 from mark.report.sweep.pareto import ParetoRow
 
-WIDTH_IN, HEIGHT_IN = 10.0, 4.6
+HEIGHT_IN = 4.6
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 SMALLEST_MISS = 1e-5
 """Where the axis ends: 99.999 % in time, or better."""
@@ -43,10 +52,7 @@ def pareto_figure(rows: Sequence[ParetoRow], *, policies: Sequence[str], prefix:
         legend += _draw_front(axes, [row for row in shown if row.front])
         legend += _draw_target(axes, shown)
         _scale(axes, shown)
-        figure.legend(
-            handles=legend, loc="outside upper left", ncols=6, frameon=False, labelcolor=INK, fontsize=9,
-            columnspacing=1.6, borderaxespad=0.2,
-        )  # fmt: skip
+        figure.legend(handles=legend, loc="outside upper left", ncols=6, **legend_style())
         return inline_svg(figure, prefix=prefix, description="Cost against the share answered in time")
 
 
@@ -92,9 +98,9 @@ def _draw_front(axes: Axes, front: Sequence[ParetoRow]) -> list[Line2D]:
     numbers: dict[tuple[float, float], list[str]] = {}
     for row, point in zip(front, zip(costs, missed, strict=True), strict=True):
         numbers.setdefault(point, []).append(f"{row.front}")
-    for point, said in numbers.items():
+    for point, labels in numbers.items():
         axes.annotate(
-            ", ".join(said), point, (7, 5), textcoords="offset points", color=INK, fontweight="bold", zorder=5
+            ", ".join(labels), point, (7, 5), textcoords="offset points", color=INK, fontweight="bold", zorder=5
         )
     return [Line2D([], [], label="front (numbers as in the table)", **style)]
 
@@ -115,7 +121,7 @@ def _scale(axes: Axes, rows: Sequence[ParetoRow]) -> None:
     axes.set_ylim(min(1.15, 1.8 * max(missed, default=1.0)), 0.6 * min(missed, default=SMALLEST_MISS))
     axes.yaxis.set_major_locator(FixedLocator(list(TICKS)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _share_words(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _format_share(value)))
     axes.set_ylabel("answered in time", color=INK)
     costs = np.array([row.total_usd.mean for row in rows])
     if costs.size and costs.min() > 0 and costs.max() / costs.min() > WIDE:
@@ -129,7 +135,7 @@ def _scale(axes: Axes, rows: Sequence[ParetoRow]) -> None:
     axes.set_xlabel("total cost of the run (USD)", color=INK)
 
 
-def _share_words(missed: float) -> str:
+def _format_share(missed: float) -> str:
     words = f"{round(100 * (1 - missed), 4):g} %"
     return f"{words} or more" if missed <= SMALLEST_MISS else words
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from mark.report.formatting import MISSING, percent, ratio, stood_in_words, usd
+from mark.report.formatting import MISSING, format_fallbacks, percent, ratio, usd
 from mark.report.sweep.pareto import (
     ParetoRow,
     Spread,
     by_group,
     cheapest_keeping,
+    format_value,
     row_label,
     short_names,
     swept_keys,
-    value_words,
 )
+from mark.report.tables import Column, figures, make_table
 
-Words = Callable[[float], str]
+Formatter = Callable[[float], str]
 
 
 def pareto_tables(rows: Sequence[ParetoRow]) -> list[tuple[str, Table]]:
@@ -34,88 +34,81 @@ def group_headline(rows: Sequence[ParetoRow]) -> str:
     rentable = [row for row in rows if not row.foreseeing]
     waiting = sum(row.missing > 0 for row in rentable)
     if best is not None and best.attained is not None:
-        kept, cost = share_words(best.attained.mean), usd(best.total_usd.mean)
-        said = f"Cheapest that keeps its objective: {row_label(best)}: {cost} USD, {kept} in time."
+        kept, cost = format_share(best.attained.mean), usd(best.total_usd.mean)
+        headline = f"Cheapest that keeps its objective: {row_label(best)}: {cost} USD, {kept} in time."
     elif rentable and waiting == len(rentable):
         return "No row has all its seeds yet."
     elif rentable and all(row.stood_in for row in rentable):
-        said = "The forecaster failed in every row, and last-value stood in."
+        headline = "The forecaster failed in every row, and last-value stood in."
     elif waiting or any(row.stood_in for row in rentable):
-        said = "No row that can be compared kept its objective."
+        headline = "No row that can be compared kept its objective."
     else:
-        said = "Nothing that can be rented kept its objective."
-    return f"{said} Seeds are missing in {waiting} of {len(rows)} rows." if waiting else said
+        headline = "Nothing that can be rented kept its objective."
+    return f"{headline} Seeds are missing in {waiting} of {len(rows)} rows." if waiting else headline
 
 
-def mean_words(spread: Spread | None, words: Words) -> str:
+def format_mean(spread: Spread | None, form: Formatter) -> str:
     """The mean, `12.30`."""
-    return MISSING if spread is None else words(spread.mean)
+    return MISSING if spread is None else form(spread.mean)
 
 
-def range_words(spread: Spread | None, words: Words) -> str:
+def format_range(spread: Spread | None, form: Formatter) -> str:
     """Lowest and highest, `11.90-12.80`; nothing where they read alike."""
     if spread is None:
         return ""
-    low, high = words(spread.low), words(spread.high)
+    low, high = form(spread.low), form(spread.high)
     return "" if low == high else f"{low.removesuffix(' %').removesuffix('x')}-{high}"
 
 
-def share_words(share: float) -> str:
+def format_share(share: float) -> str:
     """A share in time with three digits: fronts are often told apart by the third."""
     return percent(share, digits=3)
 
 
-def kept_words(row: ParetoRow) -> str:
+def format_attainment(row: ParetoRow) -> str:
     """The mean share in time; below the target it says so."""
-    kept = mean_words(row.attained, share_words)
+    kept = format_mean(row.attained, format_share)
     return kept if row.keeps_objective else f"{kept} < {percent(row.target)}"
 
 
 def remark(row: ParetoRow) -> str:
-    """Why a row is left out of the front."""
-    said = []
+    """Reasons that keep a row off the front."""
+    remarks = []
     if row.foreseeing:
-        said.append("knows the load to come")
+        remarks.append("knows the load to come")
     if row.missing:
-        said.append(f"{row.missing} of {row.missing + len(row.seeds)} seeds missing")
+        remarks.append(f"{row.missing} of {row.missing + len(row.seeds)} seeds missing")
     if row.stood_in:
-        said.append(stood_in_words(row.stood_in, row.forecasts))
-    return ", ".join(said)
+        remarks.append(format_fallbacks(row.stood_in, row.forecasts))
+    return ", ".join(remarks)
 
 
 def _table(rows: Sequence[ParetoRow]) -> Table:
     keys = swept_keys(rows)
     remarks = any(remark(row) for row in rows)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
-    table.add_column("front", justify="right", no_wrap=True)
-    table.add_column("policy", no_wrap=True)
-    for name in short_names(keys).values():
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("total USD", "serving USD", "in time", "cost/bound"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if remarks:
-        table.add_column("left out", no_wrap=True)
+    columns = [
+        *figures("front"),
+        Column(title="policy", whole=True),
+        *figures(*short_names(keys).values(), "total USD", "serving USD", "in time", "cost/bound"),
+        *([Column(title="left out", whole=True)] if remarks else []),
+    ]
+    table = make_table(columns, gap=1)
     for row in rows:
         settings = dict(row.settings)
         cells = [
             f"{row.front}" if row.front else "",
             row.policy,
-            *(value_words(settings[key]) if key in settings else MISSING for key in keys),
-            _with_range(mean_words(row.total_usd, usd), row.total_usd, usd),
-            _with_range(mean_words(row.serving_usd, usd), row.serving_usd, usd),
-            _with_range(kept_words(row), row.attained, share_words),
-            _with_range(mean_words(row.cost_over_bound, ratio), row.cost_over_bound, ratio),
+            *(format_value(settings[key]) if key in settings else MISSING for key in keys),
+            _with_range(format_mean(row.total_usd, usd), row.total_usd, usd),
+            _with_range(format_mean(row.serving_usd, usd), row.serving_usd, usd),
+            _with_range(format_attainment(row), row.attained, format_share),
+            _with_range(format_mean(row.cost_over_bound, ratio), row.cost_over_bound, ratio),
             *([remark(row)] if remarks else []),
         ]
         table.add_row(*(Text(cell, style="bold" if row.front else "") for cell in cells))
     return table
 
 
-def _with_range(said: str, spread: Spread | None, words: Words) -> str:
-    between = range_words(spread, words)
-    return f"{said} ({between})" if between else said
+def _with_range(text: str, spread: Spread | None, form: Formatter) -> str:
+    between = format_range(spread, form)
+    return f"{text} ({between})" if between else text

@@ -196,7 +196,7 @@ def other(
 ) -> Iterator[ServiceStore]:
     """A service elsewhere; mark.yaml beside it names its store. Nobody waits long for anything."""
     monkeypatch.setenv("MARK_STATE", str(tmp_path / "state"))
-    for limit, seconds in (("POLL_S", 0.01), ("HEARD_S", 0.05), ("ENDED_S", 0.05)):
+    for limit, seconds in (("POLL_S", 0.01), ("ACKNOWLEDGED_WITHIN_S", 0.05), ("ENDED_S", 0.05)):
         monkeypatch.setattr(pause, limit, seconds)
     name = f"other-{hashlib.sha1(request.node.name.encode(), usedforsecurity=False).hexdigest()[:8]}"
     (tmp_path / "mark.yaml").write_text(f"service: {{name: {name}, store: '{redis.url}'}}")

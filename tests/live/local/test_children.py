@@ -46,10 +46,10 @@ def test_an_end_by_itself_is_counted_with_its_exit_status(children: Children) ->
 
 
 def test_a_stopped_child_is_replaced(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "SILENT_S", 3.0)
+    monkeypatch.setattr(subject, "HEARTBEAT_TIMEOUT_S", 3.0)
     children.start("one", CHILD, ["beat"])
     first = children.pids()["one"]
-    until(lambda: children.watch() or children._all["one"].heard_at)  # it has beaten once
+    until(lambda: children.watch() or children._all["one"].last_beat_at)  # it has beaten once
     os.kill(first, signal.SIGSTOP)
     until(lambda: "one" in children.watch())
     assert children.pids()["one"] != first
@@ -61,7 +61,7 @@ def test_a_supervisor_that_was_stopped_itself_holds_nobody_s_silence_against_the
     children: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     children.start("one", CHILD, ["beat"])
-    until(lambda: children.watch() or children._all["one"].heard_at)
+    until(lambda: children.watch() or children._all["one"].last_beat_at)
     os.kill(children.pids()["one"], signal.SIGSTOP)  # as the whole machine was
     now = subject.time.monotonic()
     monkeypatch.setattr(subject.time, "monotonic", lambda: now + 3600.0)
@@ -77,7 +77,7 @@ def test_a_child_whose_log_cannot_be_opened_runs_all_the_same(tmp_path: Path) ->
     children = Children(tmp_path / "missing")
     children.start("one", CHILD, ["beat"])
     try:
-        until(lambda: children.watch() or children._all["one"].heard_at)
+        until(lambda: children.watch() or children._all["one"].last_beat_at)
         assert children.restarts()["one"].count == 0
     finally:
         children.stop()

@@ -34,7 +34,7 @@ def test_it_is_held_on_by_the_process_that_it_was_handed_to(tmp_path: Path) -> N
         child = subprocess.Popen(  # noqa: S603
             [sys.executable, "-c", WAIT], stdin=subprocess.PIPE, pass_fds=(lock.fd,)
         )
-        lock.tell(child.pid)
+        lock.publish(child.pid)
     try:
         assert lock_holder(tmp_path) == child.pid
         with pytest.raises(Misconfigured, match=f"process {child.pid} holds"):
@@ -53,7 +53,7 @@ def test_what_starts_is_found_by_status_and_ended_by_down(tmp_path: Path, monkey
         child = subprocess.Popen(  # noqa: S603
             [sys.executable, "-c", WAIT], stdin=subprocess.PIPE, pass_fds=(lock.fd,)
         )
-        lock.tell(child.pid)
+        lock.publish(child.pid)
     try:
         with pytest.raises(Misconfigured, match=f"still starting .process {child.pid} "):
             find_known("mine")

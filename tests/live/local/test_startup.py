@@ -17,7 +17,7 @@ from mark.live.local.startup import (
     check_models,
     findings,
     hopeless,
-    last_words,
+    last_log_line,
     start_lines,
 )
 from mark.telemetry.status_document import PlanStatus, PublishedModel
@@ -29,9 +29,9 @@ def model(
     planned: dict[str, int] | None = None, *, overflows: bool = False, has_plan: bool = True, **changed: Any
 ) -> ModelStart:
     plan = PlanStatus(reason=REASON) if has_plan else None
-    told = PublishedModel(planned=planned or {}, plan=plan, notes=("a note",))
+    published = PublishedModel(planned=planned or {}, plan=plan, notes=("a note",))
     given: dict[str, Any] = {
-        "name": "m", "told": told, "overflows": overflows, "agents": {}, "instances": (), **changed
+        "name": "m", "published": published, "overflows": overflows, "agents": {}, "instances": (), **changed
     }  # fmt: skip
     return ModelStart(**given)
 
@@ -46,7 +46,7 @@ def instance(starts: int) -> dict[str, Any]:
         (model(), "the first plan holds no instance"),
         (model(overflows=True), None),
         (model({"c5.large": 1}), None),
-        (model(told=None), None),
+        (model(published=None), None),
         (model(has_plan=False), None),  # a tick before the first plan
         (model({"c5.large": 1}, instances=[instance(MOST_STARTS)]), None),
         (model({"c5.large": 1}, instances=[instance(MOST_STARTS + 1)]), "instance i-1 ended 3 times"),
@@ -75,7 +75,7 @@ def test_lines_hold_the_plan_its_reason_and_what_is_there() -> None:
         f"m: the plan's reason: {REASON}",
         "m: a note",
     ]
-    assert start_lines(model(told=None)) == ["m: no plan yet"]
+    assert start_lines(model(published=None)) == ["m: no plan yet"]
 
 
 def test_findings_hold_the_last_words_of_agents_and_processes_that_ended(tmp_path: Path) -> None:
@@ -88,14 +88,14 @@ def test_findings_hold_the_last_words_of_agents_and_processes_that_ended(tmp_pat
     found = findings(
         [model({"c5.large": 1}, instances=[instance(2)])], {"gateway-0": Restarts(count=1, status=1)}, tmp_path
     )
-    assert "the agent of i-1 said last: ModuleNotFoundError: no x" in found
-    assert "gateway-0 ended 1 times and said last: could not go on; ValueError: bad" in found
+    assert "the agent of i-1 logged last: ModuleNotFoundError: no x" in found
+    assert "gateway-0 ended 1 times and logged last: could not go on; ValueError: bad" in found
 
 
 def test_a_log_without_an_error_gives_its_last_line(tmp_path: Path) -> None:
     path = tmp_path / "one.log"
-    assert last_words(path) == []
+    assert last_log_line(path) == []
     path.write_text("")
-    assert last_words(path) == []
+    assert last_log_line(path) == []
     path.write_text("loading\nkilled\n\n")
-    assert last_words(path) == ["killed"]
+    assert last_log_line(path) == ["killed"]

@@ -10,7 +10,7 @@ import pytest
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import MemberState
-from mark.live.local.startup import is_ready, told_since
+from mark.live.local.startup import is_ready, published_since
 
 SINCE = 1000.0
 
@@ -53,5 +53,5 @@ def test_the_first_fleet_is_that_which_this_life_planned(store: Any, ready: bool
 
 def test_a_plan_of_an_earlier_life_is_none() -> None:
     store: Any = Store(SINCE - 1.0, 0)
-    assert told_since(store, "m", SINCE) is None
-    assert told_since(store, "m", SINCE - 1.0)
+    assert published_since(store, "m", SINCE) is None
+    assert published_since(store, "m", SINCE - 1.0)

@@ -13,7 +13,7 @@ import pytest
 from mark.domain.errors import Misconfigured
 from mark.domain.tensor import TensorSpec
 from mark.offline.own_model import profile
-from mark.offline.own_model.profile import ProfileAsked
+from mark.offline.own_model.profile import ProfileOptions
 from mark.protocols.oip import compose_infer
 from mark.serving.backends.python import PythonBackend
 from models.digits import Digits
@@ -231,7 +231,7 @@ def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkey
     assert replies[0].status == 500
     assert said in error(replies[0])
 
-    asked = ProfileAsked(
+    options = ProfileOptions(
         model="m",
         target="m:Other",
         folder=None,
@@ -244,7 +244,7 @@ def test_outputs_are_held_to_what_the_model_declares(wrong_outputs, said, monkey
     )
     monkeypatch.setattr(profile, "load_model", lambda *_: Other)
     with pytest.raises(Misconfigured, match=re.escape(said)) as refused:
-        profile.profile_backend(asked, as_json=False)
+        profile.profile_backend(options, as_json=False)
     assert "\n" not in str(refused.value)
 
 

@@ -1,4 +1,4 @@
-"""A matplotlib figure as a small inline SVG that takes its colours and its font from the page around it.
+"""Style of all matplotlib figures, and a figure as a small inline SVG in the colours and the font of its page.
 
 Figures are drawn in marker colours; here each marker becomes a CSS variable, so that the page's light, dark and
 print themes reach into the plots. Ids get a prefix, because all figures share one document.
@@ -14,6 +14,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK, MUTED, GRID, SURFACE = "#010203", "#040506", "#070809", "#0a0b0c"
@@ -22,6 +24,10 @@ SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c
 """Okabe and Ito's colour-blind safe palette without its black and yellow, which one of the themes would hide."""
 OTHER = "#8a8f98"
 """What has no colour of its own."""
+WIDTH_IN = 10.0
+"""Of a figure in a page, inches."""
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)), (0, (9, 3)))
+"""Of lines, so that colour alone tells none from another."""
 
 CSS_NAME = {
     INK: "--ink",
@@ -74,6 +80,47 @@ def inline_svg(figure: Figure, *, prefix: str, description: str) -> str:
     del root.attrib["width"], root.attrib["height"]
     root.attrib.update({"role": "img", "aria-label": description})
     return ET.tostring(root, encoding="unicode")
+
+
+def style_axes(axes: Axes, *, ink: str = INK, frame: str = MUTED, grid: str = GRID, surface: str = "none") -> None:
+    """Quiet axes: no box, thin grid behind the data, by default in the page's own colours."""
+    axes.set_facecolor(surface)
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, color=grid, linewidth=0.7)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(frame)
+    axes.tick_params(which="both", color=frame, labelcolor=ink)
+
+
+def legend_style() -> dict[str, Any]:
+    """A legend without a frame, in the page's ink."""
+    return {"frameon": False, "labelcolor": INK, "fontsize": 9, "columnspacing": 1.6, "borderaxespad": 0.2}
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour and dashes of the line with that number, from 0."""
+    return {
+        "color": SERIES[number % len(SERIES)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "linewidth": 2.0 if number == 0 else 1.6,
+    }
+
+
+def time_axis(axes: Axes, duration_s: float) -> None:
+    """Time since the start in the unit that suits the run's length."""
+    size, unit = 60.0, "minutes"
+    steps: tuple[float, ...] = (1, 2, 5, 10, 15, 30)
+    if duration_s > 3 * 3600:
+        size, unit, steps = 3600.0, "hours", (1, 2, 3, 6, 12, 24)
+    if duration_s > 3 * 86_400:
+        size, unit, steps = 86_400.0, "days", (1, 2, 5, 7, 14, 30)
+    step = next((value for value in steps if duration_s / size / value <= 12), steps[-1])
+    ticks = np.arange(0, duration_s / size + 1e-9, step) * size
+    axes.set_xlim(0, duration_s)
+    axes.set_xticks(ticks, [f"{value / size:g}" for value in ticks])
+    axes.set_xlabel(f"{unit} since the start of the run", color=INK)
 
 
 def _local(name: str) -> str:
