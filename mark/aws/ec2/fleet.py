@@ -359,6 +359,7 @@ class Ec2Cloud:
         self._facts += wakes_refused(order, asleep, self._rows, self._clock.now())
         names = [name for name in whys if name not in asleep]
         self._membership.undrain(names)
+        self._draining.difference_update(names)
         self._each(names, lambda some: self._ec2.start_instances(InstanceIds=some))
 
     def _each(self, names: Sequence[str], call: Callable[[list[str]], object]) -> None:

@@ -1,0 +1,215 @@
+"""What every Cloud keeps of its port, whoever stands behind it: virtual time, EC2's API, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mark.domain.fleet import InstanceState, Role
+from mark.domain.orders import (
+    Drain,
+    Launch,
+    LaunchRefused,
+    RefusalCause,
+    SpotWarned,
+    StartStandby,
+    StopStandby,
+    Terminate,
+)
+from mark.simulator.engine.compiled import Kernel
+from mark.store.connect import connect
+from mark.store.embedded import EmbeddedRedis
+from mark.store.service import ServiceStore
+from tests.aws.builders import ON_DEMAND, SLEEPER, SPOT, launch
+from tests.cloudmodel.clouds import (
+    BOOTED_S,
+    CloudWorld,
+    Emulated,
+    Observed,
+    Simulated,
+    facts_of,
+    fleet_of,
+    states_of,
+)
+
+PENDING, READY, STOPPED = InstanceState.PENDING, InstanceState.READY, InstanceState.STOPPED
+
+
+@pytest.fixture(params=["simulated", "emulated", "observed"])
+def world(request: pytest.FixtureRequest, kernel: Kernel, tmp_path: Path) -> Iterator[CloudWorld]:
+    if request.param == "observed":
+        with EmbeddedRedis(tmp_path / "store") as server:
+            link = connect(server.url)
+            yield Observed(ServiceStore(link, "shop"))
+            link.close()
+        return
+    made: CloudWorld = Simulated(kernel) if request.param == "simulated" else Emulated(tmp_path / "logs")
+    yield made
+    made.close()
+
+
+rents = pytest.mark.parametrize("world", ["simulated", "emulated"], indirect=True)
+"""Of clouds that rent something: only those can be refused, and lose it."""
+
+
+def boot(world: CloudWorld, order: Launch) -> list[str]:
+    """The order's instances, ready."""
+    there = set(fleet_of(world))
+    world.cloud.submit(order)
+    world.advance(BOOTED_S)
+    return sorted(set(fleet_of(world)) - there)
+
+
+def drain(*names: str) -> Drain:
+    return Drain(token="d", reason="test", instances=names)
+
+
+def test_a_launch_is_seen_as_pending_and_then_as_ready(world: CloudWorld) -> None:
+    world.cloud.submit(launch(2, token="t1-1"))
+    seen = fleet_of(world).values()
+    assert [(i.state, i.token, i.offering, i.role) for i in seen] == [
+        (PENDING, "t1-1", ON_DEMAND.name, Role.SERVING)
+    ] * 2
+    launched_at = {i.id: i.launched_at for i in seen}
+    world.advance(BOOTED_S)
+    assert states_of(world) == [READY] * 2
+    assert {i.id: i.launched_at for i in fleet_of(world).values()} == launched_at
+    assert list(fleet_of(world)) == sorted(launched_at)
+
+
+def test_a_token_that_comes_again_launches_nothing_also_after_a_take_over(world: CloudWorld) -> None:
+    world.cloud.submit(launch(2, token="t1-1"))
+    there = set(fleet_of(world))
+    world.cloud.submit(launch(2, token="t1-1"))
+    world.take_over()
+    world.cloud.submit(launch(2, token="t1-1"))
+    assert set(fleet_of(world)) == there
+    world.cloud.submit(launch(1, token="t2-1"))
+    assert len(fleet_of(world)) == 3
+
+
+def test_a_token_launches_nothing_when_all_it_launched_is_gone(world: CloudWorld) -> None:
+    (name,) = boot(world, launch(1, token="t1-1"))
+    world.cloud.submit(Terminate(token="e", reason="test", instances=(name,)))
+    world.advance(1.0)
+    world.cloud.submit(launch(1, token="t1-1"))
+    world.advance(BOOTED_S)
+    world.cloud.observe()  # EC2 answers as it did then; it is believed until its listing denies it
+    assert states_of(world) == []
+
+
+def test_what_is_drained_leaves_and_the_others_stay(world: CloudWorld) -> None:
+    first, second = boot(world, launch(2))
+    world.cloud.submit(drain(first, "i-0123456789abcdef0"))
+    assert READY not in {i.state for i in fleet_of(world).values() if i.id == first}
+    world.advance(60.0)
+    assert list(fleet_of(world)) == [second]
+    assert states_of(world) == [READY]
+
+
+def test_what_is_drained_before_it_serves_is_gone_at_once(world: CloudWorld) -> None:
+    world.cloud.submit(launch(1))
+    world.cloud.submit(drain(*fleet_of(world)))
+    assert states_of(world) == []
+
+
+def test_what_is_terminated_is_observed_no_more_and_ends_once(world: CloudWorld) -> None:
+    first, second = boot(world, launch(2))
+    end = Terminate(token="e", reason="test", instances=(first,))
+    world.cloud.submit(end)
+    assert list(fleet_of(world)) == [second]
+    world.cloud.submit(end)
+    world.cloud.submit(drain(first))
+    world.advance(60.0)
+    assert list(fleet_of(world)) == [second]
+
+
+def test_a_standby_sleeps_wakes_and_sleeps_again(world: CloudWorld) -> None:
+    (name,) = boot(world, launch(1, kind=SLEEPER.name, role=Role.STANDBY))
+    rest = StopStandby(token="s", reason="test", instances=(name,))
+    for _ in range(2):
+        world.cloud.submit(rest)
+        world.advance(60.0)
+        assert states_of(world) == [STOPPED]
+        world.advance(BOOTED_S)
+        assert states_of(world) == [STOPPED]
+        world.cloud.submit(StartStandby(token="w", reason="test", instances=(name,)))
+        assert states_of(world) == [PENDING]
+        world.advance(BOOTED_S)
+        assert states_of(world) == [READY]
+    assert [i.role for i in fleet_of(world).values()] == [Role.STANDBY]
+
+
+def test_a_standby_told_to_sleep_while_it_wakes_sleeps_on(world: CloudWorld) -> None:
+    (name,) = boot(world, launch(1, kind=SLEEPER.name, role=Role.STANDBY))
+    world.cloud.submit(StopStandby(token="s", reason="test", instances=(name,)))
+    world.advance(60.0)
+    world.cloud.submit(StartStandby(token="w", reason="test", instances=(name,)))
+    world.advance(1.0)
+    world.cloud.submit(StopStandby(token="s2", reason="test", instances=(name,)))
+    world.advance(BOOTED_S)
+    assert states_of(world) == [STOPPED]
+
+
+def test_a_sleeping_standby_that_is_drained_is_gone(world: CloudWorld) -> None:
+    (name,) = boot(world, launch(1, kind=SLEEPER.name, role=Role.STANDBY))
+    world.cloud.submit(StopStandby(token="s", reason="test", instances=(name,)))
+    world.advance(60.0)
+    assert states_of(world) == [STOPPED]
+    world.cloud.submit(drain(name))
+    assert states_of(world) == []
+
+
+def test_a_serving_standby_that_is_drained_stops(world: CloudWorld) -> None:
+    (name,) = boot(world, launch(1, kind=SLEEPER.name, role=Role.STANDBY))
+    world.cloud.submit(StopStandby(token="s", reason="test", instances=(name,)))
+    world.advance(60.0)
+    world.cloud.submit(StartStandby(token="w", reason="test", instances=(name,)))
+    world.advance(BOOTED_S)
+    assert states_of(world) == [READY]
+    world.cloud.submit(drain(name))
+    world.advance(60.0)
+    assert states_of(world) == [STOPPED]
+
+
+@rents
+def test_a_refused_launch_is_a_fact_with_its_cause_given_once_it_is_asked_for(world: CloudWorld) -> None:
+    world.refuse()
+    world.cloud.submit(launch(3, token="t1-1"))
+    world.advance(0.0)
+    (fact,) = facts_of(world)
+    assert isinstance(fact, LaunchRefused)
+    assert (fact.token, fact.offering, fact.count) == ("t1-1", ON_DEMAND.name, 3)
+    assert (fact.cause, fact.code) == (RefusalCause.CAPACITY, "InsufficientInstanceCapacity")
+    assert states_of(world) == []
+    assert list(world.cloud.facts()) == []
+
+
+@rents
+def test_a_notice_is_a_fact_before_the_instance_goes(world: CloudWorld) -> None:
+    (kept,) = boot(world, launch(1, token="t1-1"))
+    (lost,) = boot(world, launch(1, token="t1-2", kind=SPOT.name))
+    world.interrupt()
+    (fact,) = facts_of(world)
+    assert isinstance(fact, SpotWarned)
+    assert (fact.instance, fact.gone_at - fact.at) == (lost, pytest.approx(120.0))
+    told = {i.id: i.interrupt_at for i in fleet_of(world).values()}
+    assert told == {kept: None, lost: pytest.approx(fact.gone_at)}
+    assert list(world.cloud.facts()) == []
+    world.advance(119.0)
+    assert set(fleet_of(world)) == {kept, lost}
+    world.advance(1.5)
+    assert set(fleet_of(world)) == {kept}
+
+
+@pytest.mark.parametrize("world", ["emulated"], indirect=True)
+def test_a_fact_that_nobody_wrote_down_is_given_to_the_next_controller(world: CloudWorld) -> None:
+    (lost,) = boot(world, launch(1, kind=SPOT.name))
+    world.interrupt()
+    (first,) = facts_of(world)
+    world.take_over()  # before it asked again
+    assert list(fleet_of(world)) == [lost]
+    assert facts_of(world) == [first]
+    assert list(world.cloud.facts()) == []
