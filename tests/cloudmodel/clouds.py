@@ -155,7 +155,7 @@ class Emulated(CloudWorld):
         return all(
             (found["state"] == "pending" and found["ready_at"] > now)
             or found["state"] in ("stopped", "terminated")
-            or (found["state"] == "running" and found["pid"] and (found["gone_at"] or now + 1.0) > now)
+            or (found["state"] == "running" and found["pid"] and (found["terminates_at"] or now + 1.0) > now)
             for found in self._world.instances().values()
         )
 
@@ -210,6 +210,6 @@ def states_of(world: CloudWorld) -> Sequence[InstanceState]:
 def facts_of(world: CloudWorld) -> list[Fact]:
     """The next facts; EC2's come through a queue."""
     facts: list[Fact] = []
-    look: Callable[[], Any] = lambda: facts.extend(world.cloud.facts()) or facts  # noqa: E731
+    look: Callable[[], Any] = lambda: facts.extend(world.cloud.drain_facts()) or facts  # noqa: E731
     assert until(look, 30.0), "no fact came"
     return facts

@@ -184,7 +184,7 @@ def test_a_refused_launch_is_a_fact_with_its_cause_given_once_it_is_asked_for(wo
     assert (fact.token, fact.offering, fact.count) == ("t1-1", ON_DEMAND.name, 3)
     assert (fact.cause, fact.code) == (RefusalCause.CAPACITY, "InsufficientInstanceCapacity")
     assert states_of(world) == []
-    assert list(world.cloud.facts()) == []
+    assert list(world.cloud.drain_facts()) == []
 
 
 @rents
@@ -194,10 +194,10 @@ def test_a_notice_is_a_fact_before_the_instance_goes(world: CloudWorld) -> None:
     world.interrupt()
     (fact,) = facts_of(world)
     assert isinstance(fact, SpotWarned)
-    assert (fact.instance, fact.gone_at - fact.at) == (lost, pytest.approx(120.0))
+    assert (fact.instance, fact.terminates_at - fact.at) == (lost, pytest.approx(120.0))
     told = {i.id: i.interrupt_at for i in fleet_of(world).values()}
-    assert told == {kept: None, lost: pytest.approx(fact.gone_at)}
-    assert list(world.cloud.facts()) == []
+    assert told == {kept: None, lost: pytest.approx(fact.terminates_at)}
+    assert list(world.cloud.drain_facts()) == []
     world.advance(119.0)
     assert set(fleet_of(world)) == {kept, lost}
     world.advance(1.5)
@@ -212,4 +212,4 @@ def test_a_fact_that_nobody_wrote_down_is_given_to_the_next_controller(world: Cl
     world.take_over()  # before it asked again
     assert list(fleet_of(world)) == [lost]
     assert facts_of(world) == [first]
-    assert list(world.cloud.facts()) == []
+    assert list(world.cloud.drain_facts()) == []
