@@ -6,25 +6,22 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.measure import Measurement
 from rich.table import Table
 
 from mark.domain.documents import json_text
+from mark.report.table_layout import fit_table
 
 WIDTH = 100
-"""What tables are drawn for where nobody's terminal says how wide it is."""
-
-WIDEST = 200
-"""What the widest table is drawn for."""
+"""Columns of output that goes to no terminal."""
 
 INTERRUPTED = 130
-"""The exit status of what Ctrl-C ended, as shells say it."""
+"""Exit status after Ctrl-C, by the shells' convention."""
 
 LINE_EACH_S = 20.0
 """Between two lines of progress where stderr is a file or a pipe: a job whose log is watched."""
@@ -41,19 +38,37 @@ class _Out(Console):
 
 
 def show(*parts: RenderableType) -> None:
-    """Print on stdout; tables get their full width when it is no terminal."""
+    """Print on stdout, as wide as the terminal; a file or pipe gets $COLUMNS, else WIDTH."""
     console = _Out(file=sys.stdout)
-    if not console.is_terminal:
+    if console.is_terminal:
+        _print_parts(console, parts)
+        return
+    if "COLUMNS" not in os.environ:
         console = _Out(file=sys.stdout, width=WIDTH)
+    with console.capture() as printed:
+        _print_parts(console, parts)
+    # rich fills its lines with blanks to the full width
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
+    sys.stdout.flush()
+
+
+def _print_parts(console: Console, parts: Sequence[RenderableType]) -> None:
     for part in parts:
-        console.print(part, soft_wrap=isinstance(part, str), highlight=False)
+        if isinstance(part, Table):
+            _print_table(console, part)
+        else:
+            console.print(part, soft_wrap=isinstance(part, str), highlight=False)
 
 
-def show_wide(table: Table) -> None:
-    """Print a table that is all figures on stdout: as wide as it needs, because a figure cut short is none."""
-    console = _Out(file=sys.stdout)
-    needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
-    _Out(file=sys.stdout, width=max(WIDTH, needed)).print(table, highlight=False)
+def _print_table(console: Console, table: Table) -> None:
+    if table.title:
+        console.print(table.title, style="italic", highlight=False)
+    for place, part in enumerate(fit_table(console, table)):
+        if place:
+            console.print()
+        console.print(part, highlight=False)
+    if table.caption:
+        console.print(table.caption, style="dim italic", highlight=False)
 
 
 def show_json(document: Mapping[str, Any]) -> None:

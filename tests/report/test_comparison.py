@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
@@ -20,6 +21,7 @@ from mark.report.runs.comparison import (
 )
 from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
 from mark.report.runs.table import comparison_table
+from mark.report.table_layout import fit_table
 from mark.simulator.results import Latency, Served
 from tests.report.fakes import POLICIES, fake_run
 
@@ -29,9 +31,11 @@ def costing(policy: str, usd_total: float, **changed: object) -> ComparedRun:
     return fake_run(policy, duration_s=120, cost=cost, **changed)
 
 
-def printed(renderable: object, width: int = 100) -> str:
+def printed(table: Table, width: int = 100) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(renderable)
+    for part in fit_table(console, table):
+        console.print(part)
+    console.print(table.caption)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
