@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ INTERRUPTED = 130
 
 LINE_EACH_S = 20.0
 """Between two lines of progress where stderr is a file or a pipe: a job whose log is watched."""
+
+_document_shown: ContextVar[bool] = ContextVar("document_shown", default=False)
 
 Report = Callable[[str, float], None]
 """Told what is being done and the share of it that is done, in [0, 1]."""
@@ -48,8 +51,16 @@ def show(*parts: RenderableType) -> None:
     with console.capture() as printed:
         _print_parts(console, parts)
     # rich fills its lines with blanks to the full width
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
-    sys.stdout.flush()
+    _write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # typer exits with 1 on an error whose number says that the pipe is closed
+        raise BrokenPipeError from None
 
 
 def _print_parts(console: Console, parts: Sequence[RenderableType]) -> None:
@@ -73,19 +84,30 @@ def _print_table(console: Console, table: Table) -> None:
 
 def show_json(document: Mapping[str, Any]) -> None:
     """Print the one document of a `--json` command on stdout."""
-    sys.stdout.write(json_text(document, indent=2) + "\n")
-    sys.stdout.flush()
+    _write(json_text(document, indent=2) + "\n")
+    _document_shown.set(True)
+
+
+def show_json_error(text: str, exit_code: int) -> None:
+    """Print the document of a `--json` command that failed, unless it printed its own before."""
+    if not _document_shown.get():
+        show_json({"error": {"message": one_line(text), "exit_code": exit_code}})
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks."""
+    return " ".join(text.split())
 
 
 def note(text: str) -> None:
-    """A remark, one line on stderr."""
-    sys.stderr.write(f"note: {' '.join(text.split())}\n")
+    """Print a remark, one line on stderr."""
+    sys.stderr.write(f"note: {one_line(text)}\n")
     sys.stderr.flush()
 
 
 def fail(text: str) -> None:
-    """What is wrong, one line on stderr."""
-    sys.stderr.write(f"mark: {' '.join(text.split())}\n")
+    """Print an error, one line on stderr."""
+    sys.stderr.write(f"mark: {one_line(text)}\n")
     sys.stderr.flush()
 
 
