@@ -31,11 +31,11 @@ def costing(policy: str, usd_total: float, **changed: object) -> ComparedRun:
     return fake_run(policy, duration_s=120, cost=cost, **changed)
 
 
-def printed(table: Table, width: int = 100) -> str:
+def printed(renderable: object, width: int = 100) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    for part in fit_table(console, table):
+    is_table = isinstance(renderable, Table)
+    for part in [*fit_table(console, renderable), renderable.caption] if is_table else [renderable]:
         console.print(part)
-    console.print(table.caption)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
