@@ -32,7 +32,8 @@ class Panels(TyperGroup):
         """Write one section a panel; all share one column of names."""
         widest = max(len(name) for name in self.commands)
         panels: dict[str, list[tuple[str, str]]] = {}
-        for name, command in self.commands.items():
+        commands: dict[str, Any] = dict(self.commands)  # typer's commands; their base class knows no panels
+        for name, command in commands.items():
             summary = command.get_short_help_str(formatter.width - widest - 6)
             panels.setdefault(command.rich_help_panel, []).append((name.ljust(widest), summary))
         for panel in sorted(panels, key=PANELS.index):

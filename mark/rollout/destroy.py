@@ -17,6 +17,7 @@ from mark.aws.stacks.cloudformation import StackState
 from mark.aws.stacks.lock import RolloutLock
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
+from mark.report.formatting import format_count
 from mark.report.terminal import show
 from mark.rollout.account import Account, lock, open_account
 from mark.rollout.deploy import finish, logged, settle
@@ -90,7 +91,8 @@ def _end(account: Account, service: str, log: EventLog) -> None:
     until, told = time.monotonic() + END_S, False
     while left := end_instances(account.aws, service):
         if not told:
-            log.say(f"ending {len(left)} instances: {', '.join(left[:5])}{' ...' if len(left) > 5 else ''}")
+            first = f"{', '.join(left[:5])}{' ...' if len(left) > 5 else ''}"
+            log.say(f"ending {format_count(len(left), 'instance')}: {first}")
             told = True
         if time.monotonic() > until:
             raise RetryLater(f"{len(left)} instances have not ended after {END_S:g} s; destroy again")

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from mark.aws.stacks.cloudformation import Change, StackEvent
 from mark.domain.errors import Misconfigured
+from mark.report.formatting import format_count
 from mark.rollout.plan import StackPlan
 
 SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
@@ -28,7 +29,9 @@ def plan_table(plans: Sequence[StackPlan]) -> Table:
         table.add_column(name, overflow="fold")
     for plan in plans:
         if plan.act in ("create", "create again"):
-            table.add_row(plan.name, plan.act, f"{len(plan.changes)} resources", _kinds(plan.changes), "")
+            table.add_row(
+                plan.name, plan.act, format_count(len(plan.changes), "resource"), _kinds(plan.changes), ""
+            )
         elif plan.act == "update":
             for number, change in enumerate(plan.changes):
                 first = (plan.name, "update") if number == 0 else ("", "")

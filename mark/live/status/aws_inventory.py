@@ -17,6 +17,7 @@ from mark.catalog.load import PriceSnapshot, load_prices
 from mark.config.settings import Settings
 from mark.live.background.alerts import alerts_status
 from mark.live.service_session import service_aws
+from mark.report.formatting import format_count
 from mark.report.live.formatting import alert_banners
 from mark.report.terminal import show, show_json
 from mark.telemetry.status_document import ALERTS
@@ -39,7 +40,10 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     if not rows:
         show(f"{settings.service.name} has no instance in {aws.settings.region}")
         return
-    show(_table(rows, prices), f"{len(rows)} instances, {hourly:.4f} USD an hour at the catalogue's prices")
+    show(
+        _table(rows, prices),
+        f"{format_count(len(rows), 'instance')}, {hourly:.4f} USD an hour at the catalogue's prices",
+    )
 
 
 def _usd_per_hour(row: Standing, prices: PriceSnapshot) -> float:
