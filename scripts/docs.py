@@ -15,6 +15,7 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from mark.cli.layout import examples_of
 from mark.cli.main import app
 from mark.config.settings import Settings, types_of
 from scripts.printed import rewrite
@@ -88,7 +89,7 @@ def commands() -> list[tuple[str, Any]]:
 
 def example_lines(command: Any) -> list[str]:
     """The example command lines that a command's help ends with."""
-    return [line.strip() for line in (command.epilog or "").splitlines() if line.strip().startswith("mark ")]
+    return examples_of(command.epilog or "")
 
 
 def _below(command: Any, name: str) -> list[tuple[str, Any]]:

@@ -7,6 +7,7 @@ tells whether somebody changed a command, or the text, by hand.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 import subprocess
@@ -42,6 +43,7 @@ def printed_by(commands: Sequence[Sequence[str]]) -> str:
             done = subprocess.run(  # noqa: S603 - our own command
                 [sys.executable, "-P", "-c", RUN, *command[1:]],
                 cwd=folder,
+                env={**os.environ, "COLUMNS": "100"},
                 stdout=subprocess.PIPE,
                 text=True,
                 check=True,

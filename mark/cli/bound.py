@@ -31,11 +31,11 @@ def bound(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """The least that a fleet with perfect knowledge would cost.
+    """Compute the least cost that perfect knowledge could reach.
 
-    Bound: every request is served in time, the whole trace known in advance. Floor: only the share that the
-    objective asks for, so no run that keeps it serves for less. Both leave the overhead out (gateways, load
-    balancer, store, controllers).
+    The bound serves every request in time, with the whole trace known in advance. The floor serves only the
+    share that the objective asks for; no run that keeps the objective costs less. Both leave out the overhead:
+    gateways, load balancer, store and controllers.
     """
     settings = given.settings_from(
         config,

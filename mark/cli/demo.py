@@ -16,7 +16,7 @@ EXAMPLES = ("mark demo --out demo", "mark demo --replay-only --out demo")
 def demo(
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the report; out/demo when left out.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for the report.  [default: out/demo]")
     ] = None,
     replay_only: Annotated[
         bool, typer.Option("--replay-only", help="Replay a whole day under every policy; start no service.")
@@ -24,10 +24,10 @@ def demo(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Drive a slice of the shipped workload through the live service, beside what its replay predicted.
+    """Serve a surge on this machine, beside what its replay predicts.
 
-    The slice has a surge, and 40 % of the spot instances are taken away in it. Everything runs on this machine and
-    is ended afterwards.
+    Drives 36 minutes of generated traffic through the live service, 20 times as fast. 40 % of the spot instances
+    are interrupted during the surge. Everything runs on this machine and ends afterwards.
     """
     from mark.live.commands.demo import demonstrate, replay_all
 

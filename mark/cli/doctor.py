@@ -21,18 +21,18 @@ def doctor(
     *,
     prices: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write AWS's prices of today into this price file, too."),
+        typer.Option(
+            metavar="FILE", help="Also write AWS's prices of today to this file.  [default: not written]"
+        ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
-    ] = None,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Check that the account lets the service stand: credentials, quotas, Lambda, images, mail, prices.
+    """Check the account: credentials, quotas, images, prices.
 
-    Each finding comes with what to do. Where the service is up on this machine, its emulated AWS is asked. The
-    exit status is 1 when something must be mended.
+    Each finding says what to do. Where the service runs on this machine, its emulated AWS is checked. The exit
+    status is 1 when something must be fixed.
     """
     settings = given.settings_from(config, service__name=name)
     from mark.rollout.doctor import DoctorOptions, examine

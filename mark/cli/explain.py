@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
 
 EXAMPLES = ("mark explain run", "mark explain run --at 7", "mark explain run --policy reactive --at 2 --json")
@@ -17,29 +18,31 @@ def explain(
     run_dir: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN_DIR]", help="Folder that `mark simulate --out` wrote; left out, the service that runs."
+            metavar="RUN_DIR", help="Folder that `mark simulate --out` wrote.  [default: the running service]"
         ),
     ] = None,
     *,
     at: Annotated[
-        float | None, typer.Option(metavar="MINUTE", help="Minute of the run; left out, the whole run in short.")
+        float | None,
+        typer.Option(metavar="MINUTE", help="Minute of the run.  [default: a summary of the whole run]"),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose journal; left out, the first policy's.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Policy whose journal is read.  [default: the run's first]",
+            autocompletion=complete.policies,
+        ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A model of the service that runs; left out, its first.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
-    ] = None,
+    model: given.ServedModel = None,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Why the controller did what it did, in a run or in the service that runs.
+    """Explain what the controller did and why, in a replay or live.
 
-    The journal is folded again: if today's controller would have ordered anything else from the same observations,
-    this says so. --at shows that minute and the ones beside it.
+    It replays the journal and reports whether today's controller would give the same orders from the same
+    observations. --at shows that minute and its neighbours.
     """
     service = given.settings_from(config, service__name=name).service.name
     if run_dir is None:

@@ -8,19 +8,27 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
 
 Predictor = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="A name of docs/forecasters.md, module:attribute or file.py:Name."),
+    typer.Option(
+        metavar="NAME",
+        help="Forecaster: a name of `mark policies`, module:attribute or file.py:Name.  "
+        "[default: forecaster of the "
+        "settings]",
+        autocompletion=complete.forecasters,
+    ),
 ]
 TrainDays = Annotated[
     float | None,
     typer.Option(
-        metavar="DAYS", help="Learn from so many days, 14 at most: those before the start, or the first."
+        metavar="DAYS",
+        help="Days of history to train on, at most 14, up to the start.  [default: all there are, up to 14]",
     ),
 ]
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the page; made where missing.")]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the page.  [default: no page]")]
 
 TRAIN_EXAMPLES = (
     "mark forecast train --trace load.csv.gz --predictor last-value",
@@ -41,19 +49,23 @@ def train(
     trace: given.Trace = None,
     predictor: Predictor = None,
     train_days: TrainDays = None,
-    start_s: Annotated[float | None, typer.Option(metavar="SECONDS", help="Learn from what lies before.")] = None,
+    start_s: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Train on what lies before.  [default: the whole trace]"),
+    ] = None,
     mean_rps: given.MeanRps = None,
     seed: given.Seed = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the card to a .json or .md file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the card to a .json or .md file.  [default: printed only]"),
     ] = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Train a forecaster before it is needed, and print its card.
+    """Train a forecaster ahead of time, and print its card.
 
-    What it learned is kept in the cache, where a replay or a service with the same history and seed finds it.
-    Without a start and a number of days, all of the trace is learned from.
+    The trained forecaster is kept in the cache, where a replay or a service with the same history and seed finds
+    it.
     """
     settings = given.settings_from(
         config, trace__file=trace, trace__start_s=start_s, trace__mean_rps=mean_rps, seed=seed
@@ -68,35 +80,49 @@ def backtest(
     trace: given.Trace = None,
     predictor: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME,...", help="Forecasters, comma list; may repeat. Names, or one of your own."),
+        typer.Option(
+            metavar="NAME,...",
+            help="Forecasters to score: names, module:attribute or file.py:Name; may repeat.  "
+            "[default: forecaster of "
+            "the settings]",
+            autocompletion=complete.forecasters,
+        ),
     ] = None,
     lead_min: Annotated[
-        str | None, typer.Option(metavar="MIN,...", help="Score these minutes ahead; 1 to 60 when left out.")
+        str | None, typer.Option(metavar="MIN,...", help="Leads to score, minutes ahead.  [default: 1 to 60]")
     ] = None,
     target: Annotated[
-        str, typer.Option(metavar="KIND", help="mean, a minute's mean rate, or max, its highest 5 s rate.")
+        str,
+        typer.Option(
+            metavar="mean|max",
+            help="Score a minute's mean rate, or its highest 5 s rate.",
+            autocompletion=complete.choices("mean", "max"),
+        ),
     ] = "mean",
     train_days: TrainDays = None,
     start_s: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Where the span starts; two thirds into the trace when left out."),
+        typer.Option(metavar="SECONDS", help="Start of the scored span.  [default: two thirds into the trace]"),
     ] = None,
-    duration_s: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long the span lasts.")] = None,
+    duration_s: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Length of the span.  [default: to the end]")
+    ] = None,
     leave_out: Annotated[
         list[str] | None,
-        typer.Option(metavar="HH:MM-HH:MM", help="Do not score this time of each day; comma list, may repeat."),
+        typer.Option(metavar="HH:MM-HH:MM", help="Time of day not to score; may repeat.  [default: none]"),
     ] = None,
     every_min: Annotated[
         int,
         typer.Option(
             metavar="MIN",
-            help="Forecast each so many minutes; 7, say: 10 always meets the same minutes of the hour.",
+            help="Minutes between two forecasts; a prime, such as 7, covers all minutes of the hour.",
         ),
     ] = 1,
     deadline_s: Annotated[
-        float, typer.Option(metavar="SECONDS", help="A forecast that takes longer fails the forecaster.")
+        float,
+        typer.Option(metavar="SECONDS", help="Time limit of one forecast; a forecaster that exceeds it fails."),
     ] = 2.0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Train anew, whatever the cache holds.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Train again, even where the cache has it.")] = False,
     mean_rps: given.MeanRps = None,
     seed: given.Seed = None,
     out: Out = None,
@@ -105,8 +131,9 @@ def backtest(
 ) -> None:
     """Score forecasters on the same minutes of a trace.
 
-    Each is built from what lies before the span and asked at every minute of it. docs/forecasters.md says what the
-    scores mean. A forecaster that fails or is late is reported, the others go on, and the exit status is 2.
+    Each is trained on what lies before the span and forecasts at every minute of it. docs/forecasters.md
+    explains the scores. A forecaster that fails or is late is reported; the others go on, and the exit status is
+    2.
     """
     settings = given.settings_from(
         config,
@@ -138,7 +165,7 @@ def show(
     predictor: Predictor = None,
     at: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="The moment on the trace's clock; its end when left out."),
+        typer.Option(metavar="SECONDS", help="Moment on the trace's clock.  [default: its end]"),
     ] = None,
     mean_rps: given.MeanRps = None,
     seed: given.Seed = None,
@@ -146,7 +173,7 @@ def show(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Show what a forecaster expects at one moment of a trace, and what came where that is known."""
+    """Show a forecast at one moment of a trace, and what came."""
     settings = given.settings_from(config, trace__file=trace, trace__mean_rps=mean_rps, seed=seed, out=out)
     from mark.offline.forecast.show import show_settings
 

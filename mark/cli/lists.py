@@ -18,7 +18,10 @@ def policies(*, json: given.Json = False, config: given.Config = None) -> None:
 
 
 def models(*, json: given.Json = False, config: given.Config = None) -> None:
-    """List models, their objectives and where they are profiled, and those that come with weights to be served."""
+    """List models, their objectives and profiles.
+
+    Models that come with weights, ready to be served, are listed apart.
+    """
     settings = given.settings_from(config)
     from mark.offline.list_names import list_models
 

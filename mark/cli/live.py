@@ -8,11 +8,8 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
-
-Name = Annotated[
-    str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
-]
 
 UP_EXAMPLES = ("mark up", "mark up --detach --json", "mark up --config mark.yaml --detach")
 LOAD_EXAMPLES = (
@@ -39,18 +36,19 @@ PROFILE_EXAMPLES = (
 
 def up(
     *,
-    detach: Annotated[bool, typer.Option("--detach", help="Return when the service answers; it runs on.")] = False,
-    hold: Annotated[
-        bool, typer.Option("--hold", help="Let the service's clock stand still until a load comes.")
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once the service answers, and leave it running.")
     ] = False,
-    name: Name = None,
+    hold: Annotated[bool, typer.Option("--hold", help="Stop the service's clock until a load comes.")] = False,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Start the service on this machine: gateway, agents, controller, Redis and an emulated AWS.
+    """Start the service on this machine, with an emulated AWS.
 
-    Without a config it serves inception-v3, emulated by its published latencies, on spot, and the digits
-    classifier in torch. Attached it shows the fleet until Ctrl-C, which ends it.
+    It has gateways, agents, a controller and a Redis of its own. Without --config it serves inception-v3 on
+    spot, emulated by its published latencies, and the digits classifier in torch. Without --detach it shows the
+    fleet until Ctrl-C, which ends it.
     """
     settings = given.settings_from(config, service__name=name)
     from mark.live.commands.up import bring_up
@@ -65,27 +63,31 @@ def load(
     rows: given.Rows = None,
     bursts: given.Bursts = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="RPS", help="Requests/s, Poisson, instead of a trace.")
+        float | None,
+        typer.Option(
+            metavar="RPS", help="Constant rate with Poisson arrivals, instead of a trace.  [default: the trace's]"
+        ),
     ] = None,
     duration: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="How long; with --speed on the trace's clock, as --duration-s is."),
+        typer.Option(metavar="SECONDS", help="How long, on the trace's clock.  [default: to the trace's end]"),
     ] = None,
     speed: Annotated[
         float, typer.Option(metavar="X", help="Move through the trace X times as fast, at the trace's rates.")
     ] = 1.0,
     start_s: given.StartS = None,
     mean_rps: given.MeanRps = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model; the service's first.")] = None,
+    model: given.ServedModel = None,
     seed: given.Seed = None,
-    name: Name = None,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Send an open loop of requests; latency counts from the instant that each was due.
+    """Send requests to the service, at a rate or after a trace.
 
-    A connection that is reset is tried once more with the same request id. With --speed ticks, boots, notices,
-    billing and forecasts follow a clock X times as fast; service times and the objective stay real.
+    It is an open loop: latency counts from the instant at which a request was due. After a connection reset a
+    request is retried once with the same request id. With --speed the control loop, boots, notices, billing and
+    forecasts follow a clock that runs X times as fast; service times and the objective stay real.
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows, trace__bursts=bursts)
     from mark.live.commands.load import LoadOptions, load_service
@@ -108,16 +110,21 @@ def load(
 
 def status(
     *,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it anew each second until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh each second until Ctrl-C.")] = False,
     aws: Annotated[
         bool,
-        typer.Option("--aws", help="Ask AWS instead: which instances bear the service's tag, and their price."),
+        typer.Option(
+            "--aws", help="List instead the instances in AWS that bear the service's tag, and their price."
+        ),
     ] = False,
-    name: Name = None,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Show the fleet as planned, requested and observed, rates, objective, spend per hour and so far."""
+    """Show fleet, rates, objective and spend of the service.
+
+    The fleet is shown as planned, requested and observed.
+    """
     if aws:
         from mark.live.status.aws_inventory import show_standing
 
@@ -130,15 +137,17 @@ def status(
 
 def interrupt(
     *,
-    share: Annotated[float, typer.Option(metavar="SHARE", help="Share of the ready spot instances.")],
+    share: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the ready spot instances, above 0, at most 1.")
+    ],
     offering: Annotated[
-        str, typer.Option(metavar="OFFERING", help="Only of this one, such as c5.large:spot.")
+        str, typer.Option(metavar="OFFERING", help="Only of this one, such as c5.large:spot.  [default: any]")
     ] = "",
-    name: Name = None,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Have the emulated AWS take spot instances away: each gets its notice first."""
+    """Interrupt spot instances of the emulated AWS, with notice."""
     from mark.live.commands.chaos import interrupt_spot
 
     interrupt_spot(_service(config, name), share=share, offering=offering, as_json=json)
@@ -146,21 +155,37 @@ def interrupt(
 
 def chaos(
     *,
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="kill, throttle, refuse, partial, slow or clear.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="Fault: kill, throttle, refuse, partial, slow or clear.",
+            autocompletion=complete.choices("kill", "throttle", "refuse", "partial", "slow", "clear"),
+        ),
+    ],
     target: Annotated[
-        str | None, typer.Argument(metavar="[TARGET]", help="For kill: agent, gateway, controller, store or aws.")
+        str | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="For kill: agent, gateway, controller, store or aws.  [default: none]",
+            autocompletion=complete.choices("agent", "gateway", "controller", "store", "aws"),
+        ),
     ] = None,
     seconds: Annotated[float, typer.Option(metavar="SECONDS", help="How long a fault of AWS lasts.")] = 30.0,
-    offering: Annotated[str, typer.Option(metavar="OFFERING", help="Only for this offering.")] = "",
-    share: Annotated[float, typer.Option(metavar="SHARE", help="Share of a partial fleet that comes.")] = 0.5,
-    name: Name = None,
+    offering: Annotated[
+        str, typer.Option(metavar="OFFERING", help="Only for this offering.  [default: any]")
+    ] = "",
+    share: Annotated[
+        float, typer.Option(metavar="SHARE", help="For partial: share of each launch that succeeds.")
+    ] = 0.5,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Break something: kill -9 a process of the service, or let the emulated AWS misbehave.
+    """Kill a process of the service, or inject a fault of AWS.
 
-    throttle: calls are refused with RequestLimitExceeded; refuse: no capacity; partial: only a share of what is
-    launched comes; slow: calls of EC2 take seconds; clear: all is well again.
+    kill: kill -9; throttle: calls fail with RequestLimitExceeded; refuse: no capacity; partial: only a share of
+    each launch succeeds; slow: EC2 calls take seconds; clear: end all faults.
     """
     from mark.live.commands.chaos import break_something
 
@@ -168,8 +193,8 @@ def chaos(
     break_something(service, what, target, seconds=seconds, offering=offering, share=share, as_json=json)
 
 
-def down(*, name: Name = None, config: given.Config = None) -> None:
-    """End the service: its instances, processes and sockets; logs stay."""
+def down(*, name: given.Name = None, config: given.Config = None) -> None:
+    """End the service; its logs stay."""
     from mark.live.commands.down import bring_down
 
     bring_down(_service(config, name))
@@ -179,54 +204,73 @@ def profile(
     *,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The model's name in the profile; with --on one of the service's."),
+        typer.Option(
+            metavar="NAME",
+            help="Model's name in the profile; with --on, a model of the service.  "
+            "[default: the only one of the settings]",
+            autocompletion=complete.models,
+        ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="TARGET", help="module:attribute, path/file.py:Name or a URL.")
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Model's module:attribute, path/file.py:Name or URL.  [default: the backend of --model]",
+        ),
     ] = None,
-    kind: Annotated[str, typer.Option(metavar="KIND", help="python, oip, tf-serving or invocations.")] = "python",
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="Backend: python, oip, tf-serving or invocations.",
+            autocompletion=complete.choices("python", "oip", "tf-serving", "invocations"),
+        ),
+    ] = "python",
     as_type: Annotated[
         str | None,
         typer.Option(
             "--as",
             metavar="TYPE",
-            help="Instance type that this machine stands for, or lambda; on EC2 its own when left out, elsewhere "
-            "c5.large. On any other machine than that type the profile is a stand-in.",
+            help="I"
+            "nstance type that this machine stands for, or lambda. On another machine than that type the profile "
+            "is a stand-in.  [default: this EC2 instance's type, elsewhere c5.large]",
         ),
     ] = None,
     on: Annotated[
         str | None,
         typer.Option(
-            metavar="TYPES", help="Rent these instead and measure the service's model there; also lambda."
+            metavar="TYPE,...", help="Rent these types, or lambda, and measure there.  [default: measure here]"
         ),
     ] = None,
-    max_usd: Annotated[float, typer.Option(metavar="USD", help="With --on: what it may cost at most.")] = 1.0,
+    max_usd: Annotated[float, typer.Option(metavar="USD", help="With --on: spending limit.")] = 1.0,
     yes: Annotated[bool, typer.Option("--yes", help="With --on: rent without asking.")] = False,
     batches: Annotated[
         str | None,
-        typer.Option(metavar="SIZES", help="Batch sizes, comma list; 1,2,4,8,16,32 when left out, 1 for lambda."),
+        typer.Option(metavar="SIZE,...", help="Batch sizes.  [default: 1,2,4,8,16,32; 1 for lambda]"),
     ] = None,
-    seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long to measure at most, each type.")
-    ] = 20.0,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Time limit of measuring, each type.")] = 20.0,
     body: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A request's body; zeros of the model's inputs when left out."),
+        typer.Option(metavar="FILE", help="Body of a request.  [default: zeros of the model's inputs]"),
     ] = None,
     to: Annotated[
-        Path | None, typer.Option("--out", "--to", metavar="FILE", help="Profile file to write or to add to.")
+        Path | None,
+        typer.Option(
+            "--out", "--to", metavar="FILE", help="Profile file to write, or to add to.  [default: printed only]"
+        ),
     ] = None,
-    name: Name = None,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Measure a model's latency by batch size, here or on rented types, and write a profile that plans can use.
+    """Measure a model's latency by batch size, here or on AWS.
 
-    The model is --target's, or one that --config serves, or a shipped one by --model. What another machine than
-    the type measured is a stand-in, and every report says so.
+    The result is a profile that plans can use. The model is --target's, or one that --config serves, or a
+    shipped one by --model. A profile that was measured on another machine than its type is a stand-in, and every
+    report says so.
 
-    With --on it says first what that will cost and asks. Each type is rented by itself, measured over HTTP through
-    the agent, and ended whatever happens; it stops before --max-usd.
+    With --on it first says what that will cost, and asks. It rents one type at a time, measures over HTTP
+    through the agent, terminates the instance whatever happens, and stops before --max-usd.
     """
     settings = given.settings_from(config, service__name=name)
     sizes = None if batches is None else tuple(round(size) for size in given.number_list("--batches", batches))

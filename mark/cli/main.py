@@ -1,6 +1,7 @@
 """The command `mark`: its commands, and how their errors reach the user.
 
-Whatever the user can do something about is one line on stderr and exit status 2; Ctrl-C is 130.
+An error that the user can do something about is one line on stderr and exit status 2; with --json stdout holds the
+error as a document. Ctrl-C is 130.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -32,20 +35,25 @@ from mark.cli import (
     sweep,
     trace,
 )
+from mark.cli.layout import COMMANDS, FORECAST, INSPECT, MODEL, REPLAY, ROLL_OUT, SERVE, Panels, examples_epilog
 from mark.domain.errors import MarkError
-from mark.report.terminal import INTERRUPTED, fail, note
+from mark.report.terminal import INTERRUPTED, fail, note, show_json_error
 
 WRONG_USE = 2
 _CLICK_ERROR: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """Root of typer's usage errors; where it is defined differs between typer's versions."""
 
+START = "Start with `mark demo`. The pages of docs/ explain the rest; README.md lists them."
+_HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     name="mark",
+    cls=Panels,
     no_args_is_help=False,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"max_content_width": 100},
+    context_settings={"max_content_width": 100, **_HELP_FLAGS},
+    epilog=START,
 )
 
 
@@ -65,51 +73,50 @@ def root(
     """Serve machine-learning models within a latency objective at the least cost."""
 
 
-def _add(group: typer.Typer, name: str, command: Callable[..., None], examples: Sequence[str]) -> None:
-    """Add a command whose help ends with its examples; the backspace keeps each on a line of its own."""
-    group.command(name, epilog="\n".join(("\b", "Examples:", *(f"  {line}" for line in examples))))(command)
+def _add(group: typer.Typer, panel: str, name: str, command: Callable[..., None], examples: Sequence[str]) -> None:
+    group.command(name, rich_help_panel=panel, epilog=examples_epilog(examples))(command)
 
 
-_add(app, "demo", demo.demo, demo.EXAMPLES)
-_add(app, "up", live.up, live.UP_EXAMPLES)
-_add(app, "load", live.load, live.LOAD_EXAMPLES)
-_add(app, "status", live.status, live.STATUS_EXAMPLES)
-_add(app, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
-_add(app, "chaos", live.chaos, live.CHAOS_EXAMPLES)
-_add(app, "pause", pause.pause, pause.EXAMPLES)
-_add(app, "down", live.down, live.DOWN_EXAMPLES)
-_add(app, "init", own_model.init, own_model.INIT_EXAMPLES)
-_add(app, "predict", own_model.predict, own_model.PREDICT_EXAMPLES)
-_add(app, "profile", live.profile, live.PROFILE_EXAMPLES)
-_add(app, "doctor", doctor.doctor, doctor.EXAMPLES)
-_add(app, "report", report.report, report.EXAMPLES)
-_add(app, "feed", report.feed, report.FEED_EXAMPLES)
-_add(app, "synth", rollout.synth, rollout.SYNTH_EXAMPLES)
-_add(app, "diff", rollout.diff, rollout.DIFF_EXAMPLES)
-_add(app, "deploy", rollout.deploy, rollout.DEPLOY_EXAMPLES)
-_add(app, "destroy", rollout.destroy, rollout.DESTROY_EXAMPLES)
-_add(app, "simulate", simulate.simulate, simulate.EXAMPLES)
-_add(app, "sweep", sweep.sweep, sweep.EXAMPLES)
-_add(app, "plan", plan.plan, plan.EXAMPLES)
-_add(app, "bound", bound.bound, bound.EXAMPLES)
-_add(app, "explain", explain.explain, explain.EXAMPLES)
-_add(app, "reproduce", reproduce.reproduce, reproduce.EXAMPLES)
-_add(app, "policies", lists.policies, lists.POLICY_EXAMPLES)
-_add(app, "models", lists.models, lists.MODEL_EXAMPLES)
-traces = typer.Typer(
-    name="trace", help="Traces: import, describe, generate.", no_args_is_help=False, rich_markup_mode=None
-)
-_add(traces, "import", trace.import_trace, trace.IMPORT_EXAMPLES)
-_add(traces, "describe", trace.describe_trace, trace.DESCRIBE_EXAMPLES)
-_add(traces, "generate", trace.generate_trace, trace.GENERATE_EXAMPLES)
-app.add_typer(traces)
-forecasts = typer.Typer(
-    name="forecast", help="Forecasters: train, backtest, show.", no_args_is_help=False, rich_markup_mode=None
-)
-_add(forecasts, "train", forecast.train, forecast.TRAIN_EXAMPLES)
-_add(forecasts, "backtest", forecast.backtest, forecast.BACKTEST_EXAMPLES)
-_add(forecasts, "show", forecast.show, forecast.SHOW_EXAMPLES)
-app.add_typer(forecasts)
+def _group(panel: str, name: str, summary: str) -> typer.Typer:
+    group = typer.Typer(name=name, no_args_is_help=False, rich_markup_mode=None)
+    app.add_typer(group, name=name, help=summary, rich_help_panel=panel)
+    return group
+
+
+_add(app, SERVE, "demo", demo.demo, demo.EXAMPLES)
+_add(app, SERVE, "up", live.up, live.UP_EXAMPLES)
+_add(app, SERVE, "load", live.load, live.LOAD_EXAMPLES)
+_add(app, SERVE, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
+_add(app, SERVE, "chaos", live.chaos, live.CHAOS_EXAMPLES)
+_add(app, SERVE, "feed", report.feed, report.FEED_EXAMPLES)
+_add(app, SERVE, "pause", pause.pause, pause.EXAMPLES)
+_add(app, SERVE, "down", live.down, live.DOWN_EXAMPLES)
+_add(app, MODEL, "init", own_model.init, own_model.INIT_EXAMPLES)
+_add(app, MODEL, "predict", own_model.predict, own_model.PREDICT_EXAMPLES)
+_add(app, MODEL, "profile", live.profile, live.PROFILE_EXAMPLES)
+_add(app, REPLAY, "simulate", simulate.simulate, simulate.EXAMPLES)
+_add(app, REPLAY, "sweep", sweep.sweep, sweep.EXAMPLES)
+_add(app, REPLAY, "plan", plan.plan, plan.EXAMPLES)
+_add(app, REPLAY, "bound", bound.bound, bound.EXAMPLES)
+_add(app, REPLAY, "reproduce", reproduce.reproduce, reproduce.EXAMPLES)
+traces = _group(REPLAY, "trace", "Import, describe and generate traces.")
+_add(traces, COMMANDS, "import", trace.import_trace, trace.IMPORT_EXAMPLES)
+_add(traces, COMMANDS, "describe", trace.describe_trace, trace.DESCRIBE_EXAMPLES)
+_add(traces, COMMANDS, "generate", trace.generate_trace, trace.GENERATE_EXAMPLES)
+forecasts = _group(FORECAST, "forecast", "Train, score and show forecasters.")
+_add(forecasts, COMMANDS, "train", forecast.train, forecast.TRAIN_EXAMPLES)
+_add(forecasts, COMMANDS, "backtest", forecast.backtest, forecast.BACKTEST_EXAMPLES)
+_add(forecasts, COMMANDS, "show", forecast.show, forecast.SHOW_EXAMPLES)
+_add(app, ROLL_OUT, "doctor", doctor.doctor, doctor.EXAMPLES)
+_add(app, ROLL_OUT, "synth", rollout.synth, rollout.SYNTH_EXAMPLES)
+_add(app, ROLL_OUT, "diff", rollout.diff, rollout.DIFF_EXAMPLES)
+_add(app, ROLL_OUT, "deploy", rollout.deploy, rollout.DEPLOY_EXAMPLES)
+_add(app, ROLL_OUT, "destroy", rollout.destroy, rollout.DESTROY_EXAMPLES)
+_add(app, INSPECT, "status", live.status, live.STATUS_EXAMPLES)
+_add(app, INSPECT, "explain", explain.explain, explain.EXAMPLES)
+_add(app, INSPECT, "report", report.report, report.EXAMPLES)
+_add(app, INSPECT, "policies", lists.policies, lists.POLICY_EXAMPLES)
+_add(app, INSPECT, "models", lists.models, lists.MODEL_EXAMPLES)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -120,6 +127,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command; returns the exit status."""
+    return copy_context().run(_run, arguments)
+
+
+def _run(arguments: list[str]) -> int:
+    failed = partial(_fail, as_json="--json" in arguments)
     try:
         status = app(args=arguments or ["--help"], prog_name="mark", standalone_mode=False)
         sys.stdout.flush()
@@ -127,11 +139,9 @@ def run(arguments: list[str]) -> int:
         context = getattr(error, "ctx", None)
         where = context.command_path if context else "mark"
         said = error.format_message().rstrip(".")
-        fail(f"{said}{'' if said.endswith('?') else ';'} see `{where} --help`")
-        return WRONG_USE
+        return failed(f"{said}{'' if said.endswith('?') else ';'} see `{where} --help`")
     except MarkError as error:
-        fail(str(error))
-        return WRONG_USE
+        return failed(str(error))
     except BrokenPipeError:
         # whoever read our output has seen enough, as in `mark models | head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open until the interpreter has flushed it
@@ -143,3 +153,11 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return status if isinstance(status, int) else 0
+
+
+def _fail(text: str, *, as_json: bool) -> int:
+    """Report an error: a line on stderr, and for --json the error document on stdout."""
+    fail(text)
+    if as_json:
+        show_json_error(text, WRONG_USE)
+    return WRONG_USE

@@ -8,58 +8,108 @@ from typing import Annotated, Any
 
 import typer
 
+from mark.cli import complete
 from mark.config.settings import Settings, load_settings
 from mark.domain.errors import Misconfigured
 
+# A flag without a value leaves the settings file's in place; [default: ...] is what holds where neither says any.
 Config = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Settings file (docs/settings.md); flags override it.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Settings file (docs/settings.md); flags override it.  [default: none]"),
 ]
-Model = Annotated[str | None, typer.Option(metavar="NAME", help="Model to serve; `mark models` lists them.")]
-Market = Annotated[str | None, typer.Option(metavar="MARKET", help="How instances are bought: on-demand or spot.")]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="SERVICE", help="Name of the service.  [default: mark]")
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Model to serve; `mark models` lists them.  [default: model of the settings]",
+        autocompletion=complete.models,
+    ),
+]
+ServedModel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Model of the service.  [default: the service's first]",
+        autocompletion=complete.models,
+    ),
+]
+Market = Annotated[
+    str | None,
+    typer.Option(
+        metavar="on-demand|spot",
+        help="Market in which instances are rented.  [default: on-demand]",
+        autocompletion=complete.choices("on-demand", "spot"),
+    ),
+]
 Trace = Annotated[
     str | None,
     typer.Option(
-        metavar="PLACE", help="What was recorded: a file, folder, pattern or s3:// prefix (docs/traces.md)."
+        metavar="PLACE",
+        help="Recorded traffic: a file, folder, pattern or s3:// prefix (docs/traces.md).  "
+        "[default: trace.file of the settings]",
     ),
 ]
 Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=PATTERN",
-        help="Take only such requests or series: path=/v2/*, status!=5*, target-group=api; may repeat.",
+        help="Take only such requests or series: path=/v2/*, status!=5*, target-group=api; may repeat.  "
+        "[default: all]",
     ),
 ]
 Rows = Annotated[
     str | None,
     typer.Option(
-        metavar="KIND", help="What a row of a CSV without a telling header holds: counts, rates or requests."
+        metavar="counts|rates|requests",
+        help="Meaning of a CSV's rows where its header does not say.  [default: told by the numbers]",
+        autocompletion=complete.choices("counts", "rates", "requests"),
     ),
 ]
 Bursts = Annotated[
     str | None,
     typer.Option(
-        metavar="KIND", help="Bursts within bins of more than a minute: none, typical (when left out) or strong."
+        metavar="none|typical|strong",
+        help="Bursts to draw within bins of more than a minute.  [default: typical]",
+        autocompletion=complete.choices("none", "typical", "strong"),
     ),
 ]
-SloMs = Annotated[float | None, typer.Option(metavar="MS", help="A request is in time when answered within this.")]
+SloMs = Annotated[
+    float | None,
+    typer.Option(metavar="MS", help="Latency objective of a request.  [default: the model's]"),
+]
 SloTarget = Annotated[
-    float | None, typer.Option(metavar="SHARE", help="Share of the requests that must be in time.")
+    float | None,
+    typer.Option(metavar="SHARE", help="Share of requests that must be in time.  [default: the model's]"),
 ]
 MeanRps = Annotated[
-    float | None, typer.Option(metavar="RPS", help="Scale the trace to this mean over the replayed part.")
+    float | None, typer.Option(metavar="RPS", help="Scale the replayed part to this mean.  [default: as recorded]")
 ]
 StartS = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Where the replay starts; what lies before is the history.")
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Start on the trace's clock; what lies before is the history.  [default: 0]"
+    ),
 ]
-DurationS = Annotated[float | None, typer.Option(metavar="SECONDS", help="How long the replay lasts.")]
-Seed = Annotated[int | None, typer.Option(metavar="NUMBER", help="Seed of all that is drawn.")]
-Types = Annotated[str | None, typer.Option(metavar="TYPE,...", help="Instance types to choose from, comma list.")]
+DurationS = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Length of the replay.  [default: to the end]")
+]
+Seed = Annotated[int | None, typer.Option(metavar="NUMBER", help="Seed of all random draws.  [default: 0]")]
+Types = Annotated[
+    str | None,
+    typer.Option(metavar="TYPE,...", help="Instance types to choose from.  [default: all that are profiled]"),
+]
 Profiles = Annotated[
-    list[str] | None, typer.Option(metavar="SET", help="Further profiles: a file or a shipped set; may repeat.")
+    list[str] | None,
+    typer.Option(metavar="SET", help="Further profiles: a file or a shipped set; may repeat.  [default: none]"),
 ]
 Models = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Models of your own, beside the shipped ones (docs/own-model.md)."),
+    typer.Option(
+        metavar="FILE", help="Models of your own, beside the shipped ones (docs/own-model.md).  [default: none]"
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 

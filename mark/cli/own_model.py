@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
 
 INIT_EXAMPLES = (
@@ -27,7 +28,8 @@ def init(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="TARGET", help="Your model, path/file.py:Name or module:Name: write all that it needs."
+            metavar="TARGET",
+            help="Your model, path/file.py:Name or module:Name: write its whole folder.  [default: none]",
         ),
     ] = None,
     to: Annotated[
@@ -36,34 +38,34 @@ def init(
             "--out",
             "--to",
             metavar="PATH",
-            help="The file to write, mark.yaml when left out; with --target the folder, else the target's own.",
+            help="File to write; with --target the folder.  [default: mark.yaml; the target's folder]",
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="With --target: the model's name; the class's when left out."),
+        typer.Option(metavar="NAME", help="With --target: the model's name.  [default: the class's]"),
     ] = None,
     slo_ms: given.SloMs = None,
     slo_target: given.SloTarget = None,
     memory_gib: Annotated[
         float | None,
-        typer.Option(metavar="GIB", help="Memory that an instance needs; what was measured when left out."),
+        typer.Option(metavar="GIB", help="Memory that the model needs.  [default: as measured]"),
     ] = None,
     rps: Annotated[
-        float | None, typer.Option(metavar="RPS", help="Load to expect at first, requests/s; 10 when left out.")
+        float | None, typer.Option(metavar="RPS", help="Load to expect at first, requests/s.  [default: 10]")
     ] = None,
     seconds: Annotated[
         float,
-        typer.Option(metavar="SECONDS", help="With --target: how long to measure at most; 0 for not at all."),
+        typer.Option(metavar="SECONDS", help="With --target: time limit of measuring; 0: do not measure."),
     ] = 5.0,
     yes: Annotated[bool, typer.Option("--yes", help="Take the defaults without asking.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     config: given.Config = None,
 ) -> None:
-    """Write a commented mark.yaml that `mark up --config` starts from; with --target a model's whole folder.
+    """Write a mark.yaml, or with --target a model's whole folder.
 
-    With --target it loads the model, tries it, measures it here, asks what it promises, and writes model.json,
-    profile.json and mark.yaml. On a terminal it asks, elsewhere flags and defaults count.
+    With --target it loads the model, calls it, measures it here, and writes model.json, profile.json and
+    mark.yaml. On a terminal it asks for the objective; elsewhere flags and defaults count.
     """
     given.settings_from(config)
     if target is None:
@@ -91,27 +93,44 @@ def init(
 def predict(
     *,
     target: Annotated[
-        str | None, typer.Option(metavar="TARGET", help="The model: path/file.py:Name or module:attribute.")
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Model's path/file.py:Name or module:attribute.  [default: the backend of --model]",
+        ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A model of the settings, or a shipped one that comes with weights."),
+        typer.Option(
+            metavar="NAME",
+            help="A model of the settings, or a shipped one with weights.  "
+            "[default: the only one of the settings]",
+            autocompletion=complete.models,
+        ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE", help="Input: .json, .csv, .npy or .npz; zeros when left out."),
+        typer.Option("--input", metavar="FILE", help="Input: a .json, .csv, .npy or .npz file.  [default: zeros]"),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="Input: the values, an object of values by name, or a request's body."),
+        typer.Option(
+            metavar="JSON",
+            help="Input: values, an object of values by name, or a request's body.  [default: zeros]",
+        ),
     ] = None,
-    rows: Annotated[int, typer.Option(metavar="NUMBER", help="Items of the example where no input is given.")] = 1,
-    random: Annotated[bool, typer.Option("--random", help="Draw the example instead of zeros.")] = False,
+    rows: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Batch size of the example where no input is given.")
+    ] = 1,
+    random: Annotated[bool, typer.Option("--random", help="Draw the example at random instead of zeros.")] = False,
     seed: given.Seed = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Call a model without a service: its outputs, how long it takes, and where they differ from its specs."""
+    """Call a model once, without a service.
+
+    Prints its outputs, how long a call takes, and where outputs differ from what the model declares.
+    """
     settings = given.settings_from(config)
     from mark.offline.own_model.predict import PredictOptions, predict_once
 

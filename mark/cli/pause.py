@@ -14,17 +14,16 @@ EXAMPLES = ("mark pause", "mark pause --off")
 
 def pause(
     *,
-    off: Annotated[bool, typer.Option("--off", help="Go on: rent again what is needed.")] = False,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
-    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Resume: rent again what is needed.")] = False,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Stop spending and keep state: instances end once they have answered, Lambda is not called.
+    """Stop spending, and keep the service's state.
 
-    Requests are refused with 503 until `mark pause --off`. Controllers, gateways and the store stay. The exit
-    status is 1 where no controller heard of it, or instances have not ended in time.
+    Instances drain and terminate, and Lambda is not called. Requests get 503 until `mark pause --off`.
+    Controllers, gateways and the store stay. The exit status is 1 when no controller confirms, or instances do
+    not end in time.
     """
     settings = given.settings_from(config, service__name=name)
     from mark.live.commands.pause import pause as pause_service

@@ -19,18 +19,22 @@ def plan(
     *,
     model: given.Model = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="RPS", help="Requests/s expected for the next hour.")
+        float | None,
+        typer.Option(metavar="RPS", help="Expected requests/s of the next hour.  [default: give --forecast]"),
     ] = None,
     forecast: Annotated[
         str | None,
         typer.Option(
             metavar="PLACE",
-            help="Rates expected instead: a CSV of minute,rate, or a trace of any format of docs/traces.md.",
+            help="Expected rates instead: a CSV of minute,rate, or a trace (docs/traces.md).  "
+            "[default: give --rate]",
         ),
     ] = None,
     running: Annotated[
         str | None,
-        typer.Option(metavar="TYPE=N,...", help="Instances that are there already, such as c5.large=3."),
+        typer.Option(
+            metavar="TYPE=N,...", help="Instances that run already, such as c5.large=3.  [default: none]"
+        ),
     ] = None,
     market: given.Market = None,
     slo_ms: given.SloMs = None,
@@ -41,10 +45,10 @@ def plan(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Plan a fleet once by the Algorithm 1 of the policy mark, and say why this one.
+    """Plan a fleet once for a rate, and explain the choice.
 
-    What `mark` would rent now, the score of each offering, and why the others were not taken. The fleet is planned
-    for the minute that lies one lead (5 minutes) ahead.
+    Prints what the policy `mark` (the paper's Algorithm 1) would rent now, the score of each offering, and why
+    the others were not taken. The fleet is planned for the minute that lies one lead (5 minutes) ahead.
     """
     settings = given.settings_from(
         config,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
 
 EXAMPLES = (
@@ -17,57 +18,60 @@ EXAMPLES = (
     "mark report --archive kept --since 30d",
 )
 FEED_EXAMPLES = ("mark feed", "mark feed --model inception-v3")
-Name = Annotated[
-    str | None, typer.Option("--name", metavar="SERVICE", help="The service; `service.name` of the settings.")
-]
 
 
 def report(
     *,
     since: Annotated[
-        str, typer.Option(metavar="PERIOD", help="How far back: a number with m, h, d or w behind it.")
+        str, typer.Option(metavar="PERIOD", help="Period to report: a number and m, h, d or w.")
     ] = "7d",
     to: Annotated[
         Path | None,
         typer.Option(
-            "--out", "--to", metavar="FILE", help="Write the report as one HTML file that needs nothing else."
+            "--out",
+            "--to",
+            metavar="FILE",
+            help="Write the report as one self-contained HTML file.  [default: printed only]",
         ),
     ] = None,
     email: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="Mail it through SES, from rollout.report.sender; may repeat."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Mail it through SES, from rollout.report.sender; may repeat.  [default: not mailed]",
+        ),
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="Policies to replay on the service's own arrivals, comma list; none for those that are kept; "
-            "left out, service.report.policies.",
+            help="Policies to replay on the service's own arrivals; none: only what is kept.  "
+            "[default: service.report.policies of the settings]",
+            autocompletion=complete.policies,
         ),
     ] = None,
     reconcile: Annotated[
         bool,
         typer.Option(
             "--reconcile",
-            help="Ask Cost Explorer too (0.01 USD a request) and print the difference to the ledger.",
+            help="Also query Cost Explorer (0.01 USD a request) and print the difference to the ledger.",
         ),
     ] = False,
     archive: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Read what was downloaded of the service's bucket (journal/) in place of its store; --config "
-            "says what it served.",
+            help="Read a download of the service's bucket (journal/) instead of its store.  [default: the store]",
         ),
     ] = None,
-    name: Name = None,
+    name: given.Name = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """What the service cost, whether its objective held, and what others would have cost on the same arrivals.
+    """Report the service's cost and objective, and other policies'.
 
-    Days are days of UTC. Each whole day is replayed once and kept beside the service's state, so that the command
-    can run from any cron.
+    Other policies are replayed on the same arrivals. Days are days of UTC. Each whole day is replayed once and
+    kept beside the service's state, so that you can run the command from cron.
     """
     settings = given.settings_from(config, service__name=name)
     from mark.live.cost_report.report import ReportOptions, chosen_policies, parse_period, report_service
@@ -85,17 +89,14 @@ def report(
 
 def feed(
     *,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose requests they are; left out, the service's first model."),
-    ] = None,
-    name: Name = None,
+    model: given.ServedModel = None,
+    name: given.Name = None,
     config: given.Config = None,
 ) -> None:
-    """Count the lines on stdin as requests that came just now: the load of a fleet that `mode: observe` looks at.
+    """Count lines on stdin as requests of an observed fleet.
 
-    It goes on until its input ends, and takes whatever writes a line a request, as in
-    `tail -n 0 -F access.log | mark feed`.
+    For `mode: observe`: each line is one request that came just now, as in `tail -n 0 -F access.log | mark
+    feed`. It ends with its input.
     """
     service = given.settings_from(config, service__name=name).service.name
     from mark.live.commands.feed import feed_service

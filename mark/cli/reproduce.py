@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
 
 EXAMPLES = (
@@ -18,20 +19,27 @@ EXAMPLES = (
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="mark-table5, mark-fig8 or mark-fig9.")],
+    study: Annotated[
+        str,
+        typer.Argument(
+            metavar="STUDY",
+            help="Experiment: mark-table5, mark-fig8 or mark-fig9.",
+            autocompletion=complete.choices("mark-table5", "mark-fig8", "mark-fig9"),
+        ),
+    ],
     *,
     trace: given.Trace = None,
     seed: given.Seed = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for the document and the plots (SVG); made where missing."),
+        typer.Option(metavar="DIR", help="Folder for the document and the plots (SVG).  [default: printed only]"),
     ] = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Repeat an experiment of the paper.
+    """Repeat an experiment of the MArk paper.
 
-    Our numbers stand beside the published ones, with every assumption.
+    Prints our numbers beside the published ones, with every assumption.
     """
     settings = given.settings_from(config, trace__file=trace, seed=seed, out=out)
     from mark.offline.reproduce import reproduce_study

@@ -20,14 +20,15 @@ DESTROY_EXAMPLES = ("mark destroy --config mark.yaml",)
 
 def synth(
     *,
-    to: Annotated[Path, typer.Option("--out", "--to", metavar="FOLDER", help="Where to write them.")] = Path(
+    to: Annotated[Path, typer.Option("--out", "--to", metavar="FOLDER", help="Folder to write to.")] = Path(
         "stacks"
     ),
     config: given.Config = None,
 ) -> None:
-    """Write the service as plain CloudFormation: templates, bundles and a script for the AWS CLI.
+    """Write the service as plain CloudFormation.
 
-    Nothing is asked of AWS. It needs the extra `infra` and Node.js, which CDK runs on.
+    Writes templates, bundles and a script for the AWS CLI. It makes no AWS call. It needs the extra `infra` and
+    Node.js, which CDK runs on.
     """
     settings = given.settings_from(config)
     from mark.rollout.templates import write_templates
@@ -36,7 +37,10 @@ def synth(
 
 
 def diff(*, json: given.Json = False, config: given.Config = None) -> None:
-    """Show what a deploy would change, and change nothing; exit status 1 where it is anything."""
+    """Show what a deploy would change; change nothing.
+
+    The exit status is 1 when there is a difference.
+    """
     settings = given.settings_from(config)
     from mark.rollout.deploy import show_difference
 
@@ -44,10 +48,10 @@ def diff(*, json: given.Json = False, config: given.Config = None) -> None:
 
 
 def deploy(*, yes: Yes = False, config: given.Config = None) -> None:
-    """Make the service in an AWS account, or bring it up to date: the change is shown and asked about first.
+    """Deploy the service to an AWS account, or update it.
 
-    The account is that of the credentials that boto3 finds. A stack that fails is taken back and the first
-    failure is named; deploying again goes on from there.
+    Shows the change and asks first. The account is that of the credentials that boto3 finds. A stack that fails
+    is rolled back and the first failure is named; deploy again to go on from there.
     """
     settings = given.settings_from(config)
     from mark.rollout.deploy import deploy as roll_out
@@ -56,7 +60,10 @@ def deploy(*, yes: Yes = False, config: given.Config = None) -> None:
 
 
 def destroy(*, yes: Yes = False, config: given.Config = None) -> None:
-    """Remove the service from the account: controllers, instances, then the rest. Bucket and logs stay."""
+    """Remove the service from the account.
+
+    Removes controllers, then instances, then the rest. The bucket and the logs stay.
+    """
     settings = given.settings_from(config)
     from mark.rollout.destroy import destroy as remove
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
 
 EXAMPLES = (
@@ -28,8 +29,9 @@ def simulate(
         str | None,
         typer.Option(
             metavar="SERVICE|PATH",
-            help="Replay what a service that runs, the folder of a replay, or archived journals (a folder or one "
-            "file) saw arrive, instead of a trace.",
+            help="R"
+            "eplay the arrivals of a running service, of a replay's folder, or of archived journals (a folder or "
+            "one file) instead of a trace.  [default: the trace]",
         ),
     ] = None,
     model: given.Model = None,
@@ -37,7 +39,9 @@ def simulate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME,...", help="Policies, comma list, or all; may repeat. `mark policies` lists them."
+            metavar="NAME,...",
+            help="Policies, or all; may repeat. `mark policies` lists them.  [default: hedged]",
+            autocompletion=complete.policies,
         ),
     ] = None,
     slo_ms: given.SloMs = None,
@@ -48,31 +52,45 @@ def simulate(
     speed: Annotated[
         float | None,
         typer.Option(
-            metavar="X", help="Move through the trace X times as fast, as a rehearsal does: 1/X of the requests."
+            metavar="X",
+            help="Move through the trace X times as fast, as a rehearsal does: 1/X of the requests.  [default: 1]",
         ),
     ] = None,
     seed: given.Seed = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder for report.html, runs.json and the journals; made where missing."
+            metavar="DIR", help="Folder for report.html, runs.json and the journals.  [default: printed only]"
         ),
     ] = None,
     forecaster: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Replace the policies' forecaster: a name, module:attribute or file.py:Name."
+            metavar="NAME",
+            help="Forecaster of all policies: a name, module:attribute or file.py:Name.  "
+            "[default: the policy's own]",
+            autocompletion=complete.forecasters,
         ),
     ] = None,
     dispatch: Annotated[
-        str | None, typer.Option(metavar="RULE", help="Replace the rule that routes requests.")
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="Routing of all policies: least-finish, weighted or least-outstanding.  "
+            "[default: the policy's own]",
+            autocompletion=complete.rules,
+        ),
     ] = None,
     stress: Annotated[
-        float | None, typer.Option(metavar="FACTOR", help="Multiply the hazard of spot interruptions.")
+        float | None,
+        typer.Option(metavar="FACTOR", help="Multiply the hazard of spot interruptions.  [default: 1]"),
     ] = None,
     interrupt: Annotated[
         list[str] | None,
-        typer.Option(metavar="MIN:SHARE", help="Take this share of the spot instances at a minute; may repeat."),
+        typer.Option(
+            metavar="MIN:SHARE",
+            help="Interrupt this share of the spot instances at a minute; may repeat.  [default: none]",
+        ),
     ] = None,
     profiles: given.Profiles = None,
     types: given.Types = None,
@@ -82,9 +100,9 @@ def simulate(
 ) -> None:
     """Replay a trace under each policy: its cost and latency.
 
-    The trace before --start-s is the history that forecasters learn from. With --journal the model, its market,
-    objective and types are the service's own where no flag says otherwise. The first policy's journal is
-    OUT/journal.jsonl, that of each other one OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
+    Forecasters train on the trace before --start-s. With --journal the model, market, objective and types are
+    the service's own unless a flag overrides them. The first policy's journal is OUT/journal.jsonl, that of each
+    other policy OUT/POLICY/journal.jsonl; `mark explain OUT` reads them.
     """
     settings = given.settings_from(
         config,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
 
 EXAMPLES = (
@@ -22,24 +23,44 @@ def sweep(
         list[str] | None,
         typer.Option(
             metavar="PLACE,...",
-            help="Files, folders, patterns or s3:// prefixes (docs/traces.md), comma list; may repeat.",
+            help="Files, folders, patterns or s3:// prefixes (docs/traces.md); may repeat.  "
+            "[default: trace.file of the "
+            "settings]",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Models to serve; `mark models` lists them.")
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Models to serve; `mark models` lists them.  [default: model of the settings]",
+            autocompletion=complete.models,
+        ),
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME,...", help="Policies, comma list, or all; may repeat."),
+        typer.Option(
+            metavar="NAME,...",
+            help="Policies, or all; may repeat.  [default: hedged]",
+            autocompletion=complete.policies,
+        ),
     ] = None,
-    market: Annotated[str | None, typer.Option(metavar="MARKET,...", help="on-demand, spot, or both.")] = None,
-    seed: Annotated[str | None, typer.Option(metavar="NUMBER,...", help="Seeds of each choice's replays.")] = None,
+    market: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MARKET,...",
+            help="Markets: on-demand, spot or both.  [default: on-demand]",
+            autocompletion=complete.choices("on-demand", "spot"),
+        ),
+    ] = None,
+    seed: Annotated[
+        str | None, typer.Option(metavar="NUMBER,...", help="Seeds of the replays.  [default: 0]")
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="SETTING=VALUE,...",
-            help="Any setting of docs/settings.md by its dotted name, and the values it takes; may repeat.",
+            help="A setting of docs/settings.md by its dotted name, and its values; may repeat.  [default: none]",
         ),
     ] = None,
     mean_rps: given.MeanRps = None,
@@ -47,24 +68,34 @@ def sweep(
     duration_s: given.DurationS = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for what is finished, sweep.html and sweep.json."),
+        typer.Option(
+            metavar="DIR",
+            help="Folder for finished replays, sweep.html and sweep.json.  [default: out of the settings]",
+        ),
     ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="ENGINE", help="Where replays run: local (processes of this machine) or ray.")
+        str,
+        typer.Option(
+            metavar="local|ray",
+            help="Run replays in processes of this machine, or on Ray.",
+            autocompletion=complete.choices("local", "ray"),
+        ),
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=1, help="Local processes; one a core when left out.")
+        int | None, typer.Option(metavar="NUMBER", min=1, help="Local processes.  [default: one a core]")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="The Ray cluster, as ray.init takes it.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Ray cluster, as ray.init takes it.  [default: this machine]"),
     ] = None,
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Replay a grid of settings in parallel, and find those that nothing beats in cost and share in time.
+    """Replay a grid of settings in parallel; find the Pareto front.
 
-    Every combination of the values is replayed with every policy and seed. What is finished is kept in the folder:
-    the same command goes on where it stopped. The exit status is 1 where a replay failed (docs/sweep.md).
+    The front holds what nothing beats in both cost and share in time. Every combination of values is replayed
+    with every policy and seed. Finished replays are kept in the folder: the same command resumes where it
+    stopped. The exit status is 1 when a replay failed (docs/sweep.md).
     """
     from mark.offline.sweep.engines import make_engine
     from mark.offline.sweep.grid import parse_axis, plain_axis

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from mark.cli import complete
 from mark.cli import options as given
 
 Sources = Annotated[
     list[str],
     typer.Argument(
-        metavar="SOURCE...",
-        help="Files, a folder, a pattern or s3://bucket/prefix, of any format of docs/traces.md, gzip or not.",
+        metavar="SOURCE",
+        help="Files, a folder, a pattern or s3://bucket/prefix; formats: docs/traces.md.",
     ),
 ]
 
@@ -40,16 +41,18 @@ def import_trace(
     *,
     where: given.Where = None,
     rows: given.Rows = None,
-    mean_rps: Annotated[float | None, typer.Option(metavar="RPS", help="Scale to this mean.")] = None,
+    mean_rps: Annotated[
+        float | None, typer.Option(metavar="RPS", help="Scale to this mean.  [default: as recorded]")
+    ] = None,
     start_s: Annotated[float, typer.Option(metavar="SECONDS", help="Leave out what lies before.")] = 0.0,
     duration_s: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Leave out what comes after so long.")
+        float | None, typer.Option(metavar="SECONDS", help="Length to keep.  [default: to the end]")
     ] = None,
     config: given.Config = None,
 ) -> None:
-    """Turn logs, metrics or arrivals of any format into rates in equal bins.
+    """Turn logs, metrics or arrivals into rates in equal bins.
 
-    CloudWatch, Prometheus, CSVs, and access logs of an ALB, nginx or Apache are known by their content.
+    CloudWatch, Prometheus, CSVs, and access logs of an ALB, nginx or Apache are recognised by their content.
     """
     settings = given.settings_from(config, trace__where=where, trace__rows=rows)
     from mark.offline.trace_source import TraceReading
@@ -67,7 +70,7 @@ def describe_trace(
     json: given.Json = False,
     config: given.Config = None,
 ) -> None:
-    """Level, peaks, daily rhythm and burstiness of a trace."""
+    """Describe a trace: level, peaks, daily rhythm, burstiness."""
     settings = given.settings_from(config, trace__where=where, trace__rows=rows)
     from mark.offline.trace_source import TraceReading
     from mark.offline.traces import describe_places
@@ -76,44 +79,51 @@ def describe_trace(
 
 
 def generate_trace(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="constant, surge, mmpp or diurnal-floods.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="Kind of load: constant, surge, mmpp or diurnal-floods.",
+            autocompletion=complete.choices("constant", "surge", "mmpp", "diurnal-floods"),
+        ),
+    ],
     *,
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="File to write: timestamp_s,rate_rps; gzip where it ends in .gz.")
     ],
     rps: Annotated[
         float | None,
-        typer.Option(metavar="RPS", help="constant, surge: rate before the surge; 60 when left out."),
+        typer.Option(metavar="RPS", help="constant, surge: rate before the surge.  [default: 60]"),
     ] = None,
     plus: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="surge: rise by this share; 0.5, for +50 %, when left out."),
+        typer.Option(metavar="SHARE", help="surge: rise by this share; 0.5 is +50 %.  [default: 0.5]"),
     ] = None,
     at_s: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="surge: when it begins; 420 when left out.")
+        float | None, typer.Option(metavar="SECONDS", help="surge: when it begins.  [default: 420]")
     ] = None,
     rise_s: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="surge: how long it rises; 120 when left out.")
+        float | None, typer.Option(metavar="SECONDS", help="surge: how long it rises.  [default: 120]")
     ] = None,
     rates: Annotated[
         str | None,
-        typer.Option(metavar="RPS,...", help="mmpp: rates of the states, requests/s; 20,80 when left out."),
+        typer.Option(metavar="RPS,...", help="mmpp: rates of the states.  [default: 20,80]"),
     ] = None,
     sojourns_s: Annotated[
         str | None,
-        typer.Option(metavar="SECONDS,...", help="mmpp: mean stay in each state; 600,120 when left out."),
+        typer.Option(metavar="SECONDS,...", help="mmpp: mean stay in each state.  [default: 600,120]"),
     ] = None,
     days: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="diurnal-floods: how many days; 8 when left out.")
+        int | None, typer.Option(metavar="NUMBER", help="diurnal-floods: number of days.  [default: 8]")
     ] = None,
     duration_s: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="constant, surge, mmpp: length; 3600, 1800, 86400 when left out."),
+        typer.Option(metavar="SECONDS", help="constant, surge, mmpp: length.  [default: 3600, 1800, 86400]"),
     ] = None,
     seed: given.Seed = None,
     config: given.Config = None,
 ) -> None:
-    """Draw a trace: constant load, a surge, Markov-modulated load, or days with floods."""
+    """Generate a trace: constant, surge, Markov-modulated, floods."""
     settings = given.settings_from(config, seed=seed)
     from mark.offline.traces import Generator, generate_file
 

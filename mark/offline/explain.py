@@ -26,6 +26,7 @@ from mark.domain.orders import (
 )
 from mark.domain.plan import Plan
 from mark.offline.out_folder import JOURNAL_NAME
+from mark.report.formatting import plural
 from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
 from mark.report.terminal import progress, show, show_json
 from mark.telemetry.journal_file import journal_lines
@@ -75,7 +76,7 @@ def explain_journal(lines: Callable[[], Iterable[bytes]], *, minute: float | Non
     show(
         f"{header.policy.name} on {header.trace}, {header.model}, {header.market}; "
         f"forecast by {header.forecaster}, routed by {header.dispatch.routing.value}",
-        f"minutes 0 to {_minutes(reading):.0f}, {reading.ticks:,} ticks",
+        f"minutes 0 to {_minutes(reading):.0f}, {plural(reading.ticks, 'tick')}",
         _law(found, reading),
         *_missing(broken),
         "",

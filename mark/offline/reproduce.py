@@ -11,7 +11,7 @@ from mark.domain.errors import unknown
 from mark.offline.trace_source import TraceReading, read_place
 from mark.plugins.load import build_forecaster
 from mark.report.page import write_whole
-from mark.report.terminal import note, progress, show, show_json, show_wide
+from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.traces.bursts import with_bursts
 from mark.simulator.traces.trace import Trace
@@ -53,7 +53,7 @@ def _given_trace(settings: Settings) -> Trace | None:
 
 def _print(study: Study) -> None:
     for table in study.tables():
-        show_wide(table)
+        show(table)
         show("")
     for text in study.document()["assumptions"]:
         show(f"assumed: {text}")

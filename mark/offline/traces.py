@@ -11,7 +11,7 @@ from rich.table import Table
 
 from mark.domain.errors import Misconfigured, unknown
 from mark.offline.trace_source import TraceReading, read_places
-from mark.report.formatting import format_count, format_duration
+from mark.report.formatting import format_count, format_duration, plural
 from mark.report.terminal import note, progress, show, show_json
 from mark.simulator.traces.bursts import has_long_bins, long_bins_note
 from mark.simulator.traces.generators import constant, diurnal_floods, mmpp, surge
@@ -103,7 +103,7 @@ def _write(trace: Trace, target: Path) -> None:
     for text in trace.notes:
         note(text)
     bins = len(trace.rates_rps)
-    show(f"{target}: {bins:,} bins of {trace.bin_s:g} s, mean {trace.mean_rps:.4g} requests/s")
+    show(f"{target}: {plural(bins, 'bin')} of {trace.bin_s:g} s, mean {trace.mean_rps:.4g} requests/s")
 
 
 KINDS: Mapping[str, Kind] = {

@@ -58,6 +58,11 @@ def format_count(count: int) -> str:
     return f"{count:,}"
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 instance`, `2 instances`, `1,204 requests`; the noun in the singular, its plural a plain s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_duration(seconds: float) -> str:
     """`600 ms`, `1.5 s`, `15 min`, `24 h`, `7 d`: the largest unit that keeps it short."""
     if not math.isfinite(seconds):

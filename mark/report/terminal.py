@@ -6,28 +6,28 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.measure import Measurement
 from rich.table import Table
 
 from mark.domain.documents import json_text
+from mark.report.table_layout import fit_table
 
 WIDTH = 100
-"""What tables are drawn for where nobody's terminal says how wide it is."""
-
-WIDEST = 200
-"""What the widest table is drawn for."""
+"""Columns of output that goes to no terminal."""
 
 INTERRUPTED = 130
-"""The exit status of what Ctrl-C ended, as shells say it."""
+"""Exit status after Ctrl-C, by the shells' convention."""
 
 LINE_EACH_S = 20.0
 """Between two lines of progress where stderr is a file or a pipe: a job whose log is watched."""
+
+_document_shown: ContextVar[bool] = ContextVar("document_shown", default=False)
 
 Report = Callable[[str, float], None]
 """Told what is being done and the share of it that is done, in [0, 1]."""
@@ -41,36 +41,73 @@ class _Out(Console):
 
 
 def show(*parts: RenderableType) -> None:
-    """Print on stdout; tables get their full width when it is no terminal."""
+    """Print on stdout, as wide as the terminal; a file or pipe gets $COLUMNS, else WIDTH."""
     console = _Out(file=sys.stdout)
-    if not console.is_terminal:
+    if console.is_terminal:
+        _print_parts(console, parts)
+        return
+    if "COLUMNS" not in os.environ:
         console = _Out(file=sys.stdout, width=WIDTH)
+    with console.capture() as printed:
+        _print_parts(console, parts)
+    # rich fills its lines with blanks to the full width
+    _write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # typer exits with 1 on an error whose number says that the pipe is closed
+        raise BrokenPipeError from None
+
+
+def _print_parts(console: Console, parts: Sequence[RenderableType]) -> None:
     for part in parts:
-        console.print(part, soft_wrap=isinstance(part, str), highlight=False)
+        if isinstance(part, Table):
+            _print_table(console, part)
+        else:
+            console.print(part, soft_wrap=isinstance(part, str), highlight=False)
 
 
-def show_wide(table: Table) -> None:
-    """Print a table that is all figures on stdout: as wide as it needs, because a figure cut short is none."""
-    console = _Out(file=sys.stdout)
-    needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
-    _Out(file=sys.stdout, width=max(WIDTH, needed)).print(table, highlight=False)
+def _print_table(console: Console, table: Table) -> None:
+    if table.title:
+        console.print(table.title, style="italic", highlight=False)
+    for place, part in enumerate(fit_table(console, table)):
+        if place:
+            console.print()
+        console.print(part, highlight=False)
+    if table.caption:
+        console.print(table.caption, style="dim italic", highlight=False)
 
 
 def show_json(document: Mapping[str, Any]) -> None:
     """Print the one document of a `--json` command on stdout."""
-    sys.stdout.write(json_text(document, indent=2) + "\n")
-    sys.stdout.flush()
+    _write(json_text(document, indent=2) + "\n")
+    _document_shown.set(True)
+
+
+def show_json_error(text: str, exit_code: int) -> None:
+    """Print the document of a `--json` command that failed, unless it printed its own before."""
+    if not _document_shown.get():
+        show_json({"error": {"message": one_line(text), "exit_code": exit_code}})
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks."""
+    return " ".join(text.split())
 
 
 def note(text: str) -> None:
-    """A remark, one line on stderr."""
-    sys.stderr.write(f"note: {' '.join(text.split())}\n")
+    """Print a remark, one line on stderr."""
+    sys.stderr.write(f"note: {one_line(text)}\n")
     sys.stderr.flush()
 
 
 def fail(text: str) -> None:
-    """What is wrong, one line on stderr."""
-    sys.stderr.write(f"mark: {' '.join(text.split())}\n")
+    """Print an error, one line on stderr."""
+    sys.stderr.write(f"mark: {one_line(text)}\n")
     sys.stderr.flush()
 
 

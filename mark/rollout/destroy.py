@@ -17,6 +17,7 @@ from mark.aws.stacks.cloudformation import StackState
 from mark.aws.stacks.lock import RolloutLock
 from mark.config.settings import Settings
 from mark.domain.errors import RetryLater
+from mark.report.formatting import plural
 from mark.report.terminal import show
 from mark.rollout.account import Account, lock, open_account
 from mark.rollout.deploy import finish, logged, settle
@@ -87,11 +88,12 @@ def remove_stacks(account: Account, going: Sequence[StackState], service: str, h
 
 def _end(account: Account, service: str, log: EventLog) -> None:
     """End all instances of the service and wait until they are gone: groups and networks cannot go before."""
-    until, value = time.monotonic() + END_S, False
+    until, has_said = time.monotonic() + END_S, False
     while left := end_instances(account.aws, service):
-        if not value:
-            log.show_line(f"ending {len(left)} instances: {', '.join(left[:5])}{' ...' if len(left) > 5 else ''}")
-            value = True
+        if not has_said:
+            first = f"{', '.join(left[:5])}{' ...' if len(left) > 5 else ''}"
+            log.show_line(f"ending {plural(len(left), 'instance')}: {first}")
+            has_said = True
         if time.monotonic() > until:
             raise RetryLater(f"{len(left)} instances have not ended after {END_S:g} s; destroy again")
         time.sleep(POLL_S)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from mark.aws.stacks.cloudformation import Change, StackEvent
 from mark.domain.errors import Misconfigured
+from mark.report.formatting import plural
 from mark.report.tables import make_table, texts
 from mark.rollout.plan import StackPlan
 
@@ -25,7 +26,7 @@ def plan_table(plans: Sequence[StackPlan]) -> Table:
     table = make_table(texts("stack", "", "resource", "type", "differs in"))
     for plan in plans:
         if plan.act in ("create", "create again"):
-            table.add_row(plan.name, plan.act, f"{len(plan.changes)} resources", _kinds(plan.changes), "")
+            table.add_row(plan.name, plan.act, plural(len(plan.changes), "resource"), _kinds(plan.changes), "")
         elif plan.act == "update":
             for number, change in enumerate(plan.changes):
                 first = (plan.name, "update") if number == 0 else ("", "")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from mark.report import terminal
+from mark.report.formatting import plural
 from mark.report.terminal import progress
 
 LIMIT_S = 120.0
@@ -31,3 +32,8 @@ def test_quick_work_says_nothing_and_no_line_comes_when_it_is_over(capsys: pytes
     with progress() as report:
         report("reading", 0.0)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 instances"), (1, "1 instance"), (1204, "1,204 instances")])
+def test_one_is_singular(count: int, said: str) -> None:
+    assert plural(count, "instance") == said

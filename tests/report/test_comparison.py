@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from mark.domain.costs import CostUsd
 from mark.domain.errors import Misconfigured
@@ -21,6 +22,7 @@ from mark.report.runs.comparison import (
 )
 from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
 from mark.report.runs.table import comparison_table
+from mark.report.table_layout import fit_table
 from mark.simulator.results import Latency, Served
 from tests.report.fakes import POLICIES, fake_run
 
@@ -32,7 +34,9 @@ def costing(policy: str, usd_total: float, **changed: object) -> ComparedRun:
 
 def printed(renderable: object, width: int = 100) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(renderable)
+    is_table = isinstance(renderable, Table)
+    for part in [*fit_table(console, renderable), renderable.caption] if is_table else [renderable]:
+        console.print(part)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 

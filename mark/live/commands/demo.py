@@ -18,7 +18,7 @@ from mark.domain.offering import Market
 from mark.live.commands.rehearsal import Rehearsed, rehearse
 from mark.offline.out_folder import make_folder
 from mark.offline.simulate import simulate_settings
-from mark.report.formatting import format_count, format_duration
+from mark.report.formatting import format_count, format_duration, plural
 from mark.report.live.rehearsal import comparison_document, comparison_table, headline, write_comparison
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces import generators
@@ -123,4 +123,6 @@ def _show(rehearsed: Rehearsed) -> None:
     """Print the clients' view in one line."""
     load = rehearsed.load
     by = ", ".join(f"{count:,} by {who}" for who, count in load["by"].items() if count and who != "shed")
-    show(f"{load['sent']:,} requests sent, {load['answered']:,} answered ({by}), {load['by']['shed']} shed")
+    show(
+        f"{plural(load['sent'], 'request')} sent, {load['answered']:,} answered ({by}), {load['by']['shed']} shed"
+    )

@@ -21,6 +21,7 @@ from mark.live.clock import adopt_wall
 from mark.live.local.clock_control import run_clock
 from mark.live.local.run_dir import Running, RunningModel, find_running
 from mark.offline.trace_source import TraceReading, read_place
+from mark.report.formatting import plural
 from mark.report.terminal import note, progress, show, show_json
 from mark.serving.loadgen.run import Load, LoadResult, Target
 from mark.simulator.traces.bursts import with_bursts
@@ -191,7 +192,7 @@ def load_document(result: LoadResult) -> LoadDocument:
 def _show(document: LoadDocument, model: RunningModel) -> None:
     attained = document["attained"]
     share = "nothing was answered" if attained is None else f"{attained:.2%} within {model['latency_ms']:g} ms"
-    show(f"{document['sent']:,} requests sent, {document['answered']:,} answered: {share}")
+    show(f"{plural(document['sent'], 'request')} sent, {document['answered']:,} answered: {share}")
     points = document["latency_ms"]
     if points["p50"] is not None:
         show("latency  " + "  ".join(f"{name} {value:,.1f} ms" for name, value in points.items()))

@@ -14,6 +14,7 @@ from mark.domain.orders import Launch, Order, WarmLambda
 from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
+from mark.report.formatting import plural
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import (
     MODEL,
@@ -177,7 +178,7 @@ def _decision(order: Order, now: float) -> OrderStatus:
         case Launch():
             what = f"{order.count} {order.offering}"
         case WarmLambda():
-            what = f"{order.concurrency} environments"
+            what = plural(order.concurrency, "environment")
         case _:
             what = ", ".join(order.instances)
     return OrderStatus(at=now, kind=order.kind, what=what, reason=order.reason)

@@ -16,6 +16,7 @@ from mark.catalog.load import PriceSnapshot, load_prices
 from mark.config.settings import Settings
 from mark.live.background.alerts import alerts_status
 from mark.live.service_session import service_aws
+from mark.report.formatting import plural
 from mark.report.live.formatting import alert_banners
 from mark.report.tables import Column, make_table
 from mark.report.terminal import show, show_json
@@ -39,7 +40,10 @@ def show_standing(settings: Settings, *, as_json: bool) -> None:
     if not rows:
         show(f"{settings.service.name} has no instance in {aws.settings.region}")
         return
-    show(_table(rows, prices), f"{len(rows)} instances, {hourly:.4f} USD an hour at the catalogue's prices")
+    show(
+        _table(rows, prices),
+        f"{plural(len(rows), 'instance')}, {hourly:.4f} USD an hour at the catalogue's prices",
+    )
 
 
 def _usd_per_hour(row: InventoryItem, prices: PriceSnapshot) -> float:

@@ -31,7 +31,7 @@ from mark.report.sweep.document import sweep_document
 from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
 from mark.report.sweep.pareto import ParetoRow, SweptRun, format_value, pareto_rows
 from mark.report.sweep.table import pareto_tables
-from mark.report.terminal import INTERRUPTED, note, progress, show, show_json, show_wide
+from mark.report.terminal import INTERRUPTED, note, progress, show, show_json
 
 """Exit status after Ctrl-C: 128 + SIGINT."""
 SOME_FAILED = 1
@@ -156,7 +156,7 @@ def _runs(layout: Layout, outcome: Outcome) -> list[SweptRun]:
 def _print(rows: Sequence[ParetoRow], layout: Layout, outcome: Outcome, folder: SweepFolder) -> None:
     for heading, table in pareto_tables(rows):
         show(heading)
-        show_wide(table)
+        show(table)
         show("")
     for text in _notes(layout, outcome):
         show(f"- {text}")

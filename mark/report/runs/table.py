@@ -1,10 +1,9 @@
-"""The comparison in a terminal; fits 100 columns."""
+"""The comparison of policies in a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -20,9 +19,6 @@ from mark.report.runs.comparison import (
     run_labels,
 )
 from mark.report.tables import Column, figures, make_table, texts
-
-WIDTH = 100
-"""Columns of the terminal that it is made for."""
 
 
 def comparison_table(runs: Sequence[ComparedRun]) -> Table:
@@ -43,8 +39,6 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     table = make_table(columns, gap=1, notes=comparison_notes(runs))
     for label, run in zip(labels, runs, strict=True):
         table.add_row(*_cells(label, run, reference))
-    if Console(width=10 * WIDTH).measure(table).maximum > WIDTH:  # closer together, and no column is cut
-        table.padding = 0
     return table
 
 

@@ -1,0 +1,63 @@
+"""Layout of `mark --help`: commands in panels, examples that fit 80 columns."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperGroup
+
+PANELS = SERVE, MODEL, REPLAY, FORECAST, ROLL_OUT, INSPECT, COMMANDS = (
+    "Serve on this machine",
+    "Bring your own model",
+    "Replay traffic",
+    "Forecast",
+    "Roll out to AWS",
+    "Inspect",
+    "Commands",
+)
+"""In the order in which help shows them."""
+GO_ON = " \\\n      "
+"""How an example goes on in its next line, as a shell takes it."""
+EXAMPLE_WIDTH = 78
+FLAG_AND_VALUE = re.compile(r"(--[\w-]+) (?!-)")
+
+
+class Panels(TyperGroup):
+    """A group of commands whose help shows them by panel."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of typer
+        """Write one section a panel; all share one column of names."""
+        widest = max(len(name) for name in self.commands)
+        panels: dict[str, list[tuple[str, str]]] = {}
+        commands: dict[str, Any] = dict(self.commands)  # typer's commands; their base class knows no panels
+        for name, command in commands.items():
+            summary = command.get_short_help_str(formatter.width - widest - 6)
+            panels.setdefault(command.rich_help_panel, []).append((name.ljust(widest), summary))
+        for panel in sorted(panels, key=PANELS.index):
+            with formatter.section(panel):
+                formatter.write_dl(panels[panel])
+
+
+def examples_epilog(examples: Sequence[str]) -> str:
+    """The examples that end a command's help; the backspace keeps each on lines of its own."""
+    return "\n".join(("\b", "Examples:", *(f"  {_folded(example)}" for example in examples)))
+
+
+def examples_of(epilog: str) -> list[str]:
+    """The examples of an epilog, each in one line."""
+    lines = epilog.replace(GO_ON, " ").splitlines()
+    return [line.strip() for line in lines if line.strip().startswith("mark ")]
+
+
+def _folded(example: str) -> str:
+    together = FLAG_AND_VALUE.sub("\\1\0", example)
+    lines = textwrap.wrap(
+        together,
+        EXAMPLE_WIDTH - len(GO_ON),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return GO_ON.join(lines).replace("\0", " ")
