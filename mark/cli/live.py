@@ -1,4 +1,4 @@
-"""`mark up`, `load`, `status`, `interrupt`, `chaos`, `down`, `profile`: flags and help."""
+"""`mark up`, `load`, `status`, `interrupt`, `chaos`, `pause`, `down`, `profile`: flags and help."""
 # ruff: noqa: PLC0415, PLR0913 - what takes long to import is imported when it is needed; a command has many flags
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ CHAOS_EXAMPLES = (
     "mark chaos refuse --offering c5.large:spot --seconds 60",
     "mark chaos clear",
 )
+PAUSE_EXAMPLES = ("mark pause", "mark pause --off")
 DOWN_EXAMPLES = ("mark down", "mark down --name other")
 PROFILE_EXAMPLES = (
     "mark profile --target my.py:Model --model mine --as c5.large --out profile.json",
@@ -191,6 +192,25 @@ def chaos(
 
     service = _service(config, name)
     break_something(service, what, target, seconds=seconds, offering=offering, share=share, as_json=json)
+
+
+def pause(
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Resume: rent again what is needed.")] = False,
+    name: given.Name = None,
+    json: given.Json = False,
+    config: given.Config = None,
+) -> None:
+    """Stop spending, and keep the service's state.
+
+    Instances drain and terminate, and Lambda is not called. Requests get 503 until `mark pause --off`.
+    Controllers, gateways and the store stay. The exit status is 1 when no controller confirms, or instances do
+    not end in time.
+    """
+    settings = given.settings_from(config, service__name=name)
+    from mark.live.commands.pause import pause as pause_service
+
+    pause_service(settings, on=not off, as_json=json)
 
 
 def down(*, name: given.Name = None, config: given.Config = None) -> None:

@@ -26,7 +26,6 @@ from mark.cli import (
     lists,
     live,
     own_model,
-    pause,
     plan,
     report,
     reproduce,
@@ -89,7 +88,7 @@ _add(app, SERVE, "load", live.load, live.LOAD_EXAMPLES)
 _add(app, SERVE, "interrupt", live.interrupt, live.INTERRUPT_EXAMPLES)
 _add(app, SERVE, "chaos", live.chaos, live.CHAOS_EXAMPLES)
 _add(app, SERVE, "feed", report.feed, report.FEED_EXAMPLES)
-_add(app, SERVE, "pause", pause.pause, pause.EXAMPLES)
+_add(app, SERVE, "pause", live.pause, live.PAUSE_EXAMPLES)
 _add(app, SERVE, "down", live.down, live.DOWN_EXAMPLES)
 _add(app, MODEL, "init", own_model.init, own_model.INIT_EXAMPLES)
 _add(app, MODEL, "predict", own_model.predict, own_model.PREDICT_EXAMPLES)

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mark.telemetry.metrics import MOST_OFFERINGS, counter, exposition, service_metrics
 from mark.telemetry.status_document import ControllerStatus, FleetStatus, ServiceStatus, StoreStatus
-from tests.report.live_fakes import busy_model, empty_model, instance, status
+from tests.report.live.fakes import busy_model, empty_model, instance, status
 
 
 def samples(shown: ServiceStatus) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -38,7 +38,7 @@ from mark.telemetry.status_document import (
     StatusCodec,
     StoredStatus,
 )
-from tests.report.live_fakes import busy_model, status
+from tests.report.live.fakes import busy_model, status
 
 OLDER: Mapping[str, Any] = json.loads(Path(__file__).with_name("older_status.json").read_text(encoding="utf-8"))
 """What a service had in its store before these types were, by name, and the status that it printed."""

@@ -36,7 +36,7 @@ from mark.ports import ForecasterSetup
 from mark.report.live.table import status_table
 from mark.telemetry.status_document import FailedTraining, RunningTraining
 from tests.controller.builders import POLICY
-from tests.report.live_fakes import busy_model, status
+from tests.report.live.fakes import busy_model, status
 
 LONG_S = 300.0
 BEGAN_AT = 1_800_000_000.0

@@ -10,7 +10,7 @@ import pytest
 from mark.report.live.formatting import format_capacity, format_controller
 from mark.report.live.processes import format_restarts, process_banners
 from mark.telemetry.status_document import FleetStatus, LostAccount, PlanStatus, RestartStatus, ServiceStatus
-from tests.report.live_fakes import NOW, busy_model, empty_model, status
+from tests.report.live.fakes import NOW, busy_model, empty_model, status
 
 
 def ends(count: int, exit_status: int | None = None, why: str = "") -> RestartStatus:

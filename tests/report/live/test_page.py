@@ -36,7 +36,7 @@ from mark.telemetry.status_document import (
     ServiceStatus,
     StoreStatus,
 )
-from tests.report.live_fakes import NOW, busy_model, empty_model, instance, interrupted_model, status
+from tests.report.live.fakes import NOW, busy_model, empty_model, instance, interrupted_model, status
 from tests.report.test_page import outline
 
 EVIL = "<script>alert('x')</script>\"'&"

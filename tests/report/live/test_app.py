@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from mark.telemetry.status_document import SERVICE, ServiceStatus
-from tests.report.live_fakes import busy_model, empty_model, interrupted_model, status
-from tests.report.live_http import Served, serving
+from tests.report.live.fakes import busy_model, empty_model, interrupted_model, status
+from tests.report.live.http import Served, serving
 
 TOKEN = "a-long-token"
 GUARDED = ("/events", "/status.json", "/metrics")

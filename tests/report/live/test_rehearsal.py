@@ -22,7 +22,7 @@ from mark.report.live.rehearsal import (
 from mark.report.runs.documents import simulate_document
 from mark.telemetry.status_document import ModelStatus
 from tests.report.fakes import fake_run
-from tests.report.live_fakes import busy_model, empty_model
+from tests.report.live.fakes import busy_model, empty_model
 from tests.report.test_page import outline
 
 RUN = fake_run(duration_s=630)

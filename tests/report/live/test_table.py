@@ -16,7 +16,7 @@ from mark.telemetry.status_document import (
     ServiceStatus,
     StoreStatus,
 )
-from tests.report.live_fakes import busy_model, empty_model, interrupted_model, status
+from tests.report.live.fakes import busy_model, empty_model, interrupted_model, status
 
 
 def printed(shown: ServiceStatus) -> str:

@@ -12,8 +12,8 @@ import pytest
 from matplotlib.image import imread
 
 from mark.telemetry.status_document import ServiceStatus
-from tests.report.live_fakes import busy_model, interrupted_model, status
-from tests.report.live_http import serving
+from tests.report.live.fakes import busy_model, interrupted_model, status
+from tests.report.live.http import serving
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no /usr/bin/chromium to look at the page with")
