@@ -53,9 +53,11 @@ def infer(live: Rig, model: dict[str, Any]) -> tuple[dict[str, Any], dict[str, s
 def test_up_says_where_it_listens_and_what_models_accept(live: Rig) -> None:
     again = live.mark("up", "--config", str(live.home / f"{live.name}.yaml"), "--detach", "--json")
     assert again.status == 2
-    assert again.out == ""
+    error = json.loads(again.out)["error"]
+    assert error["exit_code"] == 2
     assert again.err.count("\n") == 1
     assert "is up already" in again.err
+    assert error["message"] in again.err
     running = live.running
     assert running["token"] is None
     assert [model["name"] for model in running["models"]] == ["inception-v3", "digits"]

@@ -28,7 +28,10 @@ def empty(tmp_path: Path) -> Iterator[Rig]:
 def assert_refused(live: Rig, *arguments: str, says: str) -> None:
     said = live.mark(*arguments)
     assert said.status == 2, said
-    assert said.out == ""
+    if "--json" in arguments:
+        assert json.loads(said.out)["error"]["exit_code"] == 2
+    else:
+        assert said.out == ""
     assert said.err.startswith("mark: ")
     assert said.err.count("\n") == 1, said.err
     assert says in said.err
