@@ -80,10 +80,10 @@ def test_a_controller_that_starts_leaves_what_another_said(
         put_status=lambda name, _: told.append(name),
     )
 
-    def leader(*_: object, tell: Callable[[], None], **__: object) -> object:
+    def leader(*_: object, publish: Callable[[], None], **__: object) -> object:
         def run(_stop: object) -> None:
             assert told == []
-            tell()
+            publish()
 
         return SimpleNamespace(run=run)
 

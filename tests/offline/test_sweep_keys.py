@@ -29,7 +29,7 @@ from mark.simulator.traces.trace import Trace
 APART = (
     *("accounting/", "aws/", "config/budget", "config/rollout", "config/service", "offline/out_folder"),
     *("offline/sweep/keys", "offline/trace_source", "report/page", "report/runs/plots", "report/runs/series"),
-    *("report/figures", "report/html", "report/runs/table", "report/tables", "report/terminal", "telemetry/"),
+    *("report/figures", "report/html", "report/runs/table", "report/table", "report/terminal", "telemetry/"),
 )
 """What the worker imports and no document depends on: it shows, or reads the trace, whose content counts."""
 FILES = ("models", "prices", "profiles", "forecaster", "trace.file")

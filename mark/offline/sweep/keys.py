@@ -25,8 +25,8 @@ from mark.simulator.traces.trace import Trace
 
 HOUSE = Path(mark.__file__).parent
 DECIDING = (
-    *("domain", "ports.py", "plugins", "planner", "dispatch", "catalog", "controller", "policies", "simulator"),
-    *("config/parts.py", "config/policies.py", "config/settings.py", "offline/experiments.py"),
+    *("domain", "ports.py", "plugins", "planner", "dispatch", "catalog", "cloudmodel", "controller", "policies"),
+    *("simulator", "config/parts.py", "config/policies.py", "config/settings.py", "offline/experiments.py"),
     *("offline/simulate.py", "offline/sweep/job.py", "offline/workloads.py"),
     *("report/formatting.py", "report/runs/comparison.py", "report/runs/documents.py"),
 )

@@ -247,5 +247,5 @@ def test_a_long_segment_waits_for_the_copy_of_the_one_that_it_would_drop(
         controller, clock=anything, cloud=anything, plane=anything, publisher=anything, journal=journal,
         header=header(),
     )  # fmt: skip
-    driver._look_at_size()
+    driver._rotate_if_long()
     assert rotated == rotations

@@ -63,7 +63,7 @@ def test_a_unit_is_judged_by_what_was_said_of_it_at_the_lead() -> None:
 
     # said at tick n of the units n .. n + 5: unit n + 2 is the third ahead, and ends at tick n + 3
     assert drift.losses == tuple(UnitLoss(loss=0.5 * (100.0 - said), max_rps=100.0) for said in (10, 20, 30))
-    assert [said.max_rps for said in drift.said] == [(40.0,), (50.0,), (60.0,)]
+    assert [said.max_rps for said in drift.forecasts] == [(40.0,), (50.0,), (60.0,)]
 
 
 @pytest.mark.parametrize(("came", "loss"), [(5.0, (0.5 * 5 + 0.1 * 15) / 2), (15.0, (0.5 * 5 + 0.1 * 5) / 2),
@@ -102,7 +102,7 @@ def test_memory_is_bounded_and_goes_on_where_it_stopped(rates: list[float], cut:
     drift = folded(seen)
 
     assert len(drift.losses) <= POLICY.recent_units + POLICY.reference_units
-    assert len(drift.said) <= POLICY.lead_units
+    assert len(drift.forecasts) <= POLICY.lead_units
     assert folded(seen[cut:], folded(seen[:cut])) == drift
 
 

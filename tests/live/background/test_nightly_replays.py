@@ -95,7 +95,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
 def test_a_day_that_is_over_is_replayed_apart_and_stands_in_the_mail(
     redis: EmbeddedRedis, store: ServiceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nightly_replays, "LOOK_EACH_S", 0.05)
+    monkeypatch.setattr(nightly_replays, "POLL_EACH_S", 0.05)
     before_midnight = ClockAnchor(wall_at=time.time(), service_at=BEGAN + DAY_S - 900.0, speed=600.0)
     store.put_clock(before_midnight)
     over = threading.Event()
@@ -232,7 +232,7 @@ def test_a_store_that_is_away_ends_nothing(redis: EmbeddedRedis, monkeypatch: py
             looks.append(1)
             raise RetryLater("away")
 
-    monkeypatch.setattr(nightly_replays, "LOOK_EACH_S", 0.01)
+    monkeypatch.setattr(nightly_replays, "POLL_EACH_S", 0.01)
     over = threading.Event()
     run = threading.Thread(target=nights(redis, Away(), *POLICIES).run, args=(over,), daemon=True)  # type: ignore[arg-type]
     run.start()
