@@ -124,7 +124,7 @@ def test_without_torch_all_goes_on_and_mark_by_name_does_not(mark):
     assert mark("explain", "run").out.startswith("hedged")
     tick, *_ = document(mark("explain", "run", "--json"))["ticks"]
     assert "without lstm: torch is not installed" in tick["forecast"]
-    assert (named.status, document(named)["error"]["exit_code"]) == (2, 2)
+    assert (named.status, json.loads(named.out)["error"]["exit_code"]) == (2, 2)
     assert named.err == "mark: lstm-vanilla needs torch: pip install 'mark-serving[lstm]'\n"
 
 
