@@ -29,7 +29,7 @@ test: setup
 
 test-all: setup
 	$(BIN)/pytest tests/end_to_end
-	$(BIN)/pytest -n 2 --ignore tests/end_to_end
+	$(BIN)/pytest -n 2 --hypothesis-profile=new --ignore tests/end_to_end
 
 bench: setup
 	$(BIN)/python -m scripts.bench.engine
