@@ -91,7 +91,11 @@ def test_what_the_report_needs_is_little() -> None:
     code = code_of("lambda_handlers.report")
     assert "mark/report/templates/mail.html.j2" in code.files
     assert not {"numba", "scipy", "torch", "pulp", "moto", "typer"} & code.libraries
-    assert not [name for name in code.files if name.startswith(("mark/app/", "mark/emulator/", "mark/serving/"))]
+    assert not [
+        name
+        for name in code.files
+        if name.startswith(("mark/cli/", "mark/live/", "mark/emulator/", "mark/serving/"))
+    ]
 
 
 def test_libraries_bring_what_they_require_but_not_what_lambda_has() -> None:

@@ -37,6 +37,7 @@ def apply_spending_limit(policy: ControllerPolicy, spending_limit: SpendingLimit
         monitor=None,
         warm_lambda=False,
         cooldown_s=0.0,
+        settle_s=0.0,
         keep_observed=False,
         keep_planned=False,
     )

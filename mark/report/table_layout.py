@@ -23,7 +23,7 @@ def fit_table(console: Console, table: Table) -> list[Table]:
     plain = copy(table)
     plain.title = plain.caption = None
     tight = copy(plain)
-    tight.padding = 0
+    tight.padding = 0 if table.box is not None else (0, 1)  # of a grid nothing else parts the columns
     for part in (plain, tight):
         if _needed(console, part) <= console.width:
             return [part]

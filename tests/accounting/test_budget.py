@@ -115,3 +115,11 @@ def test_what_is_planned_while_something_is_held_back(spending_limit: SpendingLi
     assert sum(item.count for item in made.counts) == count
     assert apply_spending_limit(WATCHED, spending_limit).monitor is None
     assert apply_spending_limit(POLICY, SpendingLimit.NONE) is POLICY
+
+
+@pytest.mark.parametrize("limit", [SpendingLimit.FLOOR, SpendingLimit.PAUSE])
+def test_a_limit_is_kept_at_once_also_in_the_first_hour(limit: SpendingLimit) -> None:
+    """While nothing is known of the load a lull drains nothing for a quarter of an hour; a limit does."""
+    new = replace(POLICY, settle_s=3600.0)
+    assert new.cooldown_at(60.0) > 0
+    assert apply_spending_limit(new, limit).cooldown_at(60.0) == 0

@@ -71,3 +71,15 @@ def test_output_to_a_file_is_as_wide_as_columns_says_and_has_no_blanks_at_line_e
         assert max(map(len, lines)) <= columns
         assert [line for line in lines if line != line.rstrip()] == []
         assert lines[-1] == "- a note"
+
+
+def test_labels_of_a_grid_stay_apart_from_their_texts() -> None:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    grid.add_row("forecast", "mixture, trained on an hour of load " * 4)
+    written = io.StringIO()
+    console = Console(width=40, file=written)
+    for part in fit_table(console, grid):
+        console.print(part)
+    assert written.getvalue().startswith("forecast mixture")
