@@ -18,13 +18,13 @@ $(READY): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/mark demo --out out/demo
 
-# The live service is tested by itself, because its processes take both cores.
+# Whole services are tested by themselves, two at a time: their processes take both cores.
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow" tests/end_to_end
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" tests/end_to_end
 	$(BIN)/pytest -n 2 -m "not slow" --ignore tests/end_to_end
 
 test-all: setup

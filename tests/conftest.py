@@ -16,7 +16,7 @@ __all__ = ["kernel", "pytest_pycollect_makeitem"]
 pytest_plugins = ["tests.command_line"]
 
 # A busy machine is no failure. `make test` draws the same examples each time, `make test-all` new ones.
-settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("new", deadline=None)
 settings.load_profile("same")
 

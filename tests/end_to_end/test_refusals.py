@@ -32,9 +32,10 @@ def assert_refused(live: Rig, *arguments: str, says: str) -> None:
         assert json.loads(said.out)["error"]["exit_code"] == 2
     else:
         assert said.out == ""
-    assert said.err.startswith("mark: ")
-    assert said.err.count("\n") == 1, said.err
-    assert says in said.err
+    refusal = [line for line in said.err.splitlines() if not line.startswith("note: ")]  # of a slow machine
+    assert len(refusal) == 1, said.err
+    assert refusal[0].startswith("mark: ")
+    assert says in refusal[0]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,8 @@ except KeyboardInterrupt:
 """A rehearsal as `mark demo` makes it, without the replay before it; it says when its service is up."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_rehearsal_that_is_told_to_end_takes_its_service_along(empty: Rig, number: signal.Signals) -> None:
     path = empty.config(LIGHT.format(name=empty.name))
     started = empty.start(str(path), command=(sys.executable, "-c", REHEARSING))

@@ -47,6 +47,21 @@ def synthesis(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 @pytest.fixture(scope="session")
 def templates(synthesis: Synthesis) -> dict[str, Template]:
     """By part: archive, network, launch, ..."""
+    return by_part(synthesis)
+
+
+@pytest.fixture(scope="session")
+def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
+    """The same service with other settings, all at once: each synthesis takes seconds."""
+    lacking = what_is_missing()
+    if lacking:
+        pytest.skip(lacking)
+    report = {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True}
+    given = {"store": {"engine": "redis"}, "network": {"private": True}, "report": report}
+    return by_part(synthesise(settings(tmp_path_factory.mktemp("bundles"), **given)))
+
+
+def by_part(synthesis: Synthesis) -> dict[str, Template]:
     return {name.removeprefix("mark-shop-"): template for name, template in synthesis.templates.items()}
 
 

@@ -16,7 +16,7 @@ from mark.aws.names import repository_of
 from mark.aws.permissions.calls import ROLES
 from mark.aws.permissions.policies import Names, statements
 from mark.config.rollout import RolloutSettings
-from mark.rollout.synth import Synthesis, synthesise
+from mark.rollout.synth import Synthesis
 from mark.rollout.templates import POLICY, write_templates
 from tests.infra.conftest import ACCOUNT, REGION, Template, of_type, plain, settings
 
@@ -255,10 +255,9 @@ def test_the_store_has_tls_and_a_password_that_no_template_holds(templates: dict
     assert plain(url["SecretString"]).startswith("rediss://:{{resolve:secretsmanager:<Password>")
 
 
-def test_the_store_evicts_nothing(templates: dict[str, Template], tmp_path: Path) -> None:
+def test_the_store_evicts_nothing(templates: dict[str, Template], others: dict[str, Template]) -> None:
     """The lease and what announces itself have a time to live: they would go first."""
-    redis = synthesise(settings(tmp_path, store={"engine": "redis"})).templates["mark-shop-state"]
-    for template, family in ((templates["state"], "valkey8"), (redis, "redis7")):
+    for template, family in ((templates["state"], "valkey8"), (others["state"], "redis7")):
         [parameters] = of_type(template, "AWS::ElastiCache::ParameterGroup").values()
         assert parameters["Properties"] == {"maxmemory-policy": "noeviction"}
         assert parameters["CacheParameterGroupFamily"] == family
@@ -391,8 +390,8 @@ def test_a_function_is_excused_for_what_is_true_of_it(templates: dict[str, Templ
     assert len({skips["CKV_AWS_116"] for skips in excused.values()}) == len(made) == 4
 
 
-def test_a_private_network_reaches_whatever_processes_call(tmp_path: Path) -> None:
-    made = synthesise(settings(tmp_path, network={"private": True})).templates["mark-shop-network"]
+def test_a_private_network_reaches_whatever_processes_call(others: dict[str, Template]) -> None:
+    made = others["network"]
     reached = {
         plain(one["ServiceName"]).removeprefix(f"com.amazonaws.{REGION}.")
         for one in of_type(made, "AWS::EC2::VPCEndpoint").values()
@@ -404,7 +403,7 @@ def test_a_private_network_reaches_whatever_processes_call(tmp_path: Path) -> No
 
 
 def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(
-    templates: dict[str, Template], tmp_path: Path
+    templates: dict[str, Template], others: dict[str, Template]
 ) -> None:
     def asks(part: Mapping[str, Template]) -> tuple[bool, bool, bool]:
         text = {name: json.dumps(template) for name, template in part.items()}
@@ -412,9 +411,7 @@ def test_cost_explorer_may_be_asked_only_where_the_report_is_to_be_reconciled(
         return granted, "MARK_REPORT_RECONCILE" in text["functions"], '.ce"' in text["network"]
 
     assert asks(templates) == (False, False, False)
-    mail = {"sender": "mark@example.com", "to": ["team@example.com"], "reconcile": True}
-    made = synthesise(settings(tmp_path, report=mail)).templates
-    assert asks({name.removeprefix("mark-shop-"): made[name] for name in made}) == (True, True, True)
+    assert asks(others) == (True, True, True)
 
 
 @pytest.mark.slow

@@ -122,6 +122,8 @@ class Supervisor:
             raise StartFailed(str(error), () if self._stop.is_set() else self._findings()) from error
 
     def _bring_up(self) -> None:
+        self._gateway_port()  # a port that is taken is said before anything is started
+        self._status_port()
         self._models = make_live_models(self._settings)
         self._note(models=tuple(_described(model) for model in self._models), step="starting the store")
         store = self._store = self._open_store()
@@ -215,9 +217,7 @@ class Supervisor:
     def _start_gateways(self) -> None:
         service = self._settings.service
         token = bearer_token(service)
-        port = choose_port(
-            service.host, 8080 if service.port is None else service.port, fall_back=service.port is None
-        )
+        port = self._gateway_port()
         scheme = "https" if service.tls_certificate else "http"
         self._note(
             gateway=f"{scheme}://{service.host}:{port}", token=token, step="starting gateways and controllers"
@@ -227,11 +227,22 @@ class Supervisor:
 
     def _start_status_page(self) -> None:
         service = self._settings.service
-        wanted = 8090 if service.status_port is None else service.status_port
-        port = choose_port(service.host, wanted, fall_back=service.status_port is None)
+        port = self._status_port()
         scheme = "https" if service.tls_certificate else "http"
         self._note(status_page=f"{scheme}://{service.host}:{port}")
         self._start("status-page", "status_page", str(port))
+
+    def _gateway_port(self) -> int:
+        """A port for the gateways. Misconfigured where the one of the settings is taken."""
+        return self._port(self._settings.service.port, default=8080)
+
+    def _status_port(self) -> int:
+        """A port for the status page, likewise."""
+        return self._port(self._settings.service.status_port, default=8090)
+
+    def _port(self, wanted: int | None, *, default: int) -> int:
+        host = self._settings.service.host
+        return choose_port(host, default if wanted is None else wanted, fall_back=wanted is None)
 
     def _start(self, name: str, module: str, *arguments: str) -> None:
         own = (str(self._folder.path), str(os.getpid()))
