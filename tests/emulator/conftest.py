@@ -161,7 +161,7 @@ class World:
         return answer
 
 
-def until(look: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(look: Callable[[], Any], seconds: float = 60.0) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := look():

@@ -33,7 +33,7 @@ def children_of(parent: int) -> set[int]:
 
 def gone(pids: set[int]) -> bool:
     """Ended; whether they were reaped is up to this machine's init."""
-    return bool(until(lambda: not any(runs(pid) for pid in pids), 5.0))
+    return bool(until(lambda: not any(runs(pid) for pid in pids)))
 
 
 def runs(pid: int) -> bool:

@@ -49,7 +49,7 @@ def test_one_holder_at_a_time(store: ServiceStore) -> None:
 def test_a_lease_that_is_not_renewed_runs_out(store: ServiceStore, link: Link, service: str) -> None:
     left = store.leases.acquire("left", 0.05)
     assert left is not None
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while (right := store.leases.acquire("right", 5.0)) is None:
         assert time.monotonic() < deadline, "it never ran out"
         time.sleep(0.01)

@@ -120,7 +120,7 @@ def test_writers_in_the_midst_of_a_kill_lose_and_repeat_nothing(servers: Servers
         link.close()
 
     def wait_for_more() -> None:
-        target, deadline = len(written) + 50, time.monotonic() + 5.0
+        target, deadline = len(written) + 50, time.monotonic() + 60.0
         while len(written) < target and thread.is_alive():
             assert time.monotonic() < deadline
             time.sleep(0.005)
