@@ -18,9 +18,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mark.accounting.ledger import FleetUsage, Price, in_order, price_order, stretches_of, usages_of
+from mark.accounting.ledger import Price, in_order, price_order, stretches_of, usages_of
 from mark.catalog.billing import billed_s
-from mark.domain.costs import BilledTime, InstanceUsage, LedgerRecord, Transition, UsageRollup
+from mark.domain.costs import BilledTime, FleetUsage, InstanceUsage, LedgerRecord, Transition, UsageRollup
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 KEEP_RAW_S = 2 * DAY_S

@@ -12,27 +12,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, bill_provisioned
+from mark.catalog.billing import bill_fleet, bill_overhead
 from mark.catalog.listed import listed_usd_per_hour
 from mark.controller.service import ServedModel
-from mark.domain.costs import BillLine, InstanceUsage, LambdaUsage, Transition
+from mark.domain.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.traffic import ModelTraffic
 
 _ORDER = {"pending": 0, "running": 1, "stopping": 2, "stopped": 3, "shutting-down": 4, "terminated": 5}
 """States that an instance may enter at one instant, in their order."""
 SECONDS_PER_HOUR = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetUsage:
-    """Usage of a fleet up to an instant: stretches in state running, and instance seconds asleep and running."""
-
-    usages: tuple[InstanceUsage, ...]
-    asleep_s: float
-    running_s: float
 
 
 def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
@@ -138,20 +129,14 @@ def live_bill(
     """
     prices = offered_usd_per_hour(served, usage.usages)
     priced = [item for item in usage.usages if item.usd_per_hour is not None or item.offering in prices]
-    surplus = {
-        offering.name: offering.instance_type.credits.surplus_usd_per_vcpu_hour
-        for offering in served.offerings
-        if offering.instance_type.credits
-    }
-    lines = bill_instances(priced, prices, surplus_usd_per_vcpu_hour=surplus)
-    if served.overflow is not None:
-        used = LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s)
-        lines += bill_lambda(used, served.overflow)
-        lines += bill_provisioned(served.overflow, duration_s)
-    return (
-        *lines,
-        *bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s),
-        *bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=served.model.payload_mib),
+    return bill_fleet(
+        replace(usage, usages=tuple(priced)),
+        prices,
+        served.offerings,
+        overflow=served.overflow,
+        lambda_usage=LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s),
+        duration_s=duration_s,
+        overhead=bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=served.model.payload_mib),
     )
 
 

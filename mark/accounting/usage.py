@@ -11,9 +11,9 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from mark.accounting.ledger import FleetUsage, Price, fleet_usage, joined, usage_before, usages_of
+from mark.accounting.ledger import Price, fleet_usage, joined, usage_before, usages_of
 from mark.catalog.billing import billed_s
-from mark.domain.costs import Transition
+from mark.domain.costs import FleetUsage, Transition
 
 KEEP_PAST = 8
 """Instants whose usage is kept: the starts of days and months that a budget counts from."""

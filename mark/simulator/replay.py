@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, cost_of
+from mark.catalog.billing import bill_fleet, bill_overhead, cost_of
+from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
 from mark.controller.state import Decision, Observation
-from mark.domain.costs import BillLine
-from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
+from mark.domain.costs import BillLine, FleetUsage
+from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
 from mark.domain.objective import ModelSpec
 from mark.domain.offering import Market, Offering
@@ -27,15 +28,12 @@ from mark.domain.times import CloudTimes
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
-from mark.simulator.engine.arrays import MonitorWindow
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
 from mark.simulator.workload import Workload
-
-RECENT_WINDOWS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +96,7 @@ class _Plane:
         if self._engine.now < self._unit_end:
             return None
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
-        windows = self._engine.window_counts(start_at, start_at + UNIT_S)
-        return unit_of_windows(start_at, windows.tolist(), stands_for=self._speed)
+        return counted_unit(start_at, *self._counts(start_at, start_at + UNIT_S))
 
     def take_slo_window(self) -> SloWindow | None:
         window = self._engine.slo_window()
@@ -112,10 +109,14 @@ class _Plane:
         return self._engine.lambda_warm()
 
     def recent_rps(self) -> tuple[float, ...]:
-        whole = math.floor((self._engine.now - self._start_s) / WINDOW_S) * WINDOW_S
-        last = self._start_s + whole
-        first = max(self._start_s, last - RECENT_WINDOWS * WINDOW_S)
-        return tuple((self._speed * self._engine.window_counts(first, last) / WINDOW_S).tolist())
+        windows = recent_windows(self._engine.now - self._start_s, 0.0)
+        first_s, end_s = (self._start_s + WINDOW_S * edge for edge in (windows.start, windows.stop))
+        return window_rates(*self._counts(first_s, end_s))
+
+    def _counts(self, from_s: float, to_s: float) -> tuple[list[int], list[float]]:
+        """Arrivals of each window, and the clock's speed in each."""
+        counts: list[int] = self._engine.window_counts(from_s, to_s).tolist()
+        return counts, [self._speed] * len(counts)
 
 
 class _Recorder:
@@ -146,11 +147,10 @@ class _Recorder:
 
 
 def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
-    """The engine before the first arrival; without a monitor it never stops for a missed window."""
-    workload, monitor = scenario.workload, bundle.controller.monitor
+    """The engine before the first arrival."""
+    workload = scenario.workload
     end_s = scenario.start_s + scenario.duration_s
-    window = MonitorWindow(requests=monitor.requests, seconds=monitor.seconds) if monitor else MonitorWindow()
-    engine = Engine(
+    return Engine(
         kernel_=kernel,
         arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),
         slo=bundle.controller.slo,
@@ -159,12 +159,9 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
         start_at=scenario.start_s,
         duration_s=scenario.duration_s,
         rng=stream(workload.seed, "lambda"),
-        monitor=window,
+        monitor=bundle.controller.monitor,
         speed=workload.speed,
     )
-    if monitor is None:
-        engine.quiet_until(math.inf)
-    return engine
 
 
 class _Run:
@@ -315,27 +312,20 @@ class _Run:
             * (bundle.gpu_price_factor if offering.instance_type.accelerator else bundle.cpu_price_factor)
             for name, offering in self._offerings.items()
         }
-        surplus = {
-            name: offering.instance_type.credits.surplus_usd_per_vcpu_hour
-            for name, offering in self._offerings.items()
-            if offering.instance_type.credits
-        }
-        lines = bill_instances(cloud.usages, prices, surplus_usd_per_vcpu_hour=surplus)
-        overflow = bundle.controller.overflow
-        if overflow is not None:
-            lines += bill_lambda(self._engine.lambda_usage(), overflow)
-        if not bundle.overhead:
-            return lines + bill_disks(asleep_s=cloud.asleep_s, running_s=0.0)
-        speed = self._scenario.workload.speed
-        return (
-            *lines,
-            *bill_disks(asleep_s=cloud.asleep_s, running_s=cloud.running_s),
-            *bill_overhead(
-                self._peak_rps(),
-                self._scenario.duration_s,
-                requests=round(speed * self._engine.served().total),
-                payload_mib=self._scenario.model.payload_mib,
-            ),
+        overhead = bill_overhead(
+            self._peak_rps(),
+            self._scenario.duration_s,
+            requests=round(self._scenario.workload.speed * self._engine.served().total),
+            payload_mib=self._scenario.model.payload_mib,
+        )
+        return bill_fleet(
+            FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s),
+            prices,
+            self._offerings.values(),
+            overflow=bundle.controller.overflow,
+            lambda_usage=self._engine.lambda_usage(),
+            duration_s=self._scenario.duration_s,
+            overhead=overhead if bundle.overhead else (),
         )
 
     def _peak_rps(self) -> float:

@@ -16,7 +16,7 @@ from typing import TypeVar, assert_never
 
 import numpy as np
 
-from mark.controller.demand_units import live_unit
+from mark.controller.demand_units import counted_unit
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.recovery import recover
@@ -244,7 +244,7 @@ class Life:
             return None
         self._next_unit_at += UNIT_S
         rate = self.world.rates[round(start_at / UNIT_S) % len(self.world.rates)]
-        return live_unit(start_at, [round(5 * rate)] * 12, [1.0] * 12)
+        return counted_unit(start_at, [round(5 * rate)] * 12, [1.0] * 12)
 
     def _fleet(self) -> FleetView:
         return FleetView(

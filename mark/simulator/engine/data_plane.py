@@ -15,7 +15,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.controller.policy import MonitorPolicy
 from mark.dispatch.credits import earned
+from mark.dispatch.objective import attainment
 from mark.dispatch.overflow import believed_warm, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.costs import LambdaUsage
@@ -55,7 +57,7 @@ class Engine:
         start_at: float,
         duration_s: float,
         rng: np.random.Generator,
-        monitor: arrays.MonitorWindow,
+        monitor: MonitorPolicy | None,
         speed: float = 1.0,
     ) -> None:
         self._kernel = kernel_
@@ -256,7 +258,8 @@ class Engine:
         """Share of the finished requests that were answered in time (1 when none finished)."""
         served = self.served()
         finished = served.total - served.in_flight
-        return 1.0 - int(self._tally.seconds.missed.sum()) / finished if finished else 1.0
+        attained = attainment(int(self._tally.seconds.missed.sum()), finished)
+        return 1.0 if attained is None else attained
 
     def lambda_usage(self) -> LambdaUsage:
         """Billed use of Lambda, pings included.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.dispatch.objective import missed_target
+from mark.dispatch.objective import is_window_full, missed_target
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -80,7 +80,7 @@ def shed(arrived_at: float, rules: Record, tally: Tally) -> None:
 def window_closed(now: float, rules: Record, totals: Record) -> bool:
     """Close the monitor's window when it is full; True when it missed the target outside a cool-down."""
     requests, missed = totals.window_requests, totals.window_missed
-    if requests < rules.monitor_requests and now - totals.opened_at < rules.monitor_s:
+    if not is_window_full(requests, now - totals.opened_at, rules.monitor_requests, rules.monitor_s):
         return False
     totals.last_requests, totals.last_missed = requests, missed
     totals.window_requests, totals.window_missed = 0, 0
