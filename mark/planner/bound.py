@@ -72,7 +72,7 @@ class BoundInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class CapacityUnit:
     """One unit of capacity, 1 request/s: its rent per second and what it costs to start."""
 
     name: str
@@ -84,7 +84,7 @@ def bound_usd(given: BoundInput) -> float:
     """The bound, USD. Raises PlanInfeasible when there are arrivals and nothing to serve them."""
     supplies = undominated(
         [
-            Supply(
+            CapacityUnit(
                 name=item.name,
                 usd_per_s=item.usd_per_request,
                 start_usd=item.launch_usd / item.capacity_rps,
@@ -101,16 +101,16 @@ def bound_usd(given: BoundInput) -> float:
     return bound_by_program(given, supplies)
 
 
-def undominated(supplies: list[Supply]) -> tuple[Supply, ...]:
+def undominated(supplies: list[CapacityUnit]) -> tuple[CapacityUnit, ...]:
     """Those that no other one beats in both rent and start; of equals the first by name. Rent rises."""
-    kept: list[Supply] = []
+    kept: list[CapacityUnit] = []
     for supply in sorted(supplies, key=lambda item: (item.usd_per_s, item.start_usd, item.name)):
         if not kept or supply.start_usd < kept[-1].start_usd * (1 - 1e-12):
             kept.append(supply)
     return tuple(kept)
 
 
-def bound_by_levels(given: BoundInput, supply: Supply) -> float:
+def bound_by_levels(given: BoundInput, supply: CapacityUnit) -> float:
     """The bound with one supply: a two-state dynamic program per level of capacity, all levels at once."""
     levels = np.unique(given.arrivals[given.arrivals > 0])
     widths = np.diff(levels, prepend=0.0)
@@ -126,7 +126,7 @@ def bound_by_levels(given: BoundInput, supply: Supply) -> float:
     return float(widths @ np.minimum(on, off))
 
 
-def bound_by_program(given: BoundInput, supplies: tuple[Supply, ...]) -> float:
+def bound_by_program(given: BoundInput, supplies: tuple[CapacityUnit, ...]) -> float:
     """The bound by HiGHS, for any number of supplies."""
     all_carried = math.isinf(given.spill_usd)
     minutes = [given.arrivals[i : i + MINUTE_S] for i in range(0, len(given.arrivals), MINUTE_S)]
@@ -193,7 +193,7 @@ def floor_usd(given: BoundInput) -> float:
     return max(0.0, program.solve())
 
 
-def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> Supply:
+def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> CapacityUnit:
     """An offering as the floor sees it: never worse than it is in a run, nor than the bound sees it."""
     best_rps = max(
         item.capacity_rps, *(point.batch / item.profile.latency_s(point.batch) for point in item.profile.points)
@@ -202,7 +202,9 @@ def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> Suppl
     start_usd = item.usd_per_hour / 3600.0 * billed_s
     if start is times.launch:
         start_usd = min(item.launch_usd, start_usd)
-    return Supply(name=item.name, usd_per_s=item.usd_per_hour / 3600.0 / best_rps, start_usd=start_usd / best_rps)
+    return CapacityUnit(
+        name=item.name, usd_per_s=item.usd_per_hour / 3600.0 / best_rps, start_usd=start_usd / best_rps
+    )
 
 
 def _standby_work(program: _Program, item: Offering, given: BoundInput, lengths: list[int]) -> list[int]:
@@ -233,7 +235,7 @@ def _all_on_lambda(given: BoundInput) -> float:
     return given.spill_usd * float(given.arrivals.sum()) if given.arrivals.any() else 0.0
 
 
-def _fleet(program: _Program, supplies: tuple[Supply, ...], lengths: list[int]) -> list[list[int]]:
+def _fleet(program: _Program, supplies: tuple[CapacityUnit, ...], lengths: list[int]) -> list[list[int]]:
     """Per supply the variables of its capacity, requests/s in each period; launches but the first are priced."""
     fleets = []
     for supply in supplies:

@@ -74,7 +74,7 @@ def replay(
 ) -> RunResult:
     """Run `bundle` on `scenario`. `progress` is called with the share done, in [0, 1]."""
     began = time.perf_counter()
-    run = _Run(scenario, bundle, kernel, forecaster, fallback, journal)
+    run = _ReplayRun(scenario, bundle, kernel, forecaster, fallback, journal)
     run.go(progress)
     return run.result(time.perf_counter() - began)
 
@@ -164,7 +164,7 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
     )
 
 
-class _Run:
+class _ReplayRun:
     def __init__(
         self,
         scenario: Scenario,

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedCounts:
     """Outcomes of requests; the five add up to the requests that arrived."""
 
     instance: int
@@ -91,7 +91,7 @@ class RunResult:
     start_at: float
     duration_s: float
     slo: Slo
-    served: Served
+    served: ServedCounts
     attained: float
     latency: Latency
     cost: CostUsd

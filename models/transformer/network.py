@@ -12,7 +12,7 @@ HEADS = 4
 LAYERS = 2
 
 
-class Network(nn.Module):
+class TransformerNetwork(nn.Module):
     """Some 20,000 weights."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ LATE = 99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class BuildTarget:
     """What runs the function: a Python, a C library, an architecture as Linux names it."""
 
     python: tuple[int, int]
@@ -59,21 +59,21 @@ class Target:
         return frozenset(own) | frozenset(compatible_tags(self.python, interpreter, self.platforms))
 
 
-def target_of(runtime: str, machine: str = "x86_64") -> Target:
+def target_of(runtime: str, machine: str = "x86_64") -> BuildTarget:
     """The target that a runtime of Lambda is, or this machine (`here`). Errors: Misconfigured."""
     if runtime == HERE:
         _, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 2.17").partition(" ")
         glibc_major, glibc_minor, *_ = map(int, version.split("."))
-        return Target(
+        return BuildTarget(
             python=sys.version_info[:2], glibc=(glibc_major, glibc_minor), machine=platform.machine() or machine
         )
     if runtime not in RUNTIMES:
         raise Misconfigured(f"unknown runtime {runtime!r}; known: {', '.join((*RUNTIMES, HERE))}")
     major, minor = runtime.removeprefix("python").split(".")
-    return Target(python=(int(major), int(minor)), glibc=RUNTIMES[runtime], machine=machine)
+    return BuildTarget(python=(int(major), int(minor)), glibc=RUNTIMES[runtime], machine=machine)
 
 
-def needed(modules: Iterable[str], target: Target) -> dict[str, Distribution]:
+def needed(modules: Iterable[str], target: BuildTarget) -> dict[str, Distribution]:
     """The distributions of these top-level modules and of all that they require there, by name."""
     of_module = packages_distributions()
     found: dict[str, Distribution] = {}
@@ -97,7 +97,7 @@ def needed(modules: Iterable[str], target: Target) -> dict[str, Distribution]:
     return dict(sorted(found.items()))
 
 
-def files_of(found: Iterable[Distribution], target: Target) -> dict[str, bytes]:
+def files_of(found: Iterable[Distribution], target: BuildTarget) -> dict[str, bytes]:
     """All files of these distributions that the function may load, by name."""
     here: list[Distribution] = []
     elsewhere: list[Distribution] = []
@@ -107,7 +107,7 @@ def files_of(found: Iterable[Distribution], target: Target) -> dict[str, bytes]:
     return files | (_fetched(elsewhere, target) if elsewhere else {})
 
 
-def fits(item: Distribution, target: Target) -> bool:
+def fits(item: Distribution, target: BuildTarget) -> bool:
     """Whether the target can load what is installed here."""
     lines = (item.read_text("WHEEL") or "").splitlines()
     told = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
@@ -127,7 +127,7 @@ def _installed(item: Distribution) -> Iterator[tuple[str, bytes]]:
             yield file.as_posix(), place.read_bytes()
 
 
-def _fetched(items: list[Distribution], target: Target) -> dict[str, bytes]:
+def _fetched(items: list[Distribution], target: BuildTarget) -> dict[str, bytes]:
     """What pip finds of exactly these versions."""
     asked = [f"{item.name}=={item.version}" for item in items]
     interpreter = f"cp{target.python[0]}{target.python[1]}"

@@ -21,7 +21,7 @@ class Failed(Exception):
     """A step did not end as it should."""
 
 
-class Place:
+class RehearsalFolder:
     """A folder with `mark.yaml`, and an AWS. `config`, where given, is written to the file before each command."""
 
     def __init__(

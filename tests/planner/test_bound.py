@@ -14,7 +14,7 @@ from mark.domain.offering import BurstCredits, LambdaOffering, Offering
 from mark.domain.times import CloudTimes
 from mark.planner.bound import (
     BoundInput,
-    Supply,
+    CapacityUnit,
     bound_by_levels,
     bound_by_program,
     bound_usd,
@@ -84,7 +84,7 @@ def problems(draw: st.DrawFn) -> BoundInput:
 @given(problems())
 def test_dropping_dominated_offerings_and_levels_are_exact(known: BoundInput) -> None:
     supplies = tuple(
-        Supply(
+        CapacityUnit(
             name=item.name,
             usd_per_s=item.usd_per_hour / 3600 / item.capacity_rps,
             start_usd=item.launch_usd / item.capacity_rps,
@@ -107,10 +107,10 @@ def test_the_floor_lies_below_the_bound(known: BoundInput) -> None:
 
 
 def test_undominated_keeps_the_trade_off() -> None:
-    cheap = Supply(name="cheap", usd_per_s=1.0, start_usd=3.0)
-    agile = Supply(name="agile", usd_per_s=2.0, start_usd=1.0)
-    worse = Supply(name="worse", usd_per_s=2.5, start_usd=2.0)
-    twin = Supply(name="twin", usd_per_s=1.0, start_usd=3.0)
+    cheap = CapacityUnit(name="cheap", usd_per_s=1.0, start_usd=3.0)
+    agile = CapacityUnit(name="agile", usd_per_s=2.0, start_usd=1.0)
+    worse = CapacityUnit(name="worse", usd_per_s=2.5, start_usd=2.0)
+    twin = CapacityUnit(name="twin", usd_per_s=1.0, start_usd=3.0)
     assert undominated([worse, twin, agile, cheap]) == (cheap, agile)
 
 

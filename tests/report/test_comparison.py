@@ -23,7 +23,7 @@ from mark.report.runs.comparison import (
 from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
 from mark.report.runs.table import comparison_table
 from mark.report.table_layout import fit_table
-from mark.simulator.results import Latency, Served
+from mark.simulator.results import Latency, ServedCounts
 from tests.report.fakes import POLICIES, fake_run
 
 
@@ -185,7 +185,7 @@ def test_headline_says_who_stood_in_and_recommends_no_failed_forecaster() -> Non
 
 
 def test_where_nobody_asked_shares_and_latencies_are_dashes() -> None:
-    nobody = Served(instance=0, standby=0, lambda_=0, shed=0, in_flight=0)
+    nobody = ServedCounts(instance=0, standby=0, lambda_=0, shed=0, in_flight=0)
     quiet = costing("mark", 1.0, served=nobody, attained=1.0)
     row = next(line for line in printed(comparison_table([quiet])).splitlines() if line.startswith("mark"))
     assert "-/-/-" in row

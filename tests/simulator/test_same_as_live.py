@@ -19,7 +19,7 @@ from mark.domain.traffic import ModelTraffic
 from mark.live.control.data_plane import LiveDataPlane
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import plain_kernel
-from mark.simulator.engine.kernel_tally import Tally, answer, shed, window_closed
+from mark.simulator.engine.kernel_tally import RunTally, answer, shed, window_closed
 from mark.simulator.replay import _Plane
 from tests.simulator.engines import engine
 
@@ -39,7 +39,7 @@ def live_traffic(outcomes: list[str]) -> ModelTraffic:
     return ModelTraffic(model="m", instance=len(outcomes) - shed_, late=late, shed=shed_)
 
 
-def in_engine(outcome: str, at: float, rules: Any, tally: Tally) -> None:
+def in_engine(outcome: str, at: float, rules: Any, tally: RunTally) -> None:
     if outcome == "shed":
         shed(at, rules, tally)
     else:

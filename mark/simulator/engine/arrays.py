@@ -23,7 +23,7 @@ from mark.simulator.engine.kernel_tally import (
     TOTAL,
     Record,
     Records,
-    Tally,
+    RunTally,
 )
 from mark.simulator.results import Latency
 
@@ -134,19 +134,19 @@ def pool(made: Record, overflow: LambdaOffering | None, rng: np.random.Generator
     )
 
 
-def tally(start_at: float, seconds: int) -> Tally:
+def tally(start_at: float, seconds: int) -> RunTally:
     """Nothing has happened yet."""
     totals = records(TOTAL, 1)[0]
     totals.opened_at = start_at
     totals.closed_at = -np.inf
-    return Tally(
+    return RunTally(
         seconds=records(SECOND, seconds),
         histogram=np.zeros(HISTOGRAM_BINS, np.int64),
         totals=totals,
     )
 
 
-def summarise(made: Tally) -> Latency:
+def summarise(made: RunTally) -> Latency:
     """Percentiles (upper edge of their bin), mean and the tail of the latencies counted in a tally."""
     edges = np.concatenate(
         (

@@ -28,8 +28,8 @@ from mark.domain.orders import SloWindow
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.kernel_lambda import Pool
-from mark.simulator.engine.kernel_tally import Record, Tally, shed
-from mark.simulator.results import Latency, SecondSeries, Served
+from mark.simulator.engine.kernel_tally import Record, RunTally, shed
+from mark.simulator.results import Latency, SecondSeries, ServedCounts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -235,14 +235,14 @@ class Engine:
         """Lambda environments that the gateways believe to be warm."""
         return int(believed_warm(self._pool.belief, self._now))
 
-    def served(self) -> Served:
+    def served(self) -> ServedCounts:
         """Outcomes of the requests so far."""
         totals = self._tally.totals
         instance, standby, lambda_, shed = (
             int(n) for n in (totals.instance, totals.standby, totals.lambda_, totals.shed)
         )
         arrived = int(self._tally.seconds.arrivals.sum())
-        return Served(
+        return ServedCounts(
             instance=instance,
             standby=standby,
             lambda_=lambda_,
@@ -306,7 +306,7 @@ class Engine:
         )
 
     @property
-    def _state(self) -> tuple[Record, kernel.Fleet, Pool, Tally]:
+    def _state(self) -> tuple[Record, kernel.Fleet, Pool, RunTally]:
         return self._rules, self._fleet, self._pool, self._tally
 
     def _send(self, arrived_at: float) -> None:

@@ -41,7 +41,7 @@ TOTAL = np.dtype(
 )
 
 
-class Tally(NamedTuple):
+class RunTally(NamedTuple):
     """Counts of outcomes."""
 
     #: Records of SECOND by second of arrival.
@@ -51,7 +51,7 @@ class Tally(NamedTuple):
     totals: Record
 
 
-def answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) -> None:
+def answer(arrived_at: float, finish_at: float, rules: Record, tally: RunTally) -> None:
     """A request was answered. Of a rehearsal's latency, on the trace's clock, the real one is counted."""
     taken_s = finish_at - arrived_at
     latency_s = taken_s / rules.speed
@@ -68,7 +68,7 @@ def answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) -> 
         totals.window_missed += 1
 
 
-def shed(arrived_at: float, rules: Record, tally: Tally) -> None:
+def shed(arrived_at: float, rules: Record, tally: RunTally) -> None:
     """Refuse a request (503); it counts as missed."""
     totals = tally.totals
     tally.seconds[second_of(arrived_at, rules)].missed += 1

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces.formats.rows import Kind, Rows, TraceOptions
+from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -64,7 +64,7 @@ def join(name: str, parts: Sequence[Rows], options: TraceOptions) -> Instants | 
             else f"{name} holds no request; check what was exported"
         )
     notes = (*dict.fromkeys(note for part in parts for note in part.notes), *_group_notes(parts))
-    if first.kind is Kind.REQUEST:
+    if first.kind is RowKind.REQUEST:
         return _instants(parts, notes)
     return _bins(_Joined.of(name, parts), notes)
 
@@ -106,7 +106,7 @@ class _Joined:
 
     name: str
     parts: Sequence[Rows]
-    kind: Kind
+    kind: RowKind
     order: Ints
     times: Floats
     values: Floats
@@ -136,7 +136,7 @@ class _Joined:
         bad = ~(np.isfinite(self.values) & (self.values >= 0))
         if bad.any():
             row = int(np.argmax(bad))
-            what = "count" if self.kind is Kind.COUNT else "rate"
+            what = "count" if self.kind is RowKind.COUNT else "rate"
             number = f"{self.values[row]:.15g}"
             raise self.wrong(row, f"{what} {number} is negative; {what}s are 0 or more")
         twice = np.diff(self.times) == 0
@@ -149,9 +149,9 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
     bin_s, at = _places(rows)
     _check_widths(rows, bin_s)
     kind = rows.kind
-    if kind is Kind.UNSAID:
+    if kind is RowKind.UNSAID:
         whole = bool((rows.values == np.floor(rows.values)).all())
-        kind = Kind.COUNT if whole else Kind.RATE
+        kind = RowKind.COUNT if whole else RowKind.RATE
         said = (
             f"requests per bin of {bin_s:g} s, as all are whole"
             if whole
@@ -161,7 +161,7 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
             *notes,
             f"no header names the numbers: they are taken as {said}; set --rows counts or rates",
         )
-    rates = rows.values / bin_s if kind is Kind.COUNT else rows.values
+    rates = rows.values / bin_s if kind is RowKind.COUNT else rows.values
     huge = rates > MAX_RPS
     if huge.any():
         row = int(np.argmax(huge))
