@@ -1,4 +1,4 @@
-"""How long a cold start imports: each handler in fresh processes, the best of them, beside a bare interpreter.
+"""Time that a cold start imports: each handler in fresh processes, the best of them, beside a bare interpreter.
 
     python -m scripts.bench.handlers [--runs 7]
 

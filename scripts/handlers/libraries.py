@@ -39,7 +39,7 @@ LATE = 99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTarget:
-    """What runs the function: a Python, a C library, an architecture as Linux names it."""
+    """The machine that runs the function: a Python, a C library, an architecture as Linux names it."""
 
     python: tuple[int, int]
     glibc: tuple[int, int]
@@ -108,14 +108,14 @@ def files_of(found: Iterable[Distribution], target: BuildTarget) -> dict[str, by
 
 
 def fits(item: Distribution, target: BuildTarget) -> bool:
-    """Whether the target can load what is installed here."""
+    """True where the target can load what is installed here."""
     lines = (item.read_text("WHEEL") or "").splitlines()
     told = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
     return any(parse_tag(tag) & target.tags for tag in told)
 
 
 def size_of(item: Distribution) -> int:
-    """What is installed here of it, in bytes."""
+    """Size of what is installed here of it, in bytes."""
     places = (Path(str(file.locate())) for file in item.files or () if _is_wanted(PurePosixPath(file.as_posix())))
     return sum(place.stat().st_size for place in places if place.is_file())
 
@@ -128,7 +128,7 @@ def _installed(item: Distribution) -> Iterator[tuple[str, bytes]]:
 
 
 def _fetched(items: list[Distribution], target: BuildTarget) -> dict[str, bytes]:
-    """What pip finds of exactly these versions."""
+    """The files that pip finds of exactly these versions."""
     asked = [f"{item.name}=={item.version}" for item in items]
     interpreter = f"cp{target.python[0]}{target.python[1]}"
     options = ["--implementation", "cp", "--python-version", ".".join(map(str, target.python))]
@@ -154,7 +154,7 @@ def _unpacked(wheels: Iterable[Path]) -> dict[str, bytes]:
 
 
 def _is_wanted(name: PurePosixPath) -> bool:
-    """Whether a running function may need it: no scripts, tests, sources or notes of an installer."""
+    """True where a running function may need it: no scripts, tests, sources or notes of an installer."""
     if name.is_absolute() or ".." in name.parts or TESTS in name.parts or ".data" in name.parts[0]:
         return False
     return name.name not in LEFT_OUT and name.suffix not in SUFFIXES_LEFT_OUT

@@ -60,7 +60,7 @@ def takes_back_what_fails_with_cdk(there: RehearsalFolder) -> str:
 
 
 def destroys_with_cdk(there: RehearsalFolder) -> str:
-    """What depends on the network goes with it: all but the archive."""
+    """Destroy the network and all that depends on it: everything but the archive."""
     _cdk(there, "destroy", "network", "--force")
     left = there.stacks()
     check(list(left) == [ARCHIVE], f"the archive alone stays, not {left}")

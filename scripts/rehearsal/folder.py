@@ -1,4 +1,4 @@
-"""Where a rollout is rehearsed: a folder with settings, an emulated AWS, and the commands that are run there."""
+"""Rehearsal of a rollout: a folder with settings, an emulated AWS, and the commands that are run there."""
 
 from __future__ import annotations
 

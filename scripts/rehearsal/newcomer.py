@@ -154,7 +154,7 @@ def _mail_of(there: RehearsalFolder, until: float) -> Any:
 
 
 def _mails(there: RehearsalFolder) -> list[Any]:
-    """What lies in ministack's outbox."""
+    """The mails in ministack's outbox."""
     outbox = f"{there.aws['AWS_ENDPOINT_URL']}/_ministack/ses/messages"
     with urllib.request.urlopen(outbox, timeout=10) as reply:  # noqa: S310 - our own server
         messages: dict[str, list[Any]] = json.loads(reply.read())["messages"]
@@ -169,7 +169,7 @@ def removes_it_all(there: RehearsalFolder) -> str:
 
 
 def _findings(there: RehearsalFolder) -> list[str]:
-    """What the doctor wants mended."""
+    """The checks that the doctor wants mended."""
     told = json.loads(there.run("doctor", "--json", expect=1).partition("\n}\n")[0] + "\n}")
     return list(dict.fromkeys(found["check"] for found in told["findings"] if found["state"] == "mend"))
 
@@ -180,7 +180,7 @@ def _queue(there: RehearsalFolder, part: str) -> str:
 
 
 def _until(look: Callable[[], Any], limit_s: float, what: str) -> Any:
-    """What a look finds as soon as it finds anything."""
+    """The first finding of a repeated look."""
     until = time.monotonic() + limit_s
     while not (found := look()):
         if time.monotonic() > until:
