@@ -15,7 +15,7 @@ from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import is_window_full
 from mark.domain.clock import ClockAnchor, mean_speed
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
-from mark.domain.orders import SloWindow
+from mark.domain.objective import SloWindow
 from mark.domain.traffic import ModelTraffic
 
 WINDOWS_A_UNIT = round(UNIT_S / WINDOW_S)

@@ -70,7 +70,7 @@ class Plan:
     #: The rate that it carries, requests/s.
     capacity_rps: float
     #: The rate that it leaves to Lambda, or to nobody, requests/s.
-    spill_rps: float = 0.0
+    shortfall_rps: float = 0.0
     #: Why each other offering was not taken.
     excuses: tuple[Excuse, ...] = ()
     #: The plan in a sentence, for people.

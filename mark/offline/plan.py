@@ -78,7 +78,7 @@ def plan_document(
         "at_s": plan.at,
         "required_rps": plan.required_rps,
         "capacity_rps": plan.capacity_rps,
-        "spill_rps": plan.spill_rps,
+        "spill_rps": plan.shortfall_rps,
         "usd_per_hour": plan.usd_per_hour,
         "launch_usd": plan.launch_usd,
         "counts": [

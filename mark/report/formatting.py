@@ -76,9 +76,9 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
-def format_fallbacks(stood_in: int, forecasts: int) -> str:
+def format_fallbacks(fallback_forecasts: int, forecasts: int) -> str:
     """`last-value stood in 3 of 10 times`: what replaced a forecaster that failed, and how often."""
-    return f"last-value stood in {stood_in:,} of {forecasts:,} times"
+    return f"last-value stood in {fallback_forecasts:,} of {forecasts:,} times"
 
 
 def unbroken(text: str) -> str:

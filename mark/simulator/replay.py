@@ -21,9 +21,8 @@ from mark.controller.state import Decision, Observation
 from mark.domain.costs import BillLine, FleetUsage
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
-from mark.domain.objective import ModelSpec
+from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import Market, Offering
-from mark.domain.orders import SloWindow
 from mark.domain.times import CloudTimes
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
@@ -128,7 +127,7 @@ class _Recorder:
         self._lead = lead_units
         self.forecast = np.full(minutes, np.nan)
         self.failures: dict[str, int] = {}
-        self.forecasts = self.stood_in = 0
+        self.forecasts = self.fallback_forecasts = 0
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         self._journal.append(before, seen, decision)
@@ -136,7 +135,7 @@ class _Recorder:
             if fact.kind in ("forecast-failed", "plan-failed"):
                 text = f"{fact.kind}: {fact.error}"
                 self.failures[text] = self.failures.get(text, 0) + 1
-                self.stood_in += fact.kind == "forecast-failed"
+                self.fallback_forecasts += fact.kind == "forecast-failed"
         if seen.forecast is None:
             return
         self.forecasts += 1
@@ -278,7 +277,7 @@ class _ReplayRun:
             ),
             notes=self._notes(),
             forecasts=self._recorder.forecasts,
-            stood_in=self._recorder.stood_in,
+            fallback_forecasts=self._recorder.fallback_forecasts,
             uses_truth=bundle.uses_truth,
         )
 

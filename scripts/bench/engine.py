@@ -259,7 +259,7 @@ def an_experiment(*, days: int, start_day: int, cache: Path) -> Experiment:
 
 
 def cache_dir() -> Path:
-    """Where compiled code is kept between benches."""
+    """The cache of compiled code, kept between benches."""
     return Path.home() / ".cache" / "mark"
 
 

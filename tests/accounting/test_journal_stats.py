@@ -39,7 +39,7 @@ def tick(
 
 
 def test_forecasts_are_scored_by_what_came_one_lead_later() -> None:
-    ticks = [tick(minute, load=10.0 + minute, said=30.0) for minute in range(1, 21)]
+    ticks = [tick(minute, load=10.0 + minute, detail=30.0) for minute in range(1, 21)]
     facts = journal_facts([(HEADER, ticks)], 0.0, 1e9)
 
     lead = POLICY.lead_units
@@ -53,7 +53,7 @@ def test_forecasts_are_scored_by_what_came_one_lead_later() -> None:
 
 
 def test_what_the_last_forecast_lacked_is_told_until_one_lacks_nothing() -> None:
-    whole, blind = (tick(minute, load=1.0, said=1.0) for minute in (1, 2))
+    whole, blind = (tick(minute, load=1.0, detail=1.0) for minute in (1, 2))
     assert blind.seen.forecast is not None
     lacking = replace(blind.seen.forecast, degraded="under a day of history")
     blind = replace(blind, seen=replace(blind.seen, forecast=lacking))

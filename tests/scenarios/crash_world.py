@@ -25,6 +25,7 @@ from mark.controller.state import Decision, Observation
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import MarkError
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.objective import SloWindow
 from mark.domain.offering import Market
 from mark.domain.orders import (
     Drain,
@@ -33,7 +34,6 @@ from mark.domain.orders import (
     LaunchRefused,
     Order,
     RefusalCause,
-    SloWindow,
     SpotWarned,
     StartStandby,
     StopStandby,
@@ -256,7 +256,7 @@ class Life:
                     role=m.role,
                     token=m.token,
                     launched_at=m.launched_at,
-                    interrupt_at=None if m.terminates_at == math.inf else m.terminates_at,
+                    terminates_at=None if m.terminates_at == math.inf else m.terminates_at,
                 )
                 for m in sorted(self.world.machines.values(), key=lambda m: m.id)
                 if self.world.now >= m.launched_at + LISTED_S

@@ -16,7 +16,7 @@ from mark.controller.demand_units import (
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
 from mark.domain.demand import UNIT_S, DemandUnit
-from mark.domain.orders import SloWindow
+from mark.domain.objective import SloWindow
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
 

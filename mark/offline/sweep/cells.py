@@ -51,7 +51,7 @@ class Cell:
     settings: tuple[tuple[str, Value], ...]
     seed: int
     target: float
-    foreseeing: bool
+    uses_truth: bool
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class _Able:
 
     policy: str
     forecaster: str
-    foreseeing: bool
+    uses_truth: bool
     fixed: bool
 
 
@@ -144,7 +144,7 @@ def _able(settings: Settings, trace: Trace, layout: SweepLayout) -> Iterator[_Ab
     changed = chosen_overrides(settings)
     for policy in lineup.policies:
         bundle, fixed = experiment.bundle(policy, changed), experiment.bundle(policy).uses_truth
-        yield _Able(policy=policy, forecaster=bundle.forecaster, foreseeing=bundle.uses_truth, fixed=fixed)
+        yield _Able(policy=policy, forecaster=bundle.forecaster, uses_truth=bundle.uses_truth, fixed=fixed)
 
 
 def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
@@ -177,7 +177,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
         settings=own,
         seed=settings.seed,
         target=chosen_slo(settings, chosen_model(settings)).target,
-        foreseeing=able.foreseeing,
+        uses_truth=able.uses_truth,
     )
 
 

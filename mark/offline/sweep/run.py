@@ -145,9 +145,9 @@ def _runs(layout: SweepLayout, outcome: SweepOutcome) -> list[SweptRun]:
             attained=document["slo"]["attained"],
             target=cell.target,
             cost_over_bound=document["cost_over_bound"],
-            foreseeing=cell.foreseeing,
+            uses_truth=cell.uses_truth,
             forecasts=document["forecasts"],
-            stood_in=document["stood_in"],
+            fallback_forecasts=document["stood_in"],
         )
         for cell, document in zip(able, _cells(layout, outcome), strict=True)
     ]

@@ -31,9 +31,9 @@ def _row_object(row: ParetoRow) -> dict[str, object]:
         "cost_over_bound": _spread_object(row.cost_over_bound),
         "target": row.target,
         "keeps_objective": row.keeps_objective,
-        "foreseeing": row.foreseeing,
+        "foreseeing": row.uses_truth,
         "forecasts": row.forecasts,
-        "stood_in": row.stood_in,
+        "stood_in": row.fallback_forecasts,
         "on_front": row.front > 0,
     }
 

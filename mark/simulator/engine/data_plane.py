@@ -22,9 +22,8 @@ from mark.dispatch.overflow import believed_warm, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
-from mark.domain.objective import Slo
+from mark.domain.objective import Slo, SloWindow
 from mark.domain.offering import LambdaOffering, Offering
-from mark.domain.orders import SloWindow
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.kernel_lambda import Pool

@@ -71,7 +71,7 @@ def test_agents_say_who_is_ready(there: Scene) -> None:
     assert seen[first].credits == 12.0
     assert seen[second].state is InstanceState.PENDING
     assert seen[third].state is InstanceState.DRAINING
-    assert seen[third].interrupt_at == 1100.0
+    assert seen[third].terminates_at == 1100.0
 
 
 def test_another_model_and_service_are_not_seen(there: Scene) -> None:
@@ -474,7 +474,7 @@ def test_an_order_that_does_not_fit_is_cut_to_what_does(moto: None, rails: Guard
             offering=ON_DEMAND.name,
             count=3,
             cause=RefusalCause.GUARDRAIL,
-            said=why,
+            detail=why,
             at=1000.0,
         )
     ]
@@ -565,7 +565,7 @@ def test_a_spot_notice_is_a_fact_until_it_is_acknowledged(there: Scene) -> None:
     there.send(notice)
     assert there.cloud.drain_facts() == [notice]
     [seen] = there.cloud.observe()
-    assert seen.interrupt_at == 1120.0
+    assert seen.terminates_at == 1120.0
 
     crashed = scene(again=there)  # nothing was acknowledged: the next controller gets it too
     crashed.cloud.observe()
