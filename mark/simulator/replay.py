@@ -177,10 +177,7 @@ class _ReplayRun:
         self._scenario, self._bundle = scenario, bundle
         self._start_s, self._end_s = scenario.start_s, scenario.start_s + scenario.duration_s
         self._engine = _engine(scenario, bundle, kernel)
-        offerings = (*policy.offerings, *policy.fallbacks)
-        if policy.standby:
-            offerings = (*offerings, policy.standby.offering)
-        self._offerings: dict[str, Offering] = {offering.name: offering for offering in offerings}
+        self._offerings: dict[str, Offering] = {item.name: item for item in policy.known_offerings}
         self._cloud = SimulatedCloud(
             engine=self._engine,
             offerings=self._offerings,
