@@ -94,10 +94,10 @@ def _split(transitions: Iterable[Transition], end: float) -> Iterator[tuple[list
 
     The stop at which one that is there is cut ends what is folded and begins what is kept.
     """
-    told: defaultdict[str, list[Transition]] = defaultdict(list)
+    by_instance: defaultdict[str, list[Transition]] = defaultdict(list)
     for item in transitions:
-        told[item.instance].append(item)
-    for items in told.values():
+        by_instance[item.instance].append(item)
+    for items in by_instance.values():
         ordered = in_order(items)
         if ordered[-1].state == "terminated" and ordered[-1].at < end:
             yield ordered, []

@@ -5,7 +5,7 @@ Transitions may come late, twice and out of order; only their instants count.
 
 A stretch is billed at the price that was written down when it began: an offering may have become dearer since, or
 be none of the service's any more. Where none was written it is the offering's of today, else the catalogue's; what
-is in neither is `unpriced`: it is told, and stands on no bill.
+is in neither is `unpriced`: it is named, and stands on no bill.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
     usages: list[InstanceUsage] = []
     asleep_s = 0.0
     for name in sorted(by_instance):
-        told = in_order(by_instance[name])
-        stretches, naps = stretches_of(told, now)
+        ordered = in_order(by_instance[name])
+        stretches, naps = stretches_of(ordered, now)
         usages.extend(stretches)
         asleep_s += sum(end - start for start, end in naps)
     running_s = sum(usage.ended_at - usage.started_at for usage in usages)
@@ -146,18 +146,20 @@ def rent_usd_per_hour(served: ServedModel, running: Sequence[InstanceUsage]) -> 
     return sum(prices.get(u.offering, 0.0) if u.usd_per_hour is None else u.usd_per_hour for u in running)
 
 
-def in_order(told: Iterable[Transition]) -> list[Transition]:
+def in_order(transitions: Iterable[Transition]) -> list[Transition]:
     """One instance's transitions as they followed each other."""
-    return sorted(told, key=lambda transition: (transition.at, _ORDER[transition.state]))
+    return sorted(transitions, key=lambda transition: (transition.at, _ORDER[transition.state]))
 
 
-def stretches_of(told: Sequence[Transition], now: float) -> tuple[list[InstanceUsage], list[tuple[float, float]]]:
-    """One instance's stretches in state running, and from when to when it slept. told: `in_order`."""
+def stretches_of(
+    ordered: Sequence[Transition], now: float
+) -> tuple[list[InstanceUsage], list[tuple[float, float]]]:
+    """One instance's stretches in state running, and from when to when it slept. ordered: `in_order`."""
     usages: list[InstanceUsage] = []
     began: Transition | None = None
     asleep_at: float | None = None
     naps: list[tuple[float, float]] = []
-    for item in told:
+    for item in ordered:
         if item.state == "running":
             began = began or item
         elif began is not None and item.state != "pending":

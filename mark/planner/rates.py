@@ -77,8 +77,8 @@ def expect_rates(forecast: Forecast, *, wait_s: float, past: Demand | None = Non
 def _carried_by(means: Floats, maxima: Floats, unit_s: float, wait_s: float, levels: Floats) -> Floats:
     """means, maxima: shape (units, cases); returns shape (units, levels)."""
     windows = unit_s / WINDOW_S
-    usual = np.maximum(0.0, (windows * means - maxima) / (windows - 1.0))
-    return _carried(usual, maxima, 1.0 / windows, wait_s, levels)
+    typical = np.maximum(0.0, (windows * means - maxima) / (windows - 1.0))
+    return _carried(typical, maxima, 1.0 / windows, wait_s, levels)
 
 
 def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
@@ -91,14 +91,14 @@ def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
 
 @njit(cache=True)
 def _carried(
-    usual: Floats, maxima: Floats, at_maximum: float, wait_s: float, levels: Floats
+    typical: Floats, maxima: Floats, at_maximum: float, wait_s: float, levels: Floats
 ) -> Floats:  # pragma: no cover - compiled
-    """E[r - shortfall(r, level)] over the cases. usual, maxima: shape (units, cases); returns (units, levels)."""
-    units, cases = usual.shape
+    """E[r - shortfall(r, level)], shape (units, levels), over the cases. typical, maxima: shape (units, cases)."""
+    units, cases = typical.shape
     found = np.zeros((units, len(levels)))
     for t in range(units):
         for k in range(2 * cases):
-            rate = usual[t, k] if k < cases else maxima[t, k - cases]
+            rate = typical[t, k] if k < cases else maxima[t, k - cases]
             weight = (1.0 - at_maximum if k < cases else at_maximum) / cases
             alone = _shortfall(-2.0 * wait_s * rate)
             for i in range(len(levels)):

@@ -54,8 +54,8 @@ def summary(figures: FigureTable) -> str:
         kind: _geometric([value for name, value in figures.numbers.items() if name.endswith(kind)])
         for kind in ("/ mark", "/ sagemaker")
     }
-    said = ", ".join(f"{value:.3f} {kind}" for kind, value in means.items())
-    note = f"{NOTE}\nGeometric means over {len(figures.rows)} cases: {said}.\n"
+    listed = ", ".join(f"{value:.3f} {kind}" for kind, value in means.items())
+    note = f"{NOTE}\nGeometric means over {len(figures.rows)} cases: {listed}.\n"
     return part_text(TITLE, note, figures, HEAD, every_check=False)
 
 

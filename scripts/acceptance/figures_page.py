@@ -176,8 +176,8 @@ def _written(page: Path) -> dict[str, str]:
 def commit() -> str:
     """The commit that is measured, `+` where files have changed since: asked once, before anything is measured."""
     asked = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    told = subprocess.run(asked, cwd=PAGE.parent, capture_output=True, text=True, check=False)  # noqa: S603
-    return told.stdout.strip() or "unknown"
+    done = subprocess.run(asked, cwd=PAGE.parent, capture_output=True, text=True, check=False)  # noqa: S603
+    return done.stdout.strip() or "unknown"
 
 
 def _table(head: Row, rows: Iterable[Row]) -> str:

@@ -213,8 +213,8 @@ def _ask(name: str, window: Window, spans: Mapping[str, BacktestSpan], folder: P
     span = next(iter(spans.values()))
     made = build(name, span.history, workload=window.workload(), cache_dir=folder, report=_quietly)
     update_ms = _update_ms(made, span)
-    told = Remembering(made.forecaster)  # both rates come with one answer
-    scores = {target: run_backtest(own, told, lambda _share: None) for target, own in spans.items()}
+    remembering = Remembering(made.forecaster)  # both rates come with one answer
+    scores = {target: run_backtest(own, remembering, lambda _share: None) for target, own in spans.items()}
     return Asked(name=name, train_s=made.train_s, update_ms=update_ms, card=made.card or {}, scores=scores)
 
 
@@ -289,9 +289,11 @@ def _pace(where: str, asked: Asked) -> list[Check]:
     ]
     seconds = [took for kind, card in asked.card.items() if kind.startswith("lstm") for took in card["seconds"]]
     if seconds and asked.name == "lstm":
-        said = f"{max(seconds):.0f} s"
+        longest = f"{max(seconds):.0f} s"
         checks.append(
-            Check(f"{where}, lstm: training a seed", said, f"<= {MOST_TRAIN_S:g} s", max(seconds) <= MOST_TRAIN_S)
+            Check(
+                f"{where}, lstm: training a seed", longest, f"<= {MOST_TRAIN_S:g} s", max(seconds) <= MOST_TRAIN_S
+            )
         )
     return checks
 

@@ -68,9 +68,9 @@ def build(name: str, target: BuildTarget, *, models: Sequence[str] = ()) -> Func
 
 def _too_large(name: str, sizes: Mapping[str, int]) -> Misconfigured:
     largest = sorted(sizes, key=lambda library: -sizes[library])[:3]
-    told = ", ".join(f"{library} {sizes[library] / MIB:.0f} MiB" for library in largest)
+    parts = ", ".join(f"{library} {sizes[library] / MIB:.0f} MiB" for library in largest)
     return Misconfigured(
-        f"{name} is larger than the {MOST_UNZIPPED / MIB:.0f} MiB that Lambda unpacks ({told}): make it an image "
+        f"{name} is larger than the {MOST_UNZIPPED / MIB:.0f} MiB that Lambda unpacks ({parts}): make it an image "
         "(infra/image/infer.Dockerfile, rollout.functions.infer_image)"
     )
 

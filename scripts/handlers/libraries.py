@@ -110,8 +110,8 @@ def files_of(found: Iterable[Distribution], target: BuildTarget) -> dict[str, by
 def fits(item: Distribution, target: BuildTarget) -> bool:
     """True where the target can load what is installed here."""
     lines = (item.read_text("WHEEL") or "").splitlines()
-    told = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
-    return any(parse_tag(tag) & target.tags for tag in told)
+    tags = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
+    return any(parse_tag(tag) & target.tags for tag in tags)
 
 
 def size_of(item: Distribution) -> int:
@@ -138,8 +138,8 @@ def _fetched(items: list[Distribution], target: BuildTarget) -> dict[str, bytes]
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", folder]
         done = subprocess.run([*command, *options, *asked], capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-            raise Misconfigured(f"pip finds no wheel of {', '.join(asked)} for {interpreter}: {said}")
+            reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            raise Misconfigured(f"pip finds no wheel of {', '.join(asked)} for {interpreter}: {reason}")
         return _unpacked(sorted(Path(folder).glob("*.whl")))
 
 

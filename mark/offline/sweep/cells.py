@@ -200,9 +200,9 @@ def _effective(point: Combination, able: _Able) -> Settings:
     if policy in BASELINES and "market" in point.swept:
         changed["market"] = Market.ON_DEMAND
     if policy in BASELINES:
-        usual, kept = PolicySettings(), settings.policy
+        defaults, kept = PolicySettings(), settings.policy
         keeps = {key.split(".")[1] for key in BASELINES[policy]}
-        changed["policy"] = usual.model_copy(update={name: getattr(kept, name) for name in keeps})
+        changed["policy"] = defaults.model_copy(update={name: getattr(kept, name) for name in keeps})
     return settings.model_copy(update=changed)
 
 

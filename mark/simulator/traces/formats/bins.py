@@ -152,14 +152,14 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
     if kind is RowKind.UNSAID:
         whole = bool((rows.values == np.floor(rows.values)).all())
         kind = RowKind.COUNT if whole else RowKind.RATE
-        said = (
+        meaning = (
             f"requests per bin of {bin_s:g} s, as all are whole"
             if whole
             else "requests per second, as some have fractions"
         )
         notes = (
             *notes,
-            f"no header names the numbers: they are taken as {said}; set --rows counts or rates",
+            f"no header names the numbers: they are taken as {meaning}; set --rows counts or rates",
         )
     rates = rows.values / bin_s if kind is RowKind.COUNT else rows.values
     huge = rates > MAX_RPS
@@ -179,13 +179,13 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
 def _places(rows: _Joined) -> tuple[float, Ints]:
     """Length of a bin, s, and the bin of each row. Misconfigured where bins are not equal."""
     times = rows.times
-    said = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
+    width_s = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
     if len(times) < 2:
-        if said is None:
+        if width_s is None:
             raise rows.wrong(0, "one row does not give the length of a bin; give at least two")
-        return said, np.zeros(1, dtype=np.int64)
+        return width_s, np.zeros(1, dtype=np.int64)
     steps = np.diff(times)
-    widths = [said] if said is not None else [_common_s(times)] if rows.parts[0].exact else []
+    widths = [width_s] if width_s is not None else [_common_s(times)] if rows.parts[0].exact else []
     widths = widths or [float(np.median(steps)), float(steps.min())]
     for bin_s in widths:
         if np.abs(steps - bin_s).max() <= BIN_TOLERANCE * bin_s:

@@ -164,17 +164,17 @@ def _column(text: Text, named: Mapping[str, Sequence[str]], count: int, options:
             f"{text.name} holds {count} metrics: {listed}; choose one with --where label={labels[0]}"
         )
     statistics = named.get("statistic") or named.get("stat") or ()
-    said = statistics[taken[0]] if taken[0] < len(statistics) else ""
-    if said and said.lower() not in COUNTING_STATISTICS:
+    statistic = statistics[taken[0]] if taken[0] < len(statistics) else ""
+    if statistic and statistic.lower() not in COUNTING_STATISTICS:
         raise Misconfigured(
-            f"{text.name} holds the statistic {said}; choose Sum in the console and download it again"
+            f"{text.name} holds the statistic {statistic}; choose Sum in the console and download it again"
         )
     return taken[0] + 1
 
 
-def _period_s(said: str) -> float | None:
-    """Seconds of `300`, `5 minutes` or `1 hour`; None where nothing is said."""
-    parts = re.fullmatch(r"(\d+)\s*(second|minute|hour|day)?s?", said.strip().lower())
+def _period_s(text: str) -> float | None:
+    """Seconds of `300`, `5 minutes` or `1 hour`; None where there is none."""
+    parts = re.fullmatch(r"(\d+)\s*(second|minute|hour|day)?s?", text.strip().lower())
     return None if parts is None else float(parts[1]) * PERIOD_WORDS[parts[2] or "second"]
 
 

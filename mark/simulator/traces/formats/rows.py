@@ -35,11 +35,11 @@ class TraceOptions:
     #: Meaning of a row where the file leaves it open; None: the file defines it.
     rows: RowKind | None = None
 
-    def number_kind(self, usual: RowKind, name: str) -> RowKind:
-        """Meaning of the numbers of a metric: `usual` unless the options set another."""
+    def number_kind(self, default: RowKind, name: str) -> RowKind:
+        """Meaning of the numbers of a metric: `default` unless the options set another."""
         if self.rows is RowKind.REQUEST:
             raise Misconfigured(f"{name} holds a number a period, no row a request; use --rows counts or rates")
-        return self.rows or usual
+        return self.rows or default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
