@@ -105,7 +105,7 @@ def test_a_launch_boots_and_is_billed_once_it_runs() -> None:
 
 
 def test_a_standby_wakes_at_once_into_its_bill_and_is_ready_later() -> None:
-    lived, _ = live([("stop", 200.0), ("off", 5.0), ("wake", 100.0), ("wait", 100.0)])
+    lived, _ = live([("stop", 200.0), ("process-ended", 5.0), ("wake", 100.0), ("wait", 100.0)])
     assert [(at, life.phase) for at, life in lived.was[3:]] == [
         (200.0, Phase.STOPPING),
         (205.0, Phase.STOPPED),
@@ -117,7 +117,7 @@ def test_a_standby_wakes_at_once_into_its_bill_and_is_ready_later() -> None:
 
 
 def test_a_timer_of_an_earlier_boot_finds_nothing_to_do() -> None:
-    lived, now = live([("stop", 100.0), ("off", 0.0), ("wake", 10.0), ("wait", 0.0)])
+    lived, now = live([("stop", 100.0), ("process-ended", 0.0), ("wake", 10.0), ("wait", 0.0)])
     assert (lived.life.phase, lived.life.ready_at, now) == (Phase.WAKING, 185.0, 110.0)
     assert step(lived.life, Event.SERVE, 150.0) is lived.life
     assert step(lived.life, Event.SERVE, 185.0).phase is Phase.READY

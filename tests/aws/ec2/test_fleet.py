@@ -348,7 +348,7 @@ def test_guardrails_hold_at_the_actuator(moto: None, rails: Guardrails, words: s
     [fact] = strict.cloud.drain_facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.cause, fact.code) == (RefusalCause.GUARDRAIL, "")
-    assert words in fact.said
+    assert words in fact.detail
     assert asked == []
     strict.cloud.close()
     there.close()
@@ -382,7 +382,7 @@ def test_standbys_are_woken_as_far_as_the_spend_allows(moto: None) -> None:
     assert isinstance(fact, LaunchRefused)
     assert (fact.token, fact.offering, fact.count, fact.at) == ("t3-1", SLEEPER.name, 1, 1000.0)
     assert fact.cause is RefusalCause.GUARDRAIL
-    assert fact.said == "waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"
+    assert fact.detail == "waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"
     there.close()
 
 
@@ -506,7 +506,7 @@ def test_an_offering_of_which_not_even_one_may_run_is_refused_as_such(moto: None
     [fact] = there.cloud.drain_facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.count, fact.cause) == (2, RefusalCause.FORBIDDEN)
-    assert fact.said == "one costs 0.0850 USD an hour, the limit is 0.0425"
+    assert fact.detail == "one costs 0.0850 USD an hour, the limit is 0.0425"
     there.close()
 
 
