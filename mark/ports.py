@@ -12,7 +12,8 @@ from mark.domain.costs import Transition
 from mark.domain.demand import Demand, DemandUnit, Forecast
 from mark.domain.fleet import FleetView
 from mark.domain.member import Member, Peer
-from mark.domain.orders import Fact, Order, SloWindow
+from mark.domain.objective import SloWindow
+from mark.domain.orders import Fact, Order
 from mark.domain.tensor import TensorSpec
 from mark.domain.traffic import GatewayReport, Warmed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mark.domain.demand import Demand, Forecast
-from predictors.classical.points import HOUR_S, LastValue
+from predictors.classical.points import HOUR_S, LastValueRule
 from predictors.classical.residuals import PointExpert
 from predictors.expert import LEVELS, Expert, Floats, Series
 
@@ -20,7 +20,7 @@ class ExpertForecaster:
     def __init__(self, mean_expert: Expert, max_expert: Expert, *, name: str = "", lacking: str = "") -> None:
         """Take the experts. `name` is theirs where none is given; `lacking` is what they go without."""
         self._experts = (mean_expert, max_expert)
-        self._simple = (PointExpert(LastValue()), PointExpert(LastValue()))
+        self._simple = (PointExpert(LastValueRule()), PointExpert(LastValueRule()))
         self._name, self._lacking = name or mean_expert.name, lacking
 
     def forecast(self, history: Demand, horizon: int) -> Forecast:

@@ -238,13 +238,13 @@ def _add(
     if row["model"] not in MODEL_NAMES:
         return
     name = MODEL_NAMES[row["model"]]
-    said = Provenance(
+    provenance = Provenance(
         evidence=Evidence.PUBLISHED,
         source=f"{MARK_PAPER}, {source}",
         date=MARK_DATE,
         machine=row.get("machine", row["instance_type"]),
     )
-    found[name].append(_profile(name, row["instance_type"], {batch: round(batch_ms, 3)}, provenance=said))
+    found[name].append(_profile(name, row["instance_type"], {batch: round(batch_ms, 3)}, provenance=provenance))
 
 
 def _kairos_profiles(folder: Path) -> dict[str, list[Profile]]:
@@ -255,13 +255,13 @@ def _kairos_profiles(folder: Path) -> dict[str, list[Profile]]:
         curves.setdefault(key, {})[int(row["batch_size"])] = float(row["total_mean_ms"])
     found: dict[str, list[Profile]] = {name: [] for name in KAIROS_MODELS}
     for (name, instance_type), curve in curves.items():
-        said = Provenance(
+        provenance = Provenance(
             evidence=Evidence.MEASURED,
             source="Kairos (HPDC 2023), boringlee24/hpdc23-kairos fa20590: mean of 99 repetitions, load included",
             date="2023",
             machine=instance_type,
         )
-        found[name].append(_profile(name, instance_type, curve, provenance=said))
+        found[name].append(_profile(name, instance_type, curve, provenance=provenance))
     return found
 
 
@@ -303,7 +303,7 @@ def _assumed_curve(known: Profile) -> Profile:
 
 
 def _assumed(model: str, instance_type: str, latency_ms_by_batch: Mapping[int, float], formula: str) -> Profile:
-    said = Provenance(
+    provenance = Provenance(
         evidence=Evidence.ASSUMED,
         source=f"computed from the published profiles of {MARK_PAPER}",
         date=MARK_DATE,
@@ -311,7 +311,7 @@ def _assumed(model: str, instance_type: str, latency_ms_by_batch: Mapping[int, f
         formula=formula,
     )
     rounded = {batch: round(ms, 3) for batch, ms in latency_ms_by_batch.items()}
-    return _profile(model, instance_type, rounded, provenance=said)
+    return _profile(model, instance_type, rounded, provenance=provenance)
 
 
 if __name__ == "__main__":

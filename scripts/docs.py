@@ -100,10 +100,10 @@ def _below(command: Any, name: str) -> list[tuple[str, Any]]:
 
 def _parameter_line(parameter: Any) -> str:
     is_option = parameter.opts[0].startswith("-")
-    said = [parameter.opts[0] if is_option else "", (parameter.metavar or "").replace("|", "\\|")]
+    words = [parameter.opts[0] if is_option else "", (parameter.metavar or "").replace("|", "\\|")]
     default = parameter.default if getattr(parameter, "show_default", False) else None
     shown = "" if default in (None, False, ()) or callable(default) else f" Default `{default}`."
-    return f"| `{' '.join(part for part in said if part)}` | {parameter.help}{shown} |"
+    return f"| `{' '.join(part for part in words if part)}` | {parameter.help}{shown} |"
 
 
 def _part_lines(part: type[BaseModel], prefix: str) -> list[str]:

@@ -36,7 +36,7 @@ def commands_of(block: str) -> list[list[str]]:
 
 def printed_by(commands: Sequence[Sequence[str]]) -> str:
     """Output of the last of these commands, run one after another in an empty folder."""
-    said = ""
+    output = ""
     with tempfile.TemporaryDirectory(prefix="mark-printed-") as folder:
         for command in commands:
             assert command[0] == "mark", command
@@ -48,8 +48,8 @@ def printed_by(commands: Sequence[Sequence[str]]) -> str:
                 text=True,
                 check=True,
             )
-            said = done.stdout
-    return "".join(f"{line.rstrip()}\n" for line in said.rstrip().splitlines())
+            output = done.stdout
+    return "".join(f"{line.rstrip()}\n" for line in output.rstrip().splitlines())
 
 
 def digest_of(commands: Sequence[Sequence[str]], text: str) -> str:

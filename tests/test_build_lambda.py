@@ -16,17 +16,17 @@ from mark.aws.functions.management import RUNTIME
 from mark.domain.errors import Misconfigured
 from scripts.handlers import build as build_lambda
 from scripts.handlers import libraries
-from scripts.handlers.build import Bundle, build, main
+from scripts.handlers.build import FunctionBundle, build, main
 from scripts.handlers.code import code_of
-from scripts.handlers.libraries import Target, files_of, fits, needed, target_of
+from scripts.handlers.libraries import BuildTarget, files_of, fits, needed, target_of
 
-HERE = Target(python=(sys.version_info.major, sys.version_info.minor), glibc=(2, 40))
+HERE = BuildTarget(python=(sys.version_info.major, sys.version_info.minor), glibc=(2, 40))
 """Some Linux with this Python: what is installed can be taken as it is, so that nothing is fetched."""
 BROUGHT = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "six", "jmespath")
 """What a runtime has in place of what bundles leave out."""
 
 
-def unpacked(bundle: Bundle, folder: Path) -> Path:
+def unpacked(bundle: FunctionBundle, folder: Path) -> Path:
     with zipfile.ZipFile(io.BytesIO(bundle.data)) as archive:
         archive.extractall(folder / "task")
     return folder / "task"
@@ -109,9 +109,9 @@ def test_libraries_bring_what_they_require_but_not_what_lambda_has() -> None:
 def test_a_wheel_for_another_python_or_a_newer_c_library_does_not_fit() -> None:
     numpy = distribution("numpy")
     assert fits(numpy, HERE)
-    assert not fits(numpy, Target(python=HERE.python, glibc=(2, 16)))
-    assert not fits(numpy, Target(python=(HERE.python[0], HERE.python[1] + 1), glibc=(2, 40)))
-    assert not fits(numpy, Target(python=HERE.python, glibc=(2, 40), machine="aarch64"))
+    assert not fits(numpy, BuildTarget(python=HERE.python, glibc=(2, 16)))
+    assert not fits(numpy, BuildTarget(python=(HERE.python[0], HERE.python[1] + 1), glibc=(2, 40)))
+    assert not fits(numpy, BuildTarget(python=HERE.python, glibc=(2, 40), machine="aarch64"))
     assert fits(distribution("jmespath"), target_of("python3.13", "aarch64"))
 
 
@@ -160,4 +160,4 @@ def test_versions_that_no_wheel_has_are_named(monkeypatch: pytest.MonkeyPatch) -
     failed = subprocess.CompletedProcess([], 1, "", "a warning\nERROR: No matching distribution found\n")
     monkeypatch.setattr(libraries.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(Misconfigured, match=r"numpy==.*No matching distribution"):
-        files_of([distribution("numpy")], Target(python=(3, 9), glibc=(2, 17)))
+        files_of([distribution("numpy")], BuildTarget(python=(3, 9), glibc=(2, 17)))

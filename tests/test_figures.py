@@ -17,8 +17,8 @@ from mark.simulator.traces.generators import mmpp
 from mark.simulator.traces.trace import Trace
 from scripts.acceptance import ablation, elsewhere, figures_page, forecasts, run
 from scripts.acceptance import loads as acceptance_loads
-from scripts.acceptance.figures_page import Check, Figures, Gap, part_text, write_parts
-from scripts.acceptance.loads import Foretold, Load, Remembering
+from scripts.acceptance.figures_page import Check, FigureTable, Gap, part_text, write_parts
+from scripts.acceptance.loads import AcceptanceLoad, Foretold, Remembering
 
 KEPT = Check("ratio", "1.73", ">= 1.45", True)
 MISSED = Check("shed", "2.000%", "<= 0.1%", False)
@@ -26,10 +26,10 @@ HOUR_S = 3600.0
 
 
 @pytest.fixture
-def quiet_hour() -> Load:
+def quiet_hour() -> AcceptanceLoad:
     """Ten minutes, after an hour of history."""
     trace = mmpp((20.0, 40.0), (300.0, 300.0), duration_s=HOUR_S + 600.0, seed=1)
-    return Load(label="a quiet hour", trace=trace, start_s=HOUR_S, duration_s=600.0)
+    return AcceptanceLoad(label="a quiet hour", trace=trace, start_s=HOUR_S, duration_s=600.0)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def simple(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_part_counts_what_is_kept_and_names_what_is_not() -> None:
     gap = Gap(where="a day", policy="mark", gaps=np.array([0.9, 1.0, 1.0, 1.2]))
     text = part_text(
-        "A part", "A note.", Figures(checks=[KEPT, MISSED], gaps=[gap], rows=[("1", "2")]), ("a", "b")
+        "A part", "A note.", FigureTable(checks=[KEPT, MISSED], gaps=[gap], rows=[("1", "2")]), ("a", "b")
     )
     assert text.startswith("## A part\n")
     assert "1 of 2 kept." in text
@@ -54,7 +54,7 @@ def test_a_part_counts_what_is_kept_and_names_what_is_not() -> None:
 
 
 def test_of_many_checks_only_the_missed_are_listed() -> None:
-    text = part_text("A part", "", Figures(checks=[KEPT, MISSED]), every_check=False)
+    text = part_text("A part", "", FigureTable(checks=[KEPT, MISSED]), every_check=False)
     assert "1 of 2 kept." in text
     assert "ratio" not in text
     assert "| shed |" in text
@@ -86,7 +86,7 @@ def test_a_miss_is_an_exit_code(
 ) -> None:
     monkeypatch.setenv("MARK_DATA", str(tmp_path))
     written: list[dict[str, str]] = []
-    tasks = [run.Task("days", check.what, partial(Figures, checks=[check])) for check in found]
+    tasks = [run.FigureTask("days", check.what, partial(FigureTable, checks=[check])) for check in found]
     monkeypatch.setattr(run, "tasks", lambda: iter(tasks))
     monkeypatch.setattr(run, "write_parts", written.append)
     if code is None:
@@ -97,14 +97,14 @@ def test_a_miss_is_an_exit_code(
     assert [list(parts) for parts in written] == [["days"]]
 
 
-def forbidden() -> Figures:
+def forbidden() -> FigureTable:
     raise AssertionError("this part was not asked for")
 
 
 def test_only_known_parts_are_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "tasks", lambda: iter([run.Task("risk", "never", forbidden)]))
+    monkeypatch.setattr(run, "tasks", lambda: iter([run.FigureTask("risk", "never", forbidden)]))
     monkeypatch.setattr(run, "write_parts", lambda parts: None)
     monkeypatch.setenv("MARK_DATA", "somewhere")
     run.main(["days"])
@@ -126,7 +126,7 @@ def test_loads_elsewhere_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch
     assert all(load.start_s + load.duration_s <= load.trace.duration_s for load in loads)
 
 
-def test_a_model_is_compared_in_both_markets(quiet_hour: Load, simple: None) -> None:
+def test_a_model_is_compared_in_both_markets(quiet_hour: AcceptanceLoad, simple: None) -> None:
     found = elsewhere.compare("lstm-ptb", quiet_hour, Foretold())
     assert [row[2] for row in found.rows] == [market.value for market in Market]
     assert sum("hedged / mark" in check.what for check in found.checks) == 2
@@ -136,7 +136,7 @@ def test_a_model_is_compared_in_both_markets(quiet_hour: Load, simple: None) -> 
     assert "Geometric means over 2 cases" in elsewhere.summary(found)
 
 
-def test_each_change_of_hedged_changes_something(quiet_hour: Load, simple: None) -> None:
+def test_each_change_of_hedged_changes_something(quiet_hour: AcceptanceLoad, simple: None) -> None:
     spec = acceptance_loads.spec_of(quiet_hour, Market.SPOT)
     labels = [variant.label for variant in ablation.variants()]
     assert len(set(labels)) == len(labels)
@@ -150,7 +150,7 @@ def test_each_change_of_hedged_changes_something(quiet_hour: Load, simple: None)
             )
 
 
-def test_what_is_changed_is_what_runs(quiet_hour: Load, simple: None) -> None:
+def test_what_is_changed_is_what_runs(quiet_hour: AcceptanceLoad, simple: None) -> None:
     spec = acceptance_loads.spec_of(quiet_hour, Market.SPOT)
     runs = {
         variant.label: ablation.Ablated(spec, variant, Foretold()).run("hedged")

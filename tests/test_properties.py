@@ -161,7 +161,7 @@ def test_the_demand_is_met(planner: str, wanted: PlanRequest) -> None:
     assert plan.required_rps == expected_rps(wanted) > 0
     carried = sum(item.count * item.usable_rps for item in plan.counts)
     assert plan.capacity_rps == pytest.approx(carried)
-    assert carried + plan.spill_rps >= plan.required_rps - 1e-6
+    assert carried + plan.shortfall_rps >= plan.required_rps - 1e-6
 
 
 @pytest.mark.parametrize("planner", ["target-tracking", "two-windows", "static"])

@@ -18,9 +18,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mark.accounting.ledger import FleetUsage, Price, in_order, price_order, stretches_of, usages_of
+from mark.accounting.ledger import Price, in_order, price_order, stretches_of, usages_of
 from mark.catalog.billing import billed_s
-from mark.domain.costs import BilledTime, InstanceUsage, LedgerRecord, Transition, UsageRollup
+from mark.domain.costs import BilledTime, FleetUsage, InstanceUsage, LedgerRecord, Transition, UsageRollup
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 KEEP_RAW_S = 2 * DAY_S
@@ -94,10 +94,10 @@ def _split(transitions: Iterable[Transition], end: float) -> Iterator[tuple[list
 
     The stop at which one that is there is cut ends what is folded and begins what is kept.
     """
-    told: defaultdict[str, list[Transition]] = defaultdict(list)
+    by_instance: defaultdict[str, list[Transition]] = defaultdict(list)
     for item in transitions:
-        told[item.instance].append(item)
-    for items in told.values():
+        by_instance[item.instance].append(item)
+    for items in by_instance.values():
         ordered = in_order(items)
         if ordered[-1].state == "terminated" and ordered[-1].at < end:
             yield ordered, []

@@ -150,12 +150,12 @@ def _score(facts: JournalFacts, tick: Tick, foretold: dict[int, tuple[float, flo
     """Each minute is scored by the first forecast that was made one lead before it."""
     unit, forecast = tick.seen.demand, tick.seen.forecast
     if unit is not None:
-        said = foretold.pop(round(unit.start_at), None)
-        if said is not None:
+        predicted = foretold.pop(round(unit.start_at), None)
+        if predicted is not None:
             facts.scored += 1
             facts.came_rps += unit.max_rps
-            facts.error_rps += abs(unit.max_rps - said[0])
-            facts.naive_error_rps += abs(unit.max_rps - said[1])
+            facts.error_rps += abs(unit.max_rps - predicted[0])
+            facts.naive_error_rps += abs(unit.max_rps - predicted[1])
     if forecast is None or unit is None or len(forecast) == 0:
         return
     facts.forecaster, facts.degraded = forecast.source or facts.forecaster, forecast.degraded

@@ -5,34 +5,25 @@ Transitions may come late, twice and out of order; only their instants count.
 
 A stretch is billed at the price that was written down when it began: an offering may have become dearer since, or
 be none of the service's any more. Where none was written it is the offering's of today, else the catalogue's; what
-is in neither is `unpriced`: it is told, and stands on no bill.
+is in neither is `unpriced`: it is named, and stands on no bill.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, bill_provisioned
+from mark.catalog.billing import bill_fleet, bill_overhead
 from mark.catalog.listed import listed_usd_per_hour
 from mark.controller.service import ServedModel
-from mark.domain.costs import BillLine, InstanceUsage, LambdaUsage, Transition
+from mark.domain.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.traffic import ModelTraffic
 
 _ORDER = {"pending": 0, "running": 1, "stopping": 2, "stopped": 3, "shutting-down": 4, "terminated": 5}
 """States that an instance may enter at one instant, in their order."""
 SECONDS_PER_HOUR = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetUsage:
-    """Usage of a fleet up to an instant: stretches in state running, and instance seconds asleep and running."""
-
-    usages: tuple[InstanceUsage, ...]
-    asleep_s: float
-    running_s: float
 
 
 def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
@@ -44,8 +35,8 @@ def fleet_usage(transitions: Iterable[Transition], now: float) -> FleetUsage:
     usages: list[InstanceUsage] = []
     asleep_s = 0.0
     for name in sorted(by_instance):
-        told = in_order(by_instance[name])
-        stretches, naps = stretches_of(told, now)
+        ordered = in_order(by_instance[name])
+        stretches, naps = stretches_of(ordered, now)
         usages.extend(stretches)
         asleep_s += sum(end - start for start, end in naps)
     running_s = sum(usage.ended_at - usage.started_at for usage in usages)
@@ -138,20 +129,14 @@ def live_bill(
     """
     prices = offered_usd_per_hour(served, usage.usages)
     priced = [item for item in usage.usages if item.usd_per_hour is not None or item.offering in prices]
-    surplus = {
-        offering.name: offering.instance_type.credits.surplus_usd_per_vcpu_hour
-        for offering in served.offerings
-        if offering.instance_type.credits
-    }
-    lines = bill_instances(priced, prices, surplus_usd_per_vcpu_hour=surplus)
-    if served.overflow is not None:
-        used = LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s)
-        lines += bill_lambda(used, served.overflow)
-        lines += bill_provisioned(served.overflow, duration_s)
-    return (
-        *lines,
-        *bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s),
-        *bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=served.model.payload_mib),
+    return bill_fleet(
+        replace(usage, usages=tuple(priced)),
+        prices,
+        served.offerings,
+        overflow=served.overflow,
+        lambda_usage=LambdaUsage(requests=round(traffic.billed), cold_starts=traffic.cold, gib_s=traffic.gib_s),
+        duration_s=duration_s,
+        overhead=bill_overhead(peak_rps, duration_s, requests=requests, payload_mib=served.model.payload_mib),
     )
 
 
@@ -161,18 +146,20 @@ def rent_usd_per_hour(served: ServedModel, running: Sequence[InstanceUsage]) -> 
     return sum(prices.get(u.offering, 0.0) if u.usd_per_hour is None else u.usd_per_hour for u in running)
 
 
-def in_order(told: Iterable[Transition]) -> list[Transition]:
+def in_order(transitions: Iterable[Transition]) -> list[Transition]:
     """One instance's transitions as they followed each other."""
-    return sorted(told, key=lambda transition: (transition.at, _ORDER[transition.state]))
+    return sorted(transitions, key=lambda transition: (transition.at, _ORDER[transition.state]))
 
 
-def stretches_of(told: Sequence[Transition], now: float) -> tuple[list[InstanceUsage], list[tuple[float, float]]]:
-    """One instance's stretches in state running, and from when to when it slept. told: `in_order`."""
+def stretches_of(
+    ordered: Sequence[Transition], now: float
+) -> tuple[list[InstanceUsage], list[tuple[float, float]]]:
+    """One instance's stretches in state running, and from when to when it slept. ordered: `in_order`."""
     usages: list[InstanceUsage] = []
     began: Transition | None = None
     asleep_at: float | None = None
     naps: list[tuple[float, float]] = []
-    for item in told:
+    for item in ordered:
         if item.state == "running":
             began = began or item
         elif began is not None and item.state != "pending":

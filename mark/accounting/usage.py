@@ -11,9 +11,9 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from mark.accounting.ledger import FleetUsage, Price, fleet_usage, joined, usage_before, usages_of
+from mark.accounting.ledger import Price, fleet_usage, joined, usage_before, usages_of
 from mark.catalog.billing import billed_s
-from mark.domain.costs import Transition
+from mark.domain.costs import FleetUsage, Transition
 
 KEEP_PAST = 8
 """Instants whose usage is kept: the starts of days and months that a budget counts from."""
@@ -32,7 +32,7 @@ class IncrementalUsage:
         self._settle(at)
         if self._sums.last_at >= at:  # somebody asked for a later instant before
             return usage_before(transitions, at)
-        there = (told for name in self._open for told in self._told[name] if told.at < at)
+        there = (one for name in self._open for one in self._by_instance[name] if one.at < at)
         return joined(fleet_usage(there, at), self._sums.usage())
 
     def before_past(self, transitions: Sequence[Transition], at: float) -> FleetUsage:
@@ -53,7 +53,7 @@ class IncrementalUsage:
 
     def _begin(self) -> None:
         self._known: tuple[Transition, ...] = ()
-        self._told: defaultdict[str, list[Transition]] = defaultdict(list)
+        self._by_instance: defaultdict[str, list[Transition]] = defaultdict(list)
         self._open: dict[str, None] = {}
         self._sums = _Sums()
 
@@ -61,28 +61,28 @@ class IncrementalUsage:
         """Note what is new; all of it again after a late transition of an instance that is over."""
         if transitions is self._known:
             return
-        told = tuple(transitions)
-        new = told[len(self._known) :]
-        if told[: len(self._known)] != self._known or any(
-            one.instance in self._told and one.instance not in self._open for one in new
+        known = tuple(transitions)
+        new = known[len(self._known) :]
+        if known[: len(self._known)] != self._known or any(
+            one.instance in self._by_instance and one.instance not in self._open for one in new
         ):
             self._begin()
-            new = told
+            new = known
         for one in new:
-            self._told[one.instance].append(one)
+            self._by_instance[one.instance].append(one)
             self._open[one.instance] = None
-        self._known = told
+        self._known = known
 
     def _settle(self, at: float) -> None:
         """Keep as sums what is over before `at`."""
         for name in [name for name in self._open if self._is_over(name, at)]:
-            history = self._told[name]
+            history = self._by_instance[name]
             self._sums.add(fleet_usage(history, history[-1].at), last_at=history[-1].at)
             history.clear()
             del self._open[name]
 
     def _is_over(self, name: str, at: float) -> bool:
-        last = self._told[name][-1]
+        last = self._by_instance[name][-1]
         return last.state == "terminated" and last.at < at
 
 

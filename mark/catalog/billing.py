@@ -15,10 +15,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from mark.domain.costs import BillLine, CostUsd, InstanceUsage, LambdaUsage
+from mark.domain.costs import BillLine, CostUsd, FleetUsage, InstanceUsage, LambdaUsage
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.fleet import Role
-from mark.domain.offering import SURPLUS_USD_PER_VCPU_HOUR, LambdaOffering
+from mark.domain.offering import SURPLUS_USD_PER_VCPU_HOUR, LambdaOffering, Offering
 
 SECONDS_PER_HOUR = 3600.0
 MINIMUM_BILLED_S = 60
@@ -168,6 +168,32 @@ def bill_overhead(
         _line("overhead", "store", hours, "node-hours", STORE_USD_PER_HOUR),
         _line("overhead", "controllers", controller_hours, "instance-hours", CONTROLLER_USD_PER_HOUR),
     )
+
+
+def bill_fleet(
+    fleet: FleetUsage,
+    usd_per_hour: Mapping[str, float],
+    offerings: Iterable[Offering],
+    *,
+    overflow: LambdaOffering | None,
+    lambda_usage: LambdaUsage,
+    duration_s: float,
+    overhead: tuple[BillLine, ...],
+) -> tuple[BillLine, ...]:
+    """The whole bill of a fleet, replayed or live; `overhead` is empty where a managed price contains it.
+
+    `usd_per_hour` is by offering name; what is surplus of CPU credits has its price from `offerings`.
+    """
+    surplus = {
+        item.name: item.instance_type.credits.surplus_usd_per_vcpu_hour
+        for item in offerings
+        if item.instance_type.credits
+    }
+    lines = bill_instances(fleet.usages, usd_per_hour, surplus_usd_per_vcpu_hour=surplus)
+    if overflow is not None:
+        lines += bill_lambda(lambda_usage, overflow) + bill_provisioned(overflow, duration_s)
+    disks = bill_disks(asleep_s=fleet.asleep_s, running_s=fleet.running_s if overhead else 0.0)
+    return (*lines, *disks, *overhead)
 
 
 def cost_of(lines: Iterable[BillLine]) -> CostUsd:

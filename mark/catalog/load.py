@@ -90,7 +90,7 @@ def load_prices(path: Path | None = None) -> PriceSnapshot:
     return PriceSnapshot(
         region=file.region,
         date=file.date,
-        source="; ".join(f"{column}: {said}" for column, said in file.sources.items()),
+        source="; ".join(f"{column}: {origin}" for column, origin in file.sources.items()),
         types=tuple(sorted((entry.to_domain() for entry in file.types), key=lambda item: item.name)),
     )
 
@@ -137,8 +137,8 @@ def load_profiles(model: str, extra: Sequence[Path | str] = ()) -> ProfileSet:
     if not by_type and warnings:
         raise Misconfigured(f"{'; '.join(warnings)}: name a profile file of it (docs/own-model.md)")
     if not by_type:
-        said = unknown("profiled model", model, shipped)
-        raise Misconfigured(f"{said}; profiles of your own are named with --profiles (docs/own-model.md)")
+        refusal = unknown("profiled model", model, shipped)
+        raise Misconfigured(f"{refusal}; profiles of your own are named with --profiles (docs/own-model.md)")
     profiles = tuple(profile for _, profile in sorted(by_type.items()))
     for profile in profiles:
         warnings.extend((*_dip_warnings(profile), *_unstable_warnings(profile)))

@@ -18,7 +18,7 @@ from mark.domain.errors import unknown
 
 MOST = 8
 """Mistakes that are named at most; a file with more is another kind of file."""
-_SAID = {
+_MESSAGES = {
     "dict_type": "should be an object of keys and values",
     "model_type": "should be an object of keys and values",
     "list_type": "should be a list",
@@ -51,9 +51,9 @@ def mistakes_line(errors: Sequence[ErrorDetails], raw: object, schema: type[Base
             lacking.setdefault(owner, []).append(keys[0])
         else:
             other.append(_mistake(error, owner, keys, entry))
-    said = [f"{owner} lacks {', '.join(keys)}" for owner, keys in lacking.items()] + list(dict.fromkeys(other))
-    more = f"; and {len(said) - MOST} more" if len(said) > MOST else ""
-    return "; ".join(said[:MOST]) + more
+    mistakes = [f"{owner} lacks {', '.join(keys)}" for owner, keys in lacking.items()] + list(dict.fromkeys(other))
+    more = f"; and {len(mistakes) - MOST} more" if len(mistakes) > MOST else ""
+    return "; ".join(mistakes[:MOST]) + more
 
 
 def _mistake(error: ErrorDetails, owner: str, keys: Sequence[str], entry: type[BaseModel]) -> str:
@@ -66,9 +66,9 @@ def _mistake(error: ErrorDetails, owner: str, keys: Sequence[str], entry: type[B
         return f"{of}{unknown('key', keys[-1], entry.model_fields)}"
     if kind == "value_error":  # words of ours
         return f"{of}{error['msg'].removeprefix('Value error, ')}"
-    said = _SAID.get(kind) or error["msg"].replace("Input should", "should")
+    mistake = _MESSAGES.get(kind) or error["msg"].replace("Input should", "should")
     shown = repr(error["input"])
-    return f"{of}{where or 'the whole'} {said}, not {shown if len(shown) < 60 else shown[:57] + '...'}"
+    return f"{of}{where or 'the whole'} {mistake}, not {shown if len(shown) < 60 else shown[:57] + '...'}"
 
 
 def _place(
@@ -91,9 +91,9 @@ def _keys(loc: Iterable[int | str]) -> list[int | str]:
 def _owner(rows: str, number: int, row: object) -> str:
     """An entry as people call it: `the model doubler`, `the profile of doubler on c5.large`."""
     kind = rows.removesuffix("s")
-    told: Mapping[str, Any] = row if isinstance(row, Mapping) else {}
-    on = told.get("instance_type")
-    name = told.get("name") or told.get("model")
+    entry: Mapping[str, Any] = row if isinstance(row, Mapping) else {}
+    on = entry.get("instance_type")
+    name = entry.get("name") or entry.get("model")
     if isinstance(name, str) and isinstance(on, str):
         return f"the {kind} of {name} on {on}"
     if isinstance(name, str) or isinstance(on, str):

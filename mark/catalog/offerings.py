@@ -10,7 +10,14 @@ from __future__ import annotations
 from mark.catalog.load import PriceSnapshot, ProfileSet
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
-from mark.domain.offering import InstanceType, LambdaOffering, Market, Offering
+from mark.domain.offering import (
+    LAMBDA_PAYLOAD_MIB,
+    LAMBDA_PROFILED_GIB,
+    InstanceType,
+    LambdaOffering,
+    Market,
+    Offering,
+)
 from mark.domain.plan import Excuse
 from mark.domain.profile import Profile
 from mark.domain.times import CloudTimes
@@ -20,10 +27,6 @@ PINNED_TIMES = CloudTimes()
 """The launch and wake times of every figure in this project."""
 LAMBDA_MEMORY_GIB = 10.0
 """The largest Lambda function (Lambda quotas: 10,240 MB)."""
-LAMBDA_PROFILED_GIB = 3.0
-"""The function that MArk measured (Table 2)."""
-LAMBDA_PAYLOAD_MIB = 6.0
-"""Request or answer of a synchronous invocation (Lambda quotas: 6 MB)."""
 SECONDS_PER_HOUR = 3600.0
 
 
@@ -106,7 +109,6 @@ def make_lambda(model: ModelSpec, profiles: ProfileSet, slo: Slo) -> tuple[Lambd
             latency_s=profile.latency_s(1),
             provenance=profile.provenance,
             memory_gib=max(LAMBDA_PROFILED_GIB, model.memory_gib),
-            payload_mib=LAMBDA_PAYLOAD_MIB,
         )
         return offering, overflow_excuse(offering, slo)
     return None, Excuse(offering="lambda", reason=reason)

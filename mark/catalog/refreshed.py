@@ -34,16 +34,16 @@ def refresh(floor: PriceSnapshot, quotes: Quotes) -> PriceSnapshot:
     are not in it.
     """
     elsewhere = quotes.region != floor.region
-    told = len([item for item in floor.types if item.name in quotes.on_demand or item.name in quotes.spot])
+    renewed = len([item for item in floor.types if item.name in quotes.on_demand or item.name in quotes.spot])
     types = tuple(
         _quoted(item, quotes, elsewhere=elsewhere)
         for item in floor.types
         if item.name in quotes.on_demand or not elsewhere
     )
-    said = f"AWS's price list and spot prices of {quotes.day.isoformat()} for {told} of {len(types)} types"
-    rest = f"the others: {floor.date}" if told < len(types) else f"all else: {floor.date}"
+    quoted = f"AWS's price list and spot prices of {quotes.day.isoformat()} for {renewed} of {len(types)} types"
+    rest = f"the others: {floor.date}" if renewed < len(types) else f"all else: {floor.date}"
     return PriceSnapshot(
-        region=quotes.region, date=quotes.day.isoformat(), source=f"{said}; {rest}: {floor.source}", types=types
+        region=quotes.region, date=quotes.day.isoformat(), source=f"{quoted}; {rest}: {floor.source}", types=types
     )
 
 
@@ -58,8 +58,8 @@ def format_prices(prices: PriceSnapshot) -> str:
     lines = ",\n   ".join(
         json.dumps(_entry(item).model_dump(mode="json", exclude_defaults=True)) for item in prices.types
     )
-    told = ",\n ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items())
-    return f'{{{told},\n "sources": {json.dumps({"all": prices.source})},\n "types": [\n   {lines}]}}\n'
+    head_lines = ",\n ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items())
+    return f'{{{head_lines},\n "sources": {json.dumps({"all": prices.source})},\n "types": [\n   {lines}]}}\n'
 
 
 def _quoted(item: InstanceType, quotes: Quotes, *, elsewhere: bool) -> InstanceType:

@@ -39,11 +39,11 @@ class Surges:
         rates = np.array(history.mean_rps, np.float64)
         if not rates.size:
             return cls()
-        usual, highest = (float(value) for value in np.quantile(rates, (0.5, 0.99)))
-        above = rates > 0.5 * (usual + highest)
+        median, highest = (float(value) for value in np.quantile(rates, (0.5, 0.99)))
+        above = rates > 0.5 * (median + highest)
         begun = int(np.count_nonzero(above[1:] & ~above[:-1])) + int(above[0])
         days = len(rates) * history.unit_s / DAY_S
-        return cls(rps=max(highest - usual, 1.0), a_day=begun / days)
+        return cls(rps=max(highest - median, 1.0), a_day=begun / days)
 
 
 def cheapest_standby(offerings: Sequence[Offering], surges: Surges) -> Offering:

@@ -2,7 +2,7 @@
 
 Theory of operation. A `Life` is where one instance stands. `step` takes it to its next phase by one table,
 `NEXT`; an event that has no row there changes nothing, so that an order that comes twice or too late is harmless.
-What follows from a phase stands in `FACTS`: what EC2 calls it, what a controller sees, and what is billed.
+What follows from a phase stands in `TRAITS`: what EC2 calls it, what a controller sees, and what is billed.
 
     launch:  pending -> booting -> ready -> draining -> ending -> gone
     standby: ready -> draining -> stopping -> stopped -> starting -> waking -> ready
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Phase(StrEnum):
-    """Where an instance is in its life."""
+    """Phase of an instance's life."""
 
     #: Asked for; EC2 looks for a place.
     PENDING = "pending"
@@ -66,7 +66,7 @@ class Phase(StrEnum):
 
 
 class Event(StrEnum):
-    """What takes an instance from phase to phase."""
+    """Cause of a change of phase."""
 
     #: EC2 has a place: it runs.
     RUN = "run"
@@ -75,16 +75,16 @@ class Event(StrEnum):
     #: No new requests, then what its role says (`when_drained`); ends at once what serves nobody.
     DRAIN = "drain"
     #: A standby's drain: stops at once what serves nobody.
-    REST = "rest"
+    DRAIN_TO_STOP = "drain-to-stop"
     STOP = "stop"
     WAKE = "wake"
     TERMINATE = "terminate"
     #: Its process has ended.
-    OFF = "off"
+    PROCESS_ENDED = "process-ended"
 
 
-class Facts(NamedTuple):
-    """What follows from a phase."""
+class PhaseTraits(NamedTuple):
+    """State, bill and sleep that follow from a phase."""
 
     ec2: Ec2State
     seen: InstanceState
@@ -94,17 +94,17 @@ class Facts(NamedTuple):
     asleep: bool = False
 
 
-FACTS: Mapping[Phase, Facts] = {
-    Phase.PENDING: Facts("pending", InstanceState.PENDING),
-    Phase.BOOTING: Facts("running", InstanceState.PENDING, billed=True),
-    Phase.READY: Facts("running", InstanceState.READY, billed=True),
-    Phase.DRAINING: Facts("running", InstanceState.DRAINING, billed=True),
-    Phase.STOPPING: Facts("stopping", InstanceState.DRAINING),
-    Phase.STOPPED: Facts("stopped", InstanceState.STOPPED, asleep=True),
-    Phase.STARTING: Facts("pending", InstanceState.PENDING),
-    Phase.WAKING: Facts("running", InstanceState.PENDING, billed=True),
-    Phase.ENDING: Facts("shutting-down", InstanceState.GONE),
-    Phase.GONE: Facts("terminated", InstanceState.GONE),
+TRAITS: Mapping[Phase, PhaseTraits] = {
+    Phase.PENDING: PhaseTraits("pending", InstanceState.PENDING),
+    Phase.BOOTING: PhaseTraits("running", InstanceState.PENDING, billed=True),
+    Phase.READY: PhaseTraits("running", InstanceState.READY, billed=True),
+    Phase.DRAINING: PhaseTraits("running", InstanceState.DRAINING, billed=True),
+    Phase.STOPPING: PhaseTraits("stopping", InstanceState.DRAINING),
+    Phase.STOPPED: PhaseTraits("stopped", InstanceState.STOPPED, asleep=True),
+    Phase.STARTING: PhaseTraits("pending", InstanceState.PENDING),
+    Phase.WAKING: PhaseTraits("running", InstanceState.PENDING, billed=True),
+    Phase.ENDING: PhaseTraits("shutting-down", InstanceState.GONE),
+    Phase.GONE: PhaseTraits("terminated", InstanceState.GONE),
 }
 
 _UNREADY = (Phase.PENDING, Phase.BOOTING, Phase.STARTING, Phase.WAKING)
@@ -116,13 +116,13 @@ _ROWS = (
     (Event.SERVE, (Phase.BOOTING, Phase.WAKING), Phase.READY),
     (Event.DRAIN, (Phase.READY,), Phase.DRAINING),
     (Event.DRAIN, (*_UNREADY, Phase.STOPPED), Phase.ENDING),
-    (Event.REST, (Phase.READY,), Phase.DRAINING),
-    (Event.REST, _UNREADY, Phase.STOPPING),
+    (Event.DRAIN_TO_STOP, (Phase.READY,), Phase.DRAINING),
+    (Event.DRAIN_TO_STOP, _UNREADY, Phase.STOPPING),
     (Event.STOP, _UP, Phase.STOPPING),
     (Event.WAKE, (Phase.STOPPED,), Phase.STARTING),
     (Event.TERMINATE, (*_UP, Phase.STOPPING, Phase.STOPPED), Phase.ENDING),
-    (Event.OFF, (Phase.STOPPING,), Phase.STOPPED),
-    (Event.OFF, (Phase.ENDING,), Phase.GONE),
+    (Event.PROCESS_ENDED, (Phase.STOPPING,), Phase.STOPPED),
+    (Event.PROCESS_ENDED, (Phase.ENDING,), Phase.GONE),
 )
 NEXT: Mapping[tuple[Phase, Event], Phase] = {
     (phase, event): leads_to for event, phases, leads_to in _ROWS for phase in phases
@@ -132,7 +132,7 @@ NEXT: Mapping[tuple[Phase, Event], Phase] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """Where one instance stands. Instants are seconds on the world's own clock."""
+    """Position of one instance in its life. Instants are seconds on the world's own clock."""
 
     phase: Phase = Phase.PENDING
     #: When it runs: its pending time is over.
@@ -148,22 +148,22 @@ class Life:
 
     @property
     def ec2(self) -> Ec2State:
-        """What EC2 calls its state."""
-        return FACTS[self.phase].ec2
+        """EC2's name of its state."""
+        return TRAITS[self.phase].ec2
 
     @property
     def seen(self) -> InstanceState:
-        """What a controller sees."""
-        return FACTS[self.phase].seen
+        """The state that a controller sees."""
+        return TRAITS[self.phase].seen
 
     @property
     def can_be_warned(self) -> bool:
-        """Whether a notice means something: it has none yet, and does not end anyway."""
+        """True where a notice means something: it has none yet, and does not end anyway."""
         return self.terminates_at is None and self.seen is not InstanceState.GONE
 
     @property
     def is_ready_to_lose(self) -> bool:
-        """Whether a scripted interruption may take it: ready, and not warned."""
+        """True where a scripted interruption may take it: ready, and not warned."""
         return self.terminates_at is None and self.phase is Phase.READY
 
 
@@ -181,12 +181,12 @@ def step(life: Life, event: Event, at: float) -> Life:
     early = (event is Event.RUN and at < life.runs_at) or (event is Event.SERVE and at < life.ready_at)
     if phase is None or early:
         return life
-    facts = FACTS[phase]
+    traits = TRAITS[phase]
     return replace(
         life,
         phase=phase,
-        billed_since=_since(life.billed_since, at) if facts.billed else None,
-        asleep_since=_since(life.asleep_since, at) if facts.asleep else None,
+        billed_since=_since(life.billed_since, at) if traits.billed else None,
+        asleep_since=_since(life.asleep_since, at) if traits.asleep else None,
     )
 
 
@@ -202,17 +202,17 @@ def warn(life: Life, at: float, notice_s: float) -> Life:
 
 
 def when_drained(role: Role) -> Event:
-    """What becomes of an instance whose last request is answered: standbys stop, all others end."""
+    """The event of an instance whose last request is answered: standbys stop, all others end."""
     return Event.STOP if role is Role.STANDBY else Event.TERMINATE
 
 
 def allows(life: Life, event: Event) -> bool:
-    """Whether the event takes it anywhere."""
+    """True where the event leads to another phase."""
     return (life.phase, event) in NEXT
 
 
 def next_due(life: Life) -> tuple[float, Event] | None:
-    """What comes by itself next, and when."""
+    """The next event that comes by itself, and its instant; None where none does."""
     due: list[tuple[float, Event]] = []
     if allows(life, Event.RUN):
         due.append((life.runs_at, Event.RUN))
@@ -259,11 +259,12 @@ class Choose(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDraw:
-    """What chance says of one launch, in seconds from it; `notice_s` is None where no notice comes by itself."""
+    """Times drawn for one launch, in seconds from it."""
 
     pending_s: float
     boot_s: float
-    notice_s: float | None
+    #: None where no notice comes by itself.
+    until_notice_s: float | None
 
 
 def draw_launch(
@@ -277,7 +278,7 @@ def draw_launch(
     boot_s = times.launch.at(float(boots.standard_normal())) * boot_factor
     life_s = float(lives.exponential())
     hazard = hazard_per_hour / 3600.0
-    return LaunchDraw(pending_s=pending_s, boot_s=boot_s, notice_s=life_s / hazard if hazard > 0 else None)
+    return LaunchDraw(pending_s=pending_s, boot_s=boot_s, until_notice_s=life_s / hazard if hazard > 0 else None)
 
 
 def draw_wake(times: CloudTimes, wakes: Draw, *, boot_factor: float) -> float:
@@ -305,5 +306,5 @@ def credits_at_start(
 
 
 def credits_kept(burst: BurstCredits | None, balance: float) -> float | None:
-    """What a stop leaves of the balance; None where it is lost."""
+    """The balance after a stop; None where it is lost."""
     return balance if burst is not None and burst.keeps_when_stopped else None

@@ -16,18 +16,18 @@ NotNegativeInt = Annotated[int, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def spelt(pattern: str, like: str) -> AfterValidator:
+def matching(pattern: str, like: str) -> AfterValidator:
     """Text of this form; who writes another is shown `like`, because a pattern says little to them."""
 
     def checked(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise PydanticCustomError("spelt", "should read like {like}", {"like": like})
+            raise PydanticCustomError("pattern", "should read like {like}", {"like": like})
         return text
 
     return AfterValidator(checked)
 
 
-def usual(policy: type, field: str) -> Any:
+def default_of(policy: type, field: str) -> Any:
     """The default of a frozen policy's field, which is the setting's too: it stands there alone."""
     (found,) = (item for item in fields(policy) if item.name == field)
     return found.default

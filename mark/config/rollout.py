@@ -9,19 +9,19 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from mark.config.parts import NotNegativeInt, Part, Positive, PositiveInt, spelt
+from mark.config.parts import NotNegativeInt, Part, Positive, PositiveInt, matching
 
-Mail = Annotated[str, spelt(r"[^@\s]+@[^@\s]+", "team@example.com")]
+Mail = Annotated[str, matching(r"[^@\s]+@[^@\s]+", "team@example.com")]
 Arn = Annotated[
     str,
-    spelt(
+    matching(
         r"arn:[a-z-]+:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:.+",
         "arn:aws:acm:us-east-1:123456789012:certificate/0000",
     ),
 ]
 Image = Annotated[
     str,
-    spelt(
+    matching(
         r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[\w./-]+(:[\w.-]+|@sha256:[0-9a-f]{64})",
         "123456789012.dkr.ecr.us-east-1.amazonaws.com/mark:1, an image in ECR with its tag",
     ),
@@ -29,17 +29,19 @@ Image = Annotated[
 """In a registry of ECR, this account's or another's: no other takes the login that start scripts have."""
 IMAGE_GIB = 30
 """The snapshot of AWS's image for containers: EC2 launches it on no smaller disk."""
-Owner = Annotated[str, spelt(r"[\w.:/=+@ -]{1,100}", "team@example.com, in characters that a tag of AWS may have")]
-Account = Annotated[str, spelt(r"\d{12}", "123456789012, the digits in quotes")]
-Bundle = Annotated[str, spelt(r"artifacts/[\w./-]+\.tar\.gz", "artifacts/model.tar.gz")]
-Schedule = Annotated[str, spelt(r"(cron|rate)\(.+\)", "cron(0 7 * * ? *) or rate(1 day)")]
+Owner = Annotated[
+    str, matching(r"[\w.:/=+@ -]{1,100}", "team@example.com, in characters that a tag of AWS may have")
+]
+Account = Annotated[str, matching(r"\d{12}", "123456789012, the digits in quotes")]
+Bundle = Annotated[str, matching(r"artifacts/[\w./-]+\.tar\.gz", "artifacts/model.tar.gz")]
+Schedule = Annotated[str, matching(r"(cron|rate)\(.+\)", "cron(0 7 * * ? *) or rate(1 day)")]
 
 
 def _addresses(text: str) -> str:
     try:
         IPv4Network(text)
     except ValueError as error:
-        raise PydanticCustomError("spelt", "should be a network such as 10.77.0.0/16") from error
+        raise PydanticCustomError("pattern", "should be a network such as 10.77.0.0/16") from error
     return text
 
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from mark.config.parts import NotNegative, Part, Positive, PositiveInt, Share
+from mark.controller.policy import COVER_SHARE
 from mark.dispatch.policy import Late, Routing
 from mark.domain.offering import Market
 from mark.policies.bundles import policy_names
@@ -64,7 +65,7 @@ class OfferingSettings(Part):
         "hedged the one that carries a surge for least.",
     )
     standby_share: float = Field(
-        0.5,
+        COVER_SHARE,
         ge=0,
         le=1,
         description="Share of the planned capacity that standbys can bridge on spot; 0 for none. hedged keeps as "

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from mark.config.budget import BudgetSettings
-from mark.config.parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share, usual
+from mark.config.parts import NotNegative, NotNegativeInt, Part, Positive, PositiveInt, Share, default_of
 from mark.config.rollout import RolloutSettings
 from mark.config.service import ObjectiveSettings, OfferingSettings, ServiceSettings
 from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolicy
@@ -99,16 +99,18 @@ class MonitorSettings(Part):
     """The SLO monitor: a window that missed launches at once; `hedged` has it where Lambda is late or left out."""
 
     requests: PositiveInt = Field(
-        usual(MonitorPolicy, "requests"), description="A window ends after so many requests, or after `seconds`."
+        default_of(MonitorPolicy, "requests"),
+        description="A window ends after so many requests, or after `seconds`.",
     )
     seconds: Positive = Field(
-        usual(MonitorPolicy, "seconds"), description="A window ends after so many seconds, or after `requests`."
+        default_of(MonitorPolicy, "seconds"),
+        description="A window ends after so many seconds, or after `requests`.",
     )
     count: PositiveInt = Field(
-        usual(MonitorPolicy, "count"), description="Instances launched after a window that missed."
+        default_of(MonitorPolicy, "count"), description="Instances launched after a window that missed."
     )
     cooldown_s: NotNegative = Field(
-        usual(MonitorPolicy, "cooldown_s"), description="How long the monitor is quiet after a launch."
+        default_of(MonitorPolicy, "cooldown_s"), description="How long the monitor is quiet after a launch."
     )
     instance_type: str | None = Field(
         None, description="What it launches; c5.large where it can serve, else the cheapest type."
@@ -119,7 +121,7 @@ class StandbySettings(Part):
     """Stopped instances that bridge spot interruptions and, under hedged, surges: as many as pay."""
 
     max_count: NotNegativeInt = Field(
-        usual(StandbyPolicy, "max_count"), description="Standbys that are kept at most."
+        default_of(StandbyPolicy, "max_count"), description="Standbys that are kept at most."
     )
 
 
@@ -127,10 +129,11 @@ class OverflowSettings(Part):
     """Lambda's quotas and size. They hold for every policy that uses Lambda, since the account is the same."""
 
     concurrency: PositiveInt = Field(
-        usual(LambdaOffering, "concurrency"), description="Calls that run at once at most (the account's quota)."
+        default_of(LambdaOffering, "concurrency"),
+        description="Calls that run at once at most (the account's quota).",
     )
     burst: PositiveInt = Field(
-        usual(LambdaOffering, "burst"), description="New environments that may start within 10 s."
+        default_of(LambdaOffering, "burst"), description="New environments that may start within 10 s."
     )
     memory_gib: Positive | None = Field(
         None, description="Memory of the function, which is billed; 3, or what the model needs, when left out."
@@ -160,10 +163,10 @@ class PolicySettings(Part):
         "and 0 for hedged, whose plan prices launching them again (6 without Lambda).",
     )
     max_instances: PositiveInt = Field(
-        usual(ControllerPolicy, "max_instances"), description="Instances at once at most, standbys included."
+        default_of(ControllerPolicy, "max_instances"), description="Instances at once at most, standbys included."
     )
     launch_weight_usd_per_s: NotNegative = Field(
-        usual(ControllerPolicy, "launch_weight_usd_per_s"),
+        default_of(ControllerPolicy, "launch_weight_usd_per_s"),
         description="What milp adds to the price of a launch for each second that it takes: HetSev's weight of "
         "launch latency against cost.",
     )

@@ -1,1 +1,1 @@
-"""One tick: what is seen becomes orders with reasons, and a journal that can be folded again."""
+"""One tick: what is seen becomes orders with reasons, and a journal that can be replayed."""

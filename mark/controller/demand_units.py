@@ -1,4 +1,4 @@
-"""Demand units and the SLO monitor's windows, made from what gateways counted. Pure.
+"""Demand units, recent rates and the SLO monitor's windows, made from counts. Pure, for live and replay.
 
 Gateways count arrivals in windows of 5 s of service time and add up what became of requests; both only grow. A
 clock that runs `speed` times as fast as the wall collects a window in 5 / speed real seconds, so its rate is its
@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mark.controller.policy import MonitorPolicy
+from mark.dispatch.objective import is_window_full
 from mark.domain.clock import ClockAnchor, mean_speed
 from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
-from mark.domain.orders import SloWindow
+from mark.domain.objective import SloWindow
 from mark.domain.traffic import ModelTraffic
 
 WINDOWS_A_UNIT = round(UNIT_S / WINDOW_S)
+RECENT_WINDOWS = 12
+"""Windows that a surge is looked for in: a minute."""
 
 
 def window_of(at: float) -> int:
@@ -36,9 +39,20 @@ def window_speeds(anchors: Sequence[ClockAnchor], first: int, last: int) -> list
     return [mean_speed(anchors, at * WINDOW_S, (at + 1) * WINDOW_S) for at in range(first, last + 1)]
 
 
-def live_unit(start_at: float, counts: Sequence[int], speeds: Sequence[float]) -> DemandUnit:
+def counted_unit(start_at: float, counts: Sequence[int], speeds: Sequence[float]) -> DemandUnit:
     """The unit of these windows. counts: requests in each, oldest first; `count` is scaled as the rates are."""
     return unit_of_windows(start_at, [count * speed for count, speed in zip(counts, speeds, strict=True)])
+
+
+def recent_windows(now: float, since: float) -> range:
+    """The last whole windows by `now`, RECENT_WINDOWS at most; none from before `since`."""
+    end = window_of(now)
+    return range(max(end - RECENT_WINDOWS, math.ceil(since / WINDOW_S)), end)
+
+
+def window_rates(counts: Sequence[int], speeds: Sequence[float]) -> tuple[float, ...]:
+    """The rate of each window, requests/s."""
+    return tuple(count * speed / WINDOW_S for count, speed in zip(counts, speeds, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +64,12 @@ class MonitorState:
     missed: int
 
 
-def totals_of(traffic: ModelTraffic) -> tuple[int, int]:
-    """Requests that finished (answered, shed or failed), and how many of them missed the objective.
-
-    What the model rejected is in neither: it says nothing of how the service does.
-    """
-    finished = traffic.answered + traffic.shed + traffic.failed
-    return finished, traffic.late + traffic.shed + traffic.failed
-
-
 def advance_monitor(
     state: MonitorState, traffic: ModelTraffic, now: float, monitor: MonitorPolicy
 ) -> tuple[MonitorState, SloWindow | None]:
-    """The window that is full by `now`, if it is: M requests or so many seconds, whichever came first.
-
-    A window without requests is not closed, as in a replay, where only a request can close one.
-    """
-    finished, missed = totals_of(traffic)
-    requests = finished - state.finished
-    is_full = requests >= monitor.requests or now - state.opened_at >= monitor.seconds
-    if not is_full or requests == 0:
+    """The monitor after a look at the totals, and the window that was full by `now`; None where it was not."""
+    requests = traffic.finished - state.finished
+    if not is_window_full(requests, now - state.opened_at, monitor.requests, monitor.seconds):
         return state, None
-    window = SloWindow(closed_at=now, requests=requests, missed=missed - state.missed)
-    return replace(state, opened_at=now, finished=finished, missed=missed), window
+    window = SloWindow(closed_at=now, requests=requests, missed=traffic.missed - state.missed)
+    return replace(state, opened_at=now, finished=traffic.finished, missed=traffic.missed), window

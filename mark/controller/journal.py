@@ -24,11 +24,11 @@ from mark.domain.errors import Misconfigured
 from mark.domain.fleet import FleetView, Instance
 from mark.domain.orders import Order, RefusalCause
 
-VERSION = 3
-READABLE = (1, 2, 3)
-"""Version 1 had no checkpoints."""
+VERSION = 4
+READABLE = (1, 2, 3, 4)
+"""Version 1 had no checkpoints, version 3 other names of some fields (`_upgraded`)."""
 FIELDS_SINCE = 3
-"""Before this version, sentences held what fields hold since (`_with_fields`)."""
+"""Before this version, sentences held what fields hold since (`_put_fields`)."""
 Line = TypeVar("Line")
 
 
@@ -153,7 +153,7 @@ def read_journal(lines: Iterable[bytes], *, skip: Skip | None = None) -> tuple[H
     first = next(numbered, None)
     if first is None:
         raise Misconfigured("the journal is empty; run the simulation again with --out")
-    header = _parsed(_HEADER, (1, _renamed_header(first[1])))
+    header = _parsed(_HEADER, (1, _upgraded_header(first[1])))
     if header.version not in READABLE:
         raise Misconfigured(f"the journal has version {header.version}, this program reads up to {VERSION}")
     return header, _ticks(header, numbered, skip)
@@ -164,7 +164,7 @@ def _ticks(header: Header, numbered: Iterator[tuple[int, bytes]], skip: Skip | N
     fleet = {instance.id: instance for instance in before}
     for number, text in numbered:
         try:
-            entry = _parsed(_ENTRY, (number, text if header.version >= FIELDS_SINCE else _with_fields(text)))
+            entry = _parsed(_ENTRY, (number, _upgraded(text, header.version)))
         except _Unreadable as error:
             if skip is None:
                 raise
@@ -195,12 +195,19 @@ class _Unreadable(Misconfigured):
         self.line = line
 
 
-# Journals of versions 1 and 2 told in sentences what fields say since, and some fields had other names. Nothing
-# else reads those sentences and names.
+# Journals of versions 1 and 2 held sentences where fields are since, and up to version 3 some fields had other
+# names. Nothing else reads those sentences and names. No old name has another meaning today, so that one table
+# does for all versions.
 
-_OLD_NOTICE = {"gone_at": "terminates_at"}
+_OLD_INSTANCE = {"interrupt_at": "terminates_at"}
+_OLD_FACT = {"gone_at": "terminates_at", "said": "detail"}
 _OLD_OBSERVATION = {"paces": "service_time_ratios", "restraint": "spending_limit"}
-_OLD_PLAN = {"awake": "standbys_awake", "patience_s": "wake_delay_s", "pool": "standby_target"}
+_OLD_PLAN = {
+    "awake": "standbys_awake",
+    "patience_s": "wake_delay_s",
+    "pool": "standby_target",
+    "spill_rps": "shortfall_rps",
+}
 _OLD_STATE = {
     "awake": "active_standbys",
     "extras": "slo_boosts",
@@ -240,12 +247,14 @@ def _renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, An
     return {names.get(key, key): value for key, value in document.items()}
 
 
-def _renamed_header(text: bytes) -> bytes:
+def _upgraded_header(text: bytes) -> bytes:
     """A header of an older version with today's names; what is no header is left for the reader to refuse."""
     try:
         header = from_json(text)
-        if header["version"] >= FIELDS_SINCE or header.get("checkpoint") is None:
+        if header["version"] >= VERSION or header.get("checkpoint") is None:
             return text
+        fleet = header["checkpoint"]["fleet"]
+        fleet["instances"] = [_renamed(instance, _OLD_INSTANCE) for instance in fleet["instances"]]
         state = header["checkpoint"]["state"] = _renamed(header["checkpoint"]["state"], _OLD_STATE)
         if state["plan"] is not None:
             state["plan"] = _renamed(state["plan"], _OLD_PLAN)
@@ -254,32 +263,42 @@ def _renamed_header(text: bytes) -> bytes:
     return to_json(header, inf_nan_mode="strings")
 
 
-def _with_fields(text: bytes) -> bytes:
+def _upgraded(text: bytes, version: int) -> bytes:
     """An entry of an older version as this one writes it; what is no entry is left for the reader to refuse."""
+    if version >= VERSION:
+        return text
     try:
         entry = from_json(text)
         seen = entry["seen"] = _renamed(entry["seen"], _OLD_OBSERVATION)
+        if version < FIELDS_SINCE:
+            _put_fields(entry)
         if seen["plan"] is not None:
             seen["plan"] = _renamed(seen["plan"], _OLD_PLAN)
-        if seen["forecast"] is not None:
-            seen["forecast"] |= _named_forecast(seen["forecast"]["source"])
-        seen["facts"] = [new for fact in seen["facts"] for new in _upgraded_fact(fact)]
-        entry["notes"] = [{"kind": _old_kind(text), "text": text} for text in entry["notes"]]
+        seen["facts"] = [_renamed(fact, _OLD_FACT) for fact in seen["facts"]]
+        entry["changed"] = [_renamed(instance, _OLD_INSTANCE) for instance in entry["changed"]]
     except (ValueError, KeyError, TypeError, AttributeError):
         return text
     return to_json(entry)
 
 
-def _upgraded_fact(fact: dict[str, Any]) -> list[dict[str, Any]]:
+def _put_fields(entry: dict[str, Any]) -> None:
+    """Replace sentences by the fields that hold their content since."""
+    seen = entry["seen"]
+    if seen["forecast"] is not None:
+        seen["forecast"] |= _named_forecast(seen["forecast"]["source"])
+    seen["facts"] = [new for fact in seen["facts"] for new in _split_fact(fact)]
+    entry["notes"] = [{"kind": _old_kind(text), "text": text} for text in entry["notes"]]
+
+
+def _split_fact(fact: dict[str, Any]) -> list[dict[str, Any]]:
     """A refusal had one word for its cause, AWS's codes in a row and a limit's sentence."""
     if fact["kind"] != "launch-refused":
-        return [_renamed(fact, _OLD_NOTICE)]
+        return [fact]
     code: str = fact["code"]
     if code.startswith(_OLD_GUARDRAIL):
-        said = code.removeprefix(_OLD_GUARDRAIL)
-        return [fact | {"cause": RefusalCause.GUARDRAIL, "code": "", "said": said}]
+        return [fact | {"cause": RefusalCause.GUARDRAIL, "code": "", "detail": code.removeprefix(_OLD_GUARDRAIL)}]
     if " " in code:
-        return [fact | {"cause": RefusalCause.FORBIDDEN, "code": "", "said": code}]
+        return [fact | {"cause": RefusalCause.FORBIDDEN, "code": "", "detail": code}]
     first, *others = code.split(",")
     counted = [(first, fact["count"]), *((other, 0) for other in others)]
     return [

@@ -95,7 +95,7 @@ def _hazards(known: State, policy: ControllerPolicy, running: dict[str, int]) ->
 
 
 def _backup(policy: ControllerPolicy, fleet: FleetView) -> Backup:
-    """What answers beside the planned fleet: Lambda where it is in time, and the standbys that are there."""
+    """The capacity beside the planned fleet: Lambda where it is in time, and the standbys that are there."""
     overflow, standby = policy.overflow, policy.standby
     able = overflow is not None and overflow.latency_s <= policy.slo.latency_s
     lambda_usd = overflow.usd_per_warm_request if overflow is not None and able else math.inf

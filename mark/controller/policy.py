@@ -9,9 +9,13 @@ from mark.controller.quotas import Quotas
 from mark.domain.demand import HORIZON
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering, Offering
+from mark.domain.plan import LEAD_UNITS
+from mark.domain.times import WAKE
 
 SETTLING_COOLDOWN_S = 900.0
 """Where no load is known a plan follows what has come in minutes: an instance is kept until a lull is none."""
+COVER_SHARE = 0.5
+"""Share of the planned capacity that standbys bridge on spot, unless a team says otherwise."""
 KEEP_UNITS = 60
 """Units of history that a planner may look at, and that a journal opens with, where a policy asks for no more."""
 
@@ -23,11 +27,11 @@ class StandbyPolicy:
     #: What a standby is.
     offering: Offering
     #: Share of the planned capacity that the standbys carry, where the plan has no target of its own.
-    cover_share: float = 0.5
+    cover_share: float = COVER_SHARE
     #: Standbys at most.
     max_count: int = 200
     #: Seconds from waking one until it serves.
-    wake_s: float = 75.0
+    wake_s: float = WAKE.median_s
     #: Price of one that is asleep.
     asleep_usd_per_hour: float = 0.0
     #: Whether they bridge surges as well, to the plan's target.
@@ -79,7 +83,7 @@ class ControllerPolicy:
     #: Seconds between two plans.
     period_s: float = 60.0
     #: Units from an order to its instances' first answer.
-    lead_units: int = 5
+    lead_units: int = LEAD_UNITS
     #: Units that are forecast; an autoscaler looks at none of them.
     horizon: int = HORIZON
     #: Seconds that a smaller plan must last before anything is drained.

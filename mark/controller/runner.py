@@ -79,7 +79,7 @@ class Controller:
         self._fleet = recovered.fleet if recovered else FleetView()
         self._lambda_warm = 0
         self._latest: Forecast | None = None
-        self._stood_in: ForecastFailed | None = None
+        self._forecast_failure: ForecastFailed | None = None
         self._first_at = recovered.first_at if recovered else -math.inf
         self._planned_at = recovered.planned_at if recovered else -math.inf
         self._unseen = recovered.unseen if recovered else ()
@@ -107,7 +107,7 @@ class Controller:
     @property
     def forecast_failed(self) -> ForecastFailed | None:
         """The failure for which the last forecast is the fallback's; None where it is the forecaster's own."""
-        return self._stood_in
+        return self._forecast_failure
 
     @property
     def next_at(self) -> float:
@@ -182,7 +182,7 @@ class Controller:
         seen = replace(seen, recent_rps=self._data_plane.recent_rps(), service_time_ratios=ratios)
         forecast, failed = self._forecast(seen.now)
         self._latest, self._planned_at = forecast, seen.now
-        self._stood_in = failed[0] if failed else None
+        self._forecast_failure = failed[0] if failed else None
         seen = replace(seen, facts=(*seen.facts, *failed))
         request = plan_request(self.state, seen, self.policy, history=self._history, forecast=forecast)
         try:

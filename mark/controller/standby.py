@@ -66,7 +66,7 @@ def _bridge_interruption(
     standbys: list[Instance],
     tokens: Tokens,
 ) -> tuple[State, list[Order]]:
-    leaving = [i.id for i in seen.fleet if i.role is Role.SERVING and i.interrupt_at is not None]
+    leaving = [i.id for i in seen.fleet if i.role is Role.SERVING and i.terminates_at is not None]
     awake = woken_standbys(state, standbys, seen.now, policy.period_s)
     short = short_rps(state, seen.fleet, policy)
     if not leaving and short <= 0.0:

@@ -10,7 +10,8 @@ from mark.controller.breaker import SpotPool
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.demand import DemandUnit, Forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
-from mark.domain.orders import Fact, Order, SloWindow
+from mark.domain.objective import SloWindow
+from mark.domain.orders import Fact, Order
 from mark.domain.plan import Plan
 
 Counts = tuple[tuple[str, int], ...]

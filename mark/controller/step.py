@@ -68,8 +68,8 @@ def step(state: State, seen: Observation, policy: ControllerPolicy) -> Decision:
         standbys = stop_standbys(seen, tokens)
     warm = _warm_ups(state, seen, policy, tokens)
     orders = (*boosts, *launches, *drains, *standbys, *warm)
-    told = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()
-    noted = (*_guarded(seen), *notes, *kept, *told)
+    slow = ratio_notes(state.service_time_ratios) if seen.plan is not None else ()
+    noted = (*_guardrail_notes(seen), *notes, *kept, *slow)
     return Decision(state=_remember(state, seen, orders), orders=orders, notes=noted)
 
 
@@ -87,7 +87,7 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
 
     The first half of `step`; the planner is asked from the state it gives.
     """
-    backoff, holds = _left_alone(state, seen, policy)
+    backoff, holds = _backoff_and_holds(state, seen, policy)
     ratios = seen.service_time_ratios
     state = replace(
         state,
@@ -112,7 +112,7 @@ def apply_observation(state: State, seen: Observation, policy: ControllerPolicy)
     return replace(state, plan=seen.plan, desired=(*recent, now_desired))
 
 
-def _left_alone(
+def _backoff_and_holds(
     state: State, seen: Observation, policy: ControllerPolicy
 ) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
     """The back-off of refused offerings, and the holds of those that a guardrail cut for a period."""
@@ -128,7 +128,7 @@ def _left_alone(
     return tuple(sorted(backoff.items())), tuple(sorted(holds.items()))
 
 
-def _guarded(seen: Observation) -> tuple[Note, ...]:
+def _guardrail_notes(seen: Observation) -> tuple[Note, ...]:
     """Notes of what a guardrail has just refused: an operator's limit is an operator's to raise."""
     return tuple(
         Note(kind=NoteKind.GUARDRAIL, text=f"{fact.count} {fact.offering} refused: {fact.why}")

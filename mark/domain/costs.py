@@ -81,6 +81,15 @@ class LedgerRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetUsage:
+    """Usage of a fleet up to an instant: stretches in state running, and instance seconds asleep and running."""
+
+    usages: tuple[InstanceUsage, ...]
+    asleep_s: float
+    running_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaUsage:
     """Usage of Lambda: invocations (warm-up pings counted), cold starts among them, billed GiB seconds."""
 

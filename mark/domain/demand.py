@@ -29,17 +29,14 @@ class DemandUnit:
     max_rps: float
 
 
-def unit_of_windows(start_at: float, counts: Sequence[float], *, stands_for: float = 1.0) -> DemandUnit:
-    """The unit that these windows make up. counts: arrivals of each 5 s window of it, oldest first.
-
-    `stands_for` is a rehearsal's speed: its windows hold so many times fewer requests than the rates say.
-    """
-    count = stands_for * sum(counts)
+def unit_of_windows(start_at: float, counts: Sequence[float]) -> DemandUnit:
+    """The unit that these windows make up. counts: arrivals of each 5 s window of it, oldest first."""
+    count = sum(counts)
     return DemandUnit(
         start_at=start_at,
         count=round(count),
         mean_rps=count / UNIT_S,
-        max_rps=stands_for * max(counts, default=0) / WINDOW_S,
+        max_rps=max(counts, default=0) / WINDOW_S,
     )
 
 

@@ -52,5 +52,5 @@ def failure_words(error: BaseException) -> str:
     """An exception of foreign code in one line: `ValueError: too short`, or that it called exit."""
     if isinstance(error, SystemExit):
         return f"it called exit({'' if error.code is None else error.code})"
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -39,14 +39,14 @@ class Instance:
     #: When it was launched, epoch seconds.
     launched_at: float = 0.0
     #: When a spot notice terminates it, epoch seconds; None without a notice.
-    interrupt_at: float | None = None
+    terminates_at: float | None = None
     #: CPU credits that it has left; None where it has none or they are not known.
     credits: float | None = None
 
     @property
     def stays(self) -> bool:
         """True for an instance that is pending or ready and has no notice."""
-        return self.interrupt_at is None and self.state in (InstanceState.PENDING, InstanceState.READY)
+        return self.terminates_at is None and self.state in (InstanceState.PENDING, InstanceState.READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The latency objective, and a model's needs of a machine."""
+"""The latency objective, how a window kept it, and a model's needs of a machine."""
 
 from __future__ import annotations
 
@@ -34,6 +34,18 @@ class Slo:
             object.__setattr__(self, "mean_is_default", False)  # a copy with another mean
         if not 0 < self.mean_latency_s <= self.latency_s:
             raise Misconfigured(f"mean latency must be in (0, {self.latency_s}] s, not {self.mean_latency_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloWindow:
+    """A full window of the SLO monitor: M requests, or fewer after a time (MArk section 4.4)."""
+
+    #: When it was full, epoch seconds.
+    closed_at: float
+    #: Requests that were answered, shed or failed in it.
+    requests: int
+    #: Of these, requests that missed the objective.
+    missed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,12 @@ class Offering:
         return self.instance_type.spot_hazard_per_hour if self.market is Market.SPOT else 0.0
 
 
+LAMBDA_PROFILED_GIB = 3.0
+"""The function that MArk measured (Table 2)."""
+LAMBDA_PAYLOAD_MIB = 6.0
+"""Request or answer of a synchronous invocation (Lambda quotas: 6 MB)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LambdaOffering:
     """Lambda for one model: its own latency, prices and limits. Cold starts are billed for `cold_start_s`.
@@ -129,7 +135,7 @@ class LambdaOffering:
 
     latency_s: float
     provenance: Provenance
-    memory_gib: float = 3.0
+    memory_gib: float = LAMBDA_PROFILED_GIB
     usd_per_request: float = 0.20e-6
     usd_per_gib_s: float = 1.66667e-5
     cold_start_s: float = 2.9
@@ -138,7 +144,7 @@ class LambdaOffering:
     concurrency: int = 1000
     burst: int = 1000
     burst_window_s: float = 10.0
-    payload_mib: float = 6.0
+    payload_mib: float = LAMBDA_PAYLOAD_MIB
     provisioned: int = 0
 
     @property

@@ -119,8 +119,8 @@ class LaunchRefused:
     code: str = ""
     #: Where it was refused; None where that is not said.
     zone: str | None = None
-    #: What a limit of the service says of it, for people.
-    said: str = ""
+    #: The limit of the service that refused it, as a sentence for people.
+    detail: str = ""
     kind: Literal["launch-refused"] = "launch-refused"
 
     @property
@@ -128,7 +128,7 @@ class LaunchRefused:
         """The cause for people: AWS's code and the zone, or the limit's sentence."""
         if self.code:
             return f"{self.code} in {self.zone}" if self.zone else self.code
-        return f"{self.cause}: {self.said}" if self.said else str(self.cause)
+        return f"{self.cause}: {self.detail}" if self.detail else str(self.cause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +151,3 @@ class PlanFailed:
 
 
 Fact = SpotWarned | LaunchRefused | ForecastFailed | PlanFailed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloWindow:
-    """The SLO monitor's last full window (M requests or 60 s)."""
-
-    #: When it was full, epoch seconds.
-    closed_at: float
-    #: Requests that were answered, shed or failed in it.
-    requests: int
-    #: Of these, requests that missed the objective.
-    missed: int

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from mark.domain.demand import Demand, Forecast
 from mark.domain.objective import Slo
 from mark.domain.offering import Offering
+from mark.domain.times import WAKE
+
+LEAD_UNITS = 5
+"""Units that a plan looks ahead, unless a team says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ class Plan:
     #: The rate that it carries, requests/s.
     capacity_rps: float
     #: The rate that it leaves to Lambda, or to nobody, requests/s.
-    spill_rps: float = 0.0
+    shortfall_rps: float = 0.0
     #: Why each other offering was not taken.
     excuses: tuple[Excuse, ...] = ()
     #: The plan in a sentence, for people.
@@ -100,7 +104,7 @@ class Backup:
     #: Type of the standbys; None without any.
     standby: Offering | None = None
     #: Time from waking a standby until it serves, s.
-    wake_s: float = 75.0
+    wake_s: float = WAKE.median_s
     #: Cost of a stopped standby.
     asleep_usd_per_hour: float = 0.0
     #: Standbys that exist.
@@ -127,7 +131,7 @@ class PlanRequest:
     #: The objective of the model.
     slo: Slo
     #: Units (tau) from an order to its instances' first answer.
-    lead_units: int = 5
+    lead_units: int = LEAD_UNITS
     #: Ready serving instances at the end of each of the last units, oldest first: what an autoscaler divides its
     #: metric by.
     ready_history: tuple[int, ...] = ()

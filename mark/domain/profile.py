@@ -133,9 +133,9 @@ def evidence_line(assumed: Iterable[str], stand_ins: Iterable[str]) -> str:
     guessed, elsewhere = sorted(set(assumed)), sorted(set(stand_ins))
     if not guessed and not elsewhere:
         return "No assumed profiles: all are measured or published."
-    said = []
+    sentences = []
     if guessed:
-        said.append(f"Assumed profiles (a stated formula, nobody measured them): {'; '.join(guessed)}.")
+        sentences.append(f"Assumed profiles (a stated formula, nobody measured them): {'; '.join(guessed)}.")
     if elsewhere:
-        said.append(f"Stand-in profiles (measured on another machine than the type): {'; '.join(elsewhere)}.")
-    return " ".join((*said, "All others are measured or published."))
+        sentences.append(f"Stand-in profiles (measured on another machine than the type): {'; '.join(elsewhere)}.")
+    return " ".join((*sentences, "All others are measured or published."))

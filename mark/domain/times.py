@@ -31,15 +31,21 @@ class LognormalTime:
         return self.median_s * math.exp(self.sigma * normal)
 
 
+LAUNCH = LognormalTime(median_s=150.0, p95_s=270.0)
+WAKE = LognormalTime(median_s=75.0, p95_s=110.0)
+SPOT_NOTICE_S = 120.0
+"""A spot notice comes two minutes before the instance is taken (EC2 user guide)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudTimes:
     """Launch and wake times (launch to serving), of which `pending` is not billed, and the spot notice."""
 
-    launch: LognormalTime = LognormalTime(median_s=150.0, p95_s=270.0)
-    wake: LognormalTime = LognormalTime(median_s=75.0, p95_s=110.0)
+    launch: LognormalTime = LAUNCH
+    wake: LognormalTime = WAKE
     pending_min_s: float = 10.0
     pending_max_s: float = 20.0
-    spot_notice_s: float = 120.0
+    spot_notice_s: float = SPOT_NOTICE_S
 
     @property
     def pending_s(self) -> float:

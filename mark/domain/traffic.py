@@ -64,6 +64,16 @@ class ModelTraffic:
         """Requests that got an answer from a model."""
         return self.instance + self.standby + self.lambda_
 
+    @property
+    def finished(self) -> int:
+        """Requests that were answered, shed or failed; what the model rejected says nothing of the service."""
+        return self.answered + self.shed + self.failed
+
+    @property
+    def missed(self) -> int:
+        """Finished requests that missed the objective."""
+        return self.late + self.shed + self.failed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayReport:

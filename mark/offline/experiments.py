@@ -33,12 +33,12 @@ class Lineup:
 
 def shared_changes(settings: Settings, policy: str, experiment: Experiment) -> tuple[str, ...]:
     """Changes of the section `policy` to all policies: the Lambda of all, the premium of sagemaker."""
-    chosen, usual = settings.policy, PolicySettings()
+    chosen, defaults = settings.policy, PolicySettings()
     pairs: list[tuple[str, OverflowSettings | ManagedSettings, OverflowSettings | ManagedSettings]] = []
     if experiment.bundle(policy).controller.overflow is not None:
-        pairs.append(("overflow_limits", chosen.overflow_limits, usual.overflow_limits))
+        pairs.append(("overflow_limits", chosen.overflow_limits, defaults.overflow_limits))
     if policy == "sagemaker":
-        pairs.append(("managed", chosen.managed, usual.managed))
+        pairs.append(("managed", chosen.managed, defaults.managed))
     return tuple(
         f"policy.{section}.{key} is {new} instead of {old or 'its usual value'}"
         for section, given, own in pairs

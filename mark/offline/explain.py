@@ -1,4 +1,4 @@
-"""Explanation of a controller's decisions: its journal in words, folded again as a replay check."""
+"""Explanation of a controller's decisions: its journal in words, and replayed as a check."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def explain_journal(lines: Callable[[], Iterable[bytes]], *, minute: float | Non
         report("reading the journal", 0.0)
         reading = _read(ticks, header, minute)
         _check_minute(reading, minute)
-        report("folding the journal again", 0.0)
+        report("replaying the journal", 0.0)
         found = list(mismatches(*_whole_beginning(lines())))
     if as_json:
         show_json(_document(header, reading, found, broken))
@@ -204,7 +204,7 @@ def _format_seen(tick: Tick, header: Header) -> str:
         f"{count} {offering} {state}{'' if role == Role.SERVING else ' (standby)'}"
         for (offering, role, state), count in sorted(fleet.items())
     )
-    leaving = sum(1 for i in seen.fleet if i.interrupt_at is not None)
+    leaving = sum(1 for i in seen.fleet if i.terminates_at is not None)
     if leaving:
         parts.append(f"{leaving} about to be taken away")
     if seen.slo is not None and header.policy.monitor is not None:
@@ -277,11 +277,11 @@ def _minutes(reading: Reading) -> float:
 
 def _law(found: Sequence[Mismatch], reading: Reading) -> str:
     if not found:
-        return "folded again, the journal gives the same plans and orders at every tick"
+        return "replayed, the journal gives the same plans and orders at every tick"
     first = found[0]
     minute = (first.at - reading.start_at) / 60
     return (
-        f"folded again, {len(found)} plans or orders differ from the journal, the first at minute {minute:.1f} "
+        f"replayed, {len(found)} plans or orders differ from the journal, the first at minute {minute:.1f} "
         f"({first.what}): another version of the program wrote it"
     )
 

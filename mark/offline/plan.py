@@ -14,7 +14,7 @@ from mark.config.settings import Settings
 from mark.domain.demand import HORIZON, UNIT_S, Demand, Forecast, point_forecast
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market, Offering
-from mark.domain.plan import Excuse, Plan, PlanRequest
+from mark.domain.plan import LEAD_UNITS, Excuse, Plan, PlanRequest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.planner.greedy import CostTerms, plan_greedy, scores
 from mark.policies.supply import Supply, find_supply
@@ -23,8 +23,6 @@ from mark.report.tables import Column, make_table, texts
 from mark.report.terminal import note, show, show_json
 from mark.simulator.traces.formats.bins import MAX_RPS
 
-LEAD_MIN = 5
-"""Where the settings name no lead."""
 MINUTE_HEADER = ("minute", "rate")
 MINUTE_HEADER_CHARS = 64
 
@@ -55,7 +53,7 @@ def plan_settings(
         offerings=_candidates(supply, counts),
         running=counts,
         slo=supply.slo,
-        lead_units=LEAD_MIN if settings.policy.lead_min is None else settings.policy.lead_min,
+        lead_units=LEAD_UNITS if settings.policy.lead_min is None else settings.policy.lead_min,
     )
     plan, terms = plan_greedy(request), scores(request)
     excuses = (*plan.excuses, *supply.excuses)
@@ -80,7 +78,7 @@ def plan_document(
         "at_s": plan.at,
         "required_rps": plan.required_rps,
         "capacity_rps": plan.capacity_rps,
-        "spill_rps": plan.spill_rps,
+        "spill_rps": plan.shortfall_rps,
         "usd_per_hour": plan.usd_per_hour,
         "launch_usd": plan.launch_usd,
         "counts": [

@@ -30,7 +30,7 @@ TITLE = "What this traffic costs"
 
 
 @dataclass(slots=True)
-class Outcome:
+class SimulationOutcome:
     """Finished runs, and what ended them early."""
 
     runs: list[ComparedRun] = field(default_factory=list)
@@ -51,7 +51,7 @@ def simulate_settings(settings: Settings, *, as_json: bool, workload: Workload |
         folder = OutFolder(settings.out, title=TITLE, command=command)
     for text in lineup.left_out:
         note(text)
-    outcome = Outcome()
+    outcome = SimulationOutcome()
     try:
         with progress() as report:
             _run_all(settings, experiment, lineup.policies, folder=folder, outcome=outcome, report=report)
@@ -75,7 +75,7 @@ def _run_all(
     policies: Sequence[str],
     *,
     folder: OutFolder | None,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
     report: Report,
 ) -> None:
     warm_engine(experiment, report)
@@ -120,7 +120,7 @@ def run_remarks(settings: Settings, experiment: Experiment, policy: str) -> tupl
     return (*replaced, *tuned, *overflow, *experiment.spec.workload.notes, *experiment.supply.warnings)
 
 
-def _print(outcome: Outcome, folder: OutFolder | None, *, as_json: bool) -> None:
+def _print(outcome: SimulationOutcome, folder: OutFolder | None, *, as_json: bool) -> None:
     if as_json:
         if outcome.runs or outcome.interrupted:
             show_json(simulate_document(outcome.runs))

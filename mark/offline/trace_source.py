@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mark.config.settings import Settings, TraceSettings
 from mark.simulator.traces.formats.filters import parse_where
-from mark.simulator.traces.formats.rows import Kind, TraceOptions
+from mark.simulator.traces.formats.rows import RowKind, TraceOptions
 from mark.simulator.traces.formats.sources import S3, Objects
 from mark.simulator.traces.trace import Trace, read_trace
 
@@ -41,7 +41,7 @@ def read_place(place: str, reading: TraceReading) -> Trace:
 
 def read_places(places: Sequence[str], reading: TraceReading) -> Trace:
     """The trace of several places, as a shell writes out a pattern."""
-    options = TraceOptions(where=parse_where(reading.where), rows=Kind(reading.rows) if reading.rows else None)
+    options = TraceOptions(where=parse_where(reading.where), rows=RowKind(reading.rows) if reading.rows else None)
     with _objects(places, reading.region) as objects:
         return read_trace(places, options, objects)
 

@@ -29,7 +29,7 @@ class Generator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class TraceKind:
     """A kind of trace: how it is drawn from its parameters and a seed, and their defaults."""
 
     draw: Callable[..., Trace]
@@ -106,17 +106,17 @@ def _write(trace: Trace, target: Path) -> None:
     show(f"{target}: {plural(bins, 'bin')} of {trace.bin_s:g} s, mean {trace.mean_rps:.4g} requests/s")
 
 
-KINDS: Mapping[str, Kind] = {
-    "constant": Kind(draw=constant, takes={"rps": 60.0, "duration_s": 3600.0}),
-    "surge": Kind(
+KINDS: Mapping[str, TraceKind] = {
+    "constant": TraceKind(draw=constant, takes={"rps": 60.0, "duration_s": 3600.0}),
+    "surge": TraceKind(
         draw=lambda rps, **more: surge(base_rps=rps, **more),
         takes={"rps": 60.0, "plus": 0.5, "at_s": 420.0, "rise_s": 120.0, "duration_s": 1800.0},
     ),
-    "mmpp": Kind(
+    "mmpp": TraceKind(
         draw=lambda rates, sojourns_s, **more: mmpp(rates, mean_sojourns_s=sojourns_s, **more),
         takes={"rates": (20.0, 80.0), "sojourns_s": (600.0, 120.0), "duration_s": 86_400.0},
     ),
-    "diurnal-floods": Kind(draw=lambda days, seed: diurnal_floods(seed, days), takes={"days": 8}),
+    "diurnal-floods": TraceKind(draw=lambda days, seed: diurnal_floods(seed, days), takes={"days": 8}),
 }
 
 

@@ -152,7 +152,7 @@ def plan_static(count: int) -> PlanFunction:
 
 
 def plan_nothing(request: PlanRequest) -> Plan:
-    """The empty plan: all that the forecast expects one lead from its start is spilled (lambda-only)."""
+    """The empty plan: all that the forecast expects one lead from its start falls short (lambda-only)."""
     rates = request.forecast.max_at(0.5)
     tau = max(0, min(request.lead_units, len(rates) - 1))
     rate = rates[tau] if rates else 0.0
@@ -161,7 +161,7 @@ def plan_nothing(request: PlanRequest) -> Plan:
         counts=(),
         required_rps=rate,
         capacity_rps=0.0,
-        spill_rps=rate,
+        shortfall_rps=rate,
         excuses=tuple(
             Excuse(offering=name, reason="this policy rents no instances")
             for name in sorted(item.name for item in request.offerings)

@@ -4,14 +4,14 @@
 in the way; what a second's capacity does not carry goes to Lambda at its warm price, or, without Lambda, may not
 happen. `cost_over_bound` compares a run with it.
 
-    min  sum rent n[o,t] + launch u[o,t] + lambda spill[s],   u[o,t] >= n[o,t] - n[o,t-1],
-         spill[s] >= arrivals[s] - sum capacity[o] n[o,minute(s)]
+    min  sum rent n[o,t] + launch u[o,t] + lambda shortfall[s],   u[o,t] >= n[o,t] - n[o,t-1],
+         shortfall[s] >= arrivals[s] - sum capacity[o] n[o,minute(s)]
 
 An offering that is dearer than another both in rent per rps and in launch cost per rps is dropped. That is exact:
 fleets are fractional, so the other one takes over its capacity, minute by minute, at no more cost. Where one
 offering is left (always, when all boot equally long) the program separates by level of capacity: a fleet's
 launches are its one-sided total variation, which by the coarea formula is the integral over all levels z of those
-of the switch [capacity > z]; rent and spill are such integrals too. Each level is a chain of two states, on or
+of the switch [capacity > z]; rent and shortfall are such integrals too. Each level is a chain of two states, on or
 off, solved by dynamic programming. Levels further up are worth less at all times, so the optimal switches nest and
 form a fleet. With several offerings left HiGHS solves the program; per minute only the sorted rates of its seconds
 count, as segments whose saving is the number of seconds above.
@@ -65,14 +65,14 @@ class BoundInput:
     standbys: tuple[Offering, ...] = ()
 
     @property
-    def spill_usd(self) -> float:
+    def shortfall_usd(self) -> float:
         """Least price of a request on Lambda; infinite where Lambda cannot keep the objective."""
         able = self.overflow is not None and self.overflow.latency_s <= self.slo.latency_s
         return self.overflow.usd_per_warm_request if self.overflow is not None and able else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class CapacityUnit:
     """One unit of capacity, 1 request/s: its rent per second and what it costs to start."""
 
     name: str
@@ -84,7 +84,7 @@ def bound_usd(given: BoundInput) -> float:
     """The bound, USD. Raises PlanInfeasible when there are arrivals and nothing to serve them."""
     supplies = undominated(
         [
-            Supply(
+            CapacityUnit(
                 name=item.name,
                 usd_per_s=item.usd_per_request,
                 start_usd=item.launch_usd / item.capacity_rps,
@@ -101,16 +101,16 @@ def bound_usd(given: BoundInput) -> float:
     return bound_by_program(given, supplies)
 
 
-def undominated(supplies: list[Supply]) -> tuple[Supply, ...]:
+def undominated(supplies: list[CapacityUnit]) -> tuple[CapacityUnit, ...]:
     """Those that no other one beats in both rent and start; of equals the first by name. Rent rises."""
-    kept: list[Supply] = []
+    kept: list[CapacityUnit] = []
     for supply in sorted(supplies, key=lambda item: (item.usd_per_s, item.start_usd, item.name)):
         if not kept or supply.start_usd < kept[-1].start_usd * (1 - 1e-12):
             kept.append(supply)
     return tuple(kept)
 
 
-def bound_by_levels(given: BoundInput, supply: Supply) -> float:
+def bound_by_levels(given: BoundInput, supply: CapacityUnit) -> float:
     """The bound with one supply: a two-state dynamic program per level of capacity, all levels at once."""
     levels = np.unique(given.arrivals[given.arrivals > 0])
     widths = np.diff(levels, prepend=0.0)
@@ -119,16 +119,16 @@ def bound_by_levels(given: BoundInput, supply: Supply) -> float:
     for start in range(0, len(given.arrivals), MINUTE_S):
         seconds = np.sort(given.arrivals[start : start + MINUTE_S])
         above = len(seconds) - np.searchsorted(seconds, levels, side="left")
-        spilled = np.where(above > 0, given.spill_usd, 0.0) * np.maximum(above, 1)
+        unserved_usd = np.where(above > 0, given.shortfall_usd, 0.0) * np.maximum(above, 1)
         stay_on = on if start == 0 else np.minimum(on, off + supply.start_usd)
         stay_off = off if start == 0 else np.minimum(on, off)
-        on, off = stay_on + supply.usd_per_s * len(seconds), stay_off + spilled
+        on, off = stay_on + supply.usd_per_s * len(seconds), stay_off + unserved_usd
     return float(widths @ np.minimum(on, off))
 
 
-def bound_by_program(given: BoundInput, supplies: tuple[Supply, ...]) -> float:
+def bound_by_program(given: BoundInput, supplies: tuple[CapacityUnit, ...]) -> float:
     """The bound by HiGHS, for any number of supplies."""
-    all_carried = math.isinf(given.spill_usd)
+    all_carried = math.isinf(given.shortfall_usd)
     minutes = [given.arrivals[i : i + MINUTE_S] for i in range(0, len(given.arrivals), MINUTE_S)]
     program = _Program()
     fleets = _fleet(program, supplies, [len(minute) for minute in minutes])
@@ -140,11 +140,11 @@ def bound_by_program(given: BoundInput, supplies: tuple[Supply, ...]) -> float:
         levels, counts = np.unique(minute, return_counts=True)
         above = np.cumsum(counts[::-1])[::-1]
         segments = [
-            program.variable(-given.spill_usd * int(above[k]), upper=float(width))
+            program.variable(-given.shortfall_usd * int(above[k]), upper=float(width))
             for k, width in enumerate(np.diff(levels, prepend=0.0))
         ]
         program.at_most([(segment, 1.0) for segment in segments] + carried, 0.0)
-    return program.solve() + (0.0 if all_carried else given.spill_usd * float(given.arrivals.sum()))
+    return program.solve() + (0.0 if all_carried else given.shortfall_usd * float(given.arrivals.sum()))
 
 
 def floor_usd(given: BoundInput) -> float:
@@ -187,13 +187,13 @@ def floor_usd(given: BoundInput) -> float:
         program.at_most(work + [(work_of[t], -1.0) for work_of in sleepers], 0.0)
         deferred = later
     owed = given.slo.target * sum(arrived)
-    if math.isfinite(given.spill_usd):
-        served.append((program.variable(given.spill_usd), -1.0))
+    if math.isfinite(given.shortfall_usd):
+        served.append((program.variable(given.shortfall_usd), -1.0))
     program.at_most(served, -owed)
     return max(0.0, program.solve())
 
 
-def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> Supply:
+def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> CapacityUnit:
     """An offering as the floor sees it: never worse than it is in a run, nor than the bound sees it."""
     best_rps = max(
         item.capacity_rps, *(point.batch / item.profile.latency_s(point.batch) for point in item.profile.points)
@@ -202,7 +202,9 @@ def _best_case(item: Offering, times: CloudTimes, start: LognormalTime) -> Suppl
     start_usd = item.usd_per_hour / 3600.0 * billed_s
     if start is times.launch:
         start_usd = min(item.launch_usd, start_usd)
-    return Supply(name=item.name, usd_per_s=item.usd_per_hour / 3600.0 / best_rps, start_usd=start_usd / best_rps)
+    return CapacityUnit(
+        name=item.name, usd_per_s=item.usd_per_hour / 3600.0 / best_rps, start_usd=start_usd / best_rps
+    )
 
 
 def _standby_work(program: _Program, item: Offering, given: BoundInput, lengths: list[int]) -> list[int]:
@@ -228,12 +230,12 @@ def _standby_work(program: _Program, item: Offering, given: BoundInput, lengths:
 
 
 def _all_on_lambda(given: BoundInput) -> float:
-    if math.isinf(given.spill_usd) and given.arrivals.any():
+    if math.isinf(given.shortfall_usd) and given.arrivals.any():
         raise PlanInfeasible("no offering and no Lambda that keeps the objective: add one of them")
-    return given.spill_usd * float(given.arrivals.sum()) if given.arrivals.any() else 0.0
+    return given.shortfall_usd * float(given.arrivals.sum()) if given.arrivals.any() else 0.0
 
 
-def _fleet(program: _Program, supplies: tuple[Supply, ...], lengths: list[int]) -> list[list[int]]:
+def _fleet(program: _Program, supplies: tuple[CapacityUnit, ...], lengths: list[int]) -> list[list[int]]:
     """Per supply the variables of its capacity, requests/s in each period; launches but the first are priced."""
     fleets = []
     for supply in supplies:

@@ -20,7 +20,7 @@ it is the program of `bound.py`, in whole instances.) What is there and not want
 then while it earns its rent, and the step drains nothing before what replaces it is ready.
 
 Which offering serves which levels is a knapsack from level 0 upwards, solved by dynamic programming over the cells
-of the table: what is there already comes without its launch, each instance once. Fleets of thousands are laid in
+of the table: what is there already comes without its launch, each instance once. Fleets of thousands grow in
 blocks, no finer than a cell. Everything is compiled; prices only enter as ratios.
 """
 
@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -52,8 +53,20 @@ DEAREST, PRICE_STEPS = 10.0, 8
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Laid = tuple[float, Ints, Ints]
-"""A fleet: its worth in USD, and how many of each offering are new, and kept."""
+
+
+class FleetChoice(NamedTuple):
+    """A fleet, its instances by offering in the order of `Terms`."""
+
+    #: USD.
+    worth: float
+    new: Ints
+    kept: Ints
+
+    @property
+    def counts(self) -> Ints:
+        """Instances of each offering."""
+        return self.new + self.kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +98,11 @@ def plan_hedged(request: PlanRequest) -> Plan:
     backup, limit = with_miss_price(request, table)
     request = replace(request, backup=backup)
     terms = terms_of(request, table)
-    laid = lay_fleet(terms)
+    fleet = choose_fleet(terms)
     if limit is not None:
-        terms, laid = _lay_within(limit, request, table, terms, laid)
-        laid = _at_least(fewest_instances(request, _offerings_of(terms, laid)), limit, terms, laid)
-    worth, new, kept = laid
+        terms, fleet = _within_limit(limit, request, table, terms, fleet)
+        fleet = _at_least(fewest_instances(request, _offerings_of(terms, fleet)), limit, terms, fleet)
+    worth, new, kept = fleet
     kept += _keep_until_lead(
         float(terms.levels[1]), terms.saved, terms.rent, terms.lead, terms.capacity, terms.there - kept,
         float(kept @ terms.capacity),
@@ -107,7 +120,7 @@ def plan_hedged(request: PlanRequest) -> Plan:
         counts=counts,
         required_rps=expected,
         capacity_rps=capacity_rps,
-        spill_rps=max(0.0, expected - carried),
+        shortfall_rps=max(0.0, expected - carried),
         excuses=_excuses(request, terms, {item.offering for item in counts}),
         reason=_reason(counts, expected, carried, capacity_rps, worth),
         standbys_awake=_standbys_awake(request, table, kept_rps),
@@ -116,18 +129,18 @@ def plan_hedged(request: PlanRequest) -> Plan:
     )
 
 
-def _lay_within(
-    limit: MissLimit, request: PlanRequest, table: RateTable, terms: Terms, laid: Laid
-) -> tuple[Terms, Laid]:
+def _within_limit(
+    limit: MissLimit, request: PlanRequest, table: RateTable, terms: Terms, fleet: FleetChoice
+) -> tuple[Terms, FleetChoice]:
     """The fleet at the lowest price of a miss at which whole instances keep to the limit."""
-    if limit.is_kept_by(_capacity_of(terms, laid)):
-        return terms, laid
+    if limit.is_kept_by(_capacity_of(terms, fleet)):
+        return terms, fleet
     low = request.backup.lambda_usd
     high = DEAREST * max(low, *(limit.usd_that_pays_for(item, table.unit_s) for item in terms.offerings))
-    found = _laid_at(high, request, table)
+    found = _fleet_at(high, request, table)
     for _ in range(PRICE_STEPS):
         middle = math.sqrt(low * high)
-        tried = _laid_at(middle, request, table)
+        tried = _fleet_at(middle, request, table)
         if limit.is_kept_by(_capacity_of(*tried)):
             high, found = middle, tried
         else:
@@ -135,14 +148,14 @@ def _lay_within(
     return found
 
 
-def _laid_at(miss_usd: float, request: PlanRequest, table: RateTable) -> tuple[Terms, Laid]:
+def _fleet_at(miss_usd: float, request: PlanRequest, table: RateTable) -> tuple[Terms, FleetChoice]:
     terms = terms_of(replace(request, backup=replace(request.backup, lambda_usd=miss_usd)), table)
-    return terms, lay_fleet(terms)
+    return terms, choose_fleet(terms)
 
 
-def _at_least(fewest: int, limit: MissLimit, terms: Terms, laid: Laid) -> Laid:
+def _at_least(fewest: int, limit: MissLimit, terms: Terms, fleet: FleetChoice) -> FleetChoice:
     """The fleet with so many instances at least: what is there first, then the cheapest that can serve alone."""
-    worth, new, kept = laid[0], laid[1].copy(), laid[2].copy()
+    worth, new, kept = fleet.worth, fleet.new.copy(), fleet.kept.copy()
     able = [i for i, item in enumerate(terms.offerings) if limit.is_kept_by(item.capacity_rps)]
     while new.sum() + kept.sum() < fewest:
         spare = [i for i in range(len(kept)) if kept[i] < terms.there[i]]
@@ -151,26 +164,24 @@ def _at_least(fewest: int, limit: MissLimit, terms: Terms, laid: Laid) -> Laid:
             break
         taken, choice = (kept, spare) if spare else (new, to_launch)
         taken[min(choice, key=lambda i: (i not in able, terms.rent[i]))] += 1
-    return worth, new, kept
+    return FleetChoice(worth, new, kept)
 
 
-def _capacity_of(terms: Terms, laid: Laid) -> float:
-    return float((laid[1] + laid[2]) @ terms.capacity)
+def _capacity_of(terms: Terms, fleet: FleetChoice) -> float:
+    return float(fleet.counts @ terms.capacity)
 
 
-def _offerings_of(terms: Terms, laid: Laid) -> list[Offering]:
+def _offerings_of(terms: Terms, fleet: FleetChoice) -> list[Offering]:
     """The offerings of the fleet; all where it is empty, since one of them will be its first instance."""
-    return [item for item, count in zip(terms.offerings, laid[1] + laid[2], strict=True) if count] or [
-        *terms.offerings
-    ]
+    return [item for item, count in zip(terms.offerings, fleet.counts, strict=True) if count] or [*terms.offerings]
 
 
-def _diversified(request: PlanRequest, terms: Terms, laid: dict[str, int]) -> tuple[PlannedCount, ...]:
+def _diversified(request: PlanRequest, terms: Terms, wanted: dict[str, int]) -> tuple[PlannedCount, ...]:
     """The fleet diversified over spot pools, in the order of names."""
     offerings = {item.name: item for item in terms.offerings}
     there = dict(request.running)
     fleet = diversify_spot(
-        {name: count for name, count in laid.items() if count}, offerings, frozenset(request.refused)
+        {name: count for name, count in wanted.items() if count}, offerings, frozenset(request.refused)
     )
     capacity_rps = sum(count * offerings[name].capacity_rps for name, count in fleet.items())
     kept = {name: min(count, max(0, there.get(name, 0))) for name, count in fleet.items()}
@@ -218,18 +229,18 @@ def terms_of(request: PlanRequest, table: RateTable) -> Terms:
     )
 
 
-def lay_fleet(terms: Terms) -> Laid:
-    """The fleet that is worth most: its worth in USD, and how many of each offering are new, and kept."""
+def choose_fleet(terms: Terms) -> FleetChoice:
+    """The fleet that is worth most."""
     step, count = float(terms.levels[1]), len(terms.rent)
-    best = _lay(step, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there)
+    best = _knapsack(step, terms.saved, terms.rent, terms.launch, terms.lead, terms.capacity, terms.there)
     for i in range(count if count > 1 else 0):  # the knapsack is not exact: never worse than the best type alone
         launch, there = np.full(count, np.inf), np.zeros(count, np.int64)
         launch[i], there[i] = terms.launch[i], terms.there[i]
-        alone = _lay(step, terms.saved, terms.rent, launch, terms.lead, terms.capacity, there)
+        alone = _knapsack(step, terms.saved, terms.rent, launch, terms.lead, terms.capacity, there)
         if alone[0] > best[0] * (1.0 + SAME_WORTH):
             best = alone
     worth, new, kept = best
-    return float(worth), new, kept
+    return FleetChoice(float(worth), new, kept)
 
 
 def worth_of(terms: Terms, layout: Sequence[tuple[int, bool]]) -> float:
@@ -277,7 +288,7 @@ def _keep_until_lead(
 ) -> Ints:  # pragma: no cover - compiled
     """Count those that the fleet to come does without, yet which are worth their rent until it serves.
 
-    left: those not laid; they serve above `reached`, cheapest first.
+    left: those that it does without; they serve above `reached`, cheapest first.
     """
     stay = np.zeros_like(left)
     part = np.empty(saved.shape[0])
@@ -303,7 +314,7 @@ def _between(saved: Floats, step: float, low: float, high: float, out: Floats) -
 
 
 @njit(cache=True)
-def _lay(
+def _knapsack(
     step: float,
     saved: Floats,
     rent: Floats,
@@ -408,11 +419,13 @@ def _excuses(request: PlanRequest, terms: Terms, taken: set[str]) -> tuple[Excus
 def _reason(
     counts: tuple[PlannedCount, ...], expected: float, carried: float, capacity_rps: float, worth: float
 ) -> str:
-    spill = max(0.0, expected - carried)
+    shortfall = max(0.0, expected - carried)
     if not counts:
-        return f"{expected:.4g} requests/s expected: nothing is worth its rent, {spill:.4g} are cheaper elsewhere"
+        return (
+            f"{expected:.4g} requests/s expected: nothing is worth its rent, {shortfall:.4g} are cheaper elsewhere"
+        )
     fleet = ", ".join(f"{item.count} {item.offering} ({item.kept} kept)" for item in counts)
     return (
-        f"{expected:.4g} requests/s expected: {fleet} carry up to {capacity_rps:.4g}, {spill:.4g} are cheaper "
+        f"{expected:.4g} requests/s expected: {fleet} carry up to {capacity_rps:.4g}, {shortfall:.4g} are cheaper "
         f"elsewhere; worth {worth:.4g} USD"
     )

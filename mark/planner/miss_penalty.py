@@ -27,7 +27,7 @@ from mark.domain.demand import Demand
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, PlanRequest
 from mark.planner.rates import RateTable
-from mark.planner.shortfall_cost import NOTICE_S, expected_shortfall
+from mark.planner.shortfall_cost import DETECTION_S, expected_shortfall
 
 PLANNED_SHARE = 0.3
 """Of what may miss: the rest is for what no forecast knows of, boots and lost instances among it."""
@@ -103,15 +103,15 @@ def with_miss_price(request: PlanRequest, table: RateTable) -> tuple[Backup, Mis
     return replace(request.backup, lambda_usd=math.exp(high)), limit
 
 
-def fewest_instances(request: PlanRequest, laid: Sequence[Offering]) -> int:
+def fewest_instances(request: PlanRequest, chosen: Sequence[Offering]) -> int:
     """Least number of instances where nothing else answers in time.
 
     One: a request may come at any moment, and a launch takes minutes. Two, where the misses until a lost one is
     replaced (by a standby, where there is one) are more than the objective allows in the time that is planned.
     """
     backup = request.backup
-    out_s = max((item.boot_s for item in laid), default=0.0)
+    out_s = max((item.boot_s for item in chosen), default=0.0)
     if backup.standby is not None and backup.standbys:
-        out_s = min(out_s, backup.wake_s + NOTICE_S)
+        out_s = min(out_s, backup.wake_s + DETECTION_S)
     planned_s = len(request.forecast) * request.forecast.unit_s
     return 2 if out_s > (1.0 - request.slo.target) * planned_s else 1

@@ -8,13 +8,13 @@ At a rate r a capacity C does not carry all of r, and above it not nothing: arri
 wait for w seconds before it is too late. As a diffusion between an empty queue and one that is w seconds long
 (heavy traffic, Poisson arrivals, the variance of r a second) the rate that finds it full is
 
-    spill(r, C) = x / (e^x - 1) / 2w,   x = 2 w (C - r)
+    shortfall(r, C) = x / (e^x - 1) / 2w,   x = 2 w (C - r)
 
 which is r - C far above the capacity, nothing far below, and 1 / 2w where they meet: what a request may wait, not
-how much arrives, says how much is spilled there. With an empty fleet all is spilled: the formula is scaled to
+how much arrives, says how much is in excess there. With an empty fleet all is: the formula is scaled to
 that.
 
-    carried[t, i] = E[r - spill(r, level i)] over the rates of unit t,  requests/s
+    carried[t, i] = E[r - shortfall(r, level i)] over the rates of unit t,  requests/s
 
 is all that a planner needs: an instance that serves the levels from z to z + c carries carried(z + c) -
 carried(z).
@@ -36,11 +36,11 @@ NODES = 20
 LEVELS = 240
 """Levels of capacity that are told apart, from 0 to the highest rate that may come."""
 TOP_WAITS = 2.0
-"""The top level lies so far above the highest rate that little is spilled there."""
+"""The top level lies so far above the highest rate that little is in excess there."""
 EDGE, STEPS = 20.0, 16
 _AT = np.linspace(-EDGE, EDGE, round(2 * EDGE * STEPS) + 1)
 _AT[len(_AT) // 2] = 1e-9
-SPILLED = _AT / np.expm1(_AT)
+SHORTFALL = _AT / np.expm1(_AT)
 """x / (e^x - 1) at STEPS points a unit of x; beyond the edges it is -x, or nothing."""
 
 Floats = NDArray[np.float64]
@@ -77,8 +77,8 @@ def expect_rates(forecast: Forecast, *, wait_s: float, past: Demand | None = Non
 def _carried_by(means: Floats, maxima: Floats, unit_s: float, wait_s: float, levels: Floats) -> Floats:
     """means, maxima: shape (units, cases); returns shape (units, levels)."""
     windows = unit_s / WINDOW_S
-    usual = np.maximum(0.0, (windows * means - maxima) / (windows - 1.0))
-    return _carried(usual, maxima, 1.0 / windows, wait_s, levels)
+    typical = np.maximum(0.0, (windows * means - maxima) / (windows - 1.0))
+    return _carried(typical, maxima, 1.0 / windows, wait_s, levels)
 
 
 def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
@@ -91,28 +91,28 @@ def _cases(rates: Floats, quantiles: tuple[float, ...]) -> Floats:
 
 @njit(cache=True)
 def _carried(
-    usual: Floats, maxima: Floats, at_maximum: float, wait_s: float, levels: Floats
+    typical: Floats, maxima: Floats, at_maximum: float, wait_s: float, levels: Floats
 ) -> Floats:  # pragma: no cover - compiled
-    """E[r - spill(r, level)] over the cases. usual, maxima: shape (units, cases); returns (units, levels)."""
-    units, cases = usual.shape
+    """E[r - shortfall(r, level)], shape (units, levels), over the cases. typical, maxima: shape (units, cases)."""
+    units, cases = typical.shape
     found = np.zeros((units, len(levels)))
     for t in range(units):
         for k in range(2 * cases):
-            rate = usual[t, k] if k < cases else maxima[t, k - cases]
+            rate = typical[t, k] if k < cases else maxima[t, k - cases]
             weight = (1.0 - at_maximum if k < cases else at_maximum) / cases
-            alone = _spilled(-2.0 * wait_s * rate)
+            alone = _shortfall(-2.0 * wait_s * rate)
             for i in range(len(levels)):
-                share = _spilled(2.0 * wait_s * (levels[i] - rate)) / alone
+                share = _shortfall(2.0 * wait_s * (levels[i] - rate)) / alone
                 found[t, i] += weight * rate * (1.0 - share)
     return found
 
 
 @njit(cache=True)
-def _spilled(x: float) -> float:  # pragma: no cover - compiled
+def _shortfall(x: float) -> float:  # pragma: no cover - compiled
     if x <= -EDGE:
         return -x
     if x >= EDGE:
         return 0.0
     at = (x + EDGE) * STEPS
     place = int(at)
-    return float(SPILLED[place] + (at - place) * (SPILLED[place + 1] - SPILLED[place]))
+    return float(SHORTFALL[place] + (at - place) * (SHORTFALL[place + 1] - SHORTFALL[place]))

@@ -23,7 +23,7 @@ from mark.domain.demand import Demand
 from mark.domain.plan import Backup, PlanRequest
 from mark.planner.rates import RateTable
 
-NOTICE_S = 10.0
+DETECTION_S = 10.0
 """A surge is taken for one when it has lasted two windows of 5 s."""
 MINIMUM_S = 60.0
 """An instance is billed for so long each time it starts."""
@@ -71,7 +71,7 @@ def expected_shortfall(request: PlanRequest, table: RateTable) -> Shortfall:
     if item is None:
         return Shortfall(served, served, np.zeros_like(served))
     lasts_s = excursions_s(np.array(history.mean_rps, np.float64), table.levels[:-1], history.unit_s)
-    by_lambda = np.minimum(lasts_s, backup.wake_s + NOTICE_S) / lasts_s
+    by_lambda = np.minimum(lasts_s, backup.wake_s + DETECTION_S) / lasts_s
     standby_usd = max(item.usd_per_request, min((o.usd_per_request for o in request.offerings), default=0.0))
     cells = math.ceil(WORTH_WAKING * item.capacity_rps / table.levels[1])
     by_standby = np.zeros_like(served)
@@ -106,7 +106,7 @@ def standby_target(history: Demand, backup: Backup) -> int | None:
         woken = excess > wakes
         lasts_s = float(excursions_s(excess, np.array([wakes]), history.unit_s)[0])
         busy_h = float(woken.mean()) * hours
-        share = max(0.0, 1.0 - (backup.wake_s + NOTICE_S) / lasts_s)
+        share = max(0.0, 1.0 - (backup.wake_s + DETECTION_S) / lasts_s)
         served = np.clip(excess[woken] - low, 0.0, item.capacity_rps)
         gained += share * float(served.sum()) * history.unit_s * backup.lambda_usd
         gained -= item.usd_per_hour * busy_h * (1.0 + backup.wake_s / lasts_s) + backup.asleep_usd_per_hour * hours
@@ -131,7 +131,7 @@ def wake_delay_s(history: Demand, backup: Backup, kept_rps: float) -> float:
     """
     item = backup.standby
     if item is None or not math.isfinite(backup.lambda_usd):
-        return NOTICE_S
+        return DETECTION_S
     level = kept_rps + WORTH_WAKING * item.capacity_rps
     means, maxima = np.array(history.mean_rps, np.float64), np.array(history.max_rps, np.float64)
     burst = maxima[:-1] > level
@@ -141,7 +141,7 @@ def wake_delay_s(history: Demand, backup: Backup, kept_rps: float) -> float:
     woken_usd = rent_usd_per_s * (backup.wake_s + MINIMUM_S)
     lambda_usd_per_s = backup.lambda_usd * item.capacity_rps
     gained = lasting * max(0.0, lasts_s - backup.wake_s) * (lambda_usd_per_s - rent_usd_per_s)
-    return NOTICE_S if gained > woken_usd else min(LONGEST_DELAY_S, NOTICE_S + woken_usd / lambda_usd_per_s)
+    return DETECTION_S if gained > woken_usd else min(LONGEST_DELAY_S, DETECTION_S + woken_usd / lambda_usd_per_s)
 
 
 def excursions_s(rates: Floats, levels: Floats, unit_s: float) -> Floats:

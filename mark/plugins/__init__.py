@@ -1,1 +1,1 @@
-"""Users' own forecasters and models, loaded by entry point, module or file."""
+"""Users' own forecasters and models: loaded by entry point, module or file, and asked with a deadline."""

@@ -14,7 +14,7 @@ from mark.catalog.load import PriceSnapshot, load_prices, load_profiles
 from mark.catalog.offerings import make_offerings, standby_offering
 from mark.catalog.standbys import Surges, cheapest_standby, within_credits
 from mark.controller.plan_request import tail
-from mark.controller.policy import StandbyPolicy
+from mark.controller.policy import COVER_SHARE, StandbyPolicy
 from mark.dispatch.policy import Late, Routing
 from mark.domain.demand import Demand
 from mark.domain.objective import ModelSpec, Slo
@@ -46,7 +46,7 @@ class PolicySpec:
     #: None takes the cheapest burstable type that is profiled and meets the objective, or else the cheapest type.
     standby_type: str | None = None
     #: How much of the planned capacity standbys can bridge; 0 for none.
-    standby_share: float = 0.5
+    standby_share: float = COVER_SHARE
     overflow: bool = True
     late: Late = Late.SERVE
     times: CloudTimes = field(default_factory=CloudTimes)

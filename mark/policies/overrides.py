@@ -38,7 +38,7 @@ class TunableSetting:
     planner: str | None = None
 
     def applies(self, bundle: PolicyBundle) -> bool:
-        """Whether that policy has the part, and the planner, that it changes."""
+        """True where that policy has the part, and the planner, that it changes."""
         return self.planner in (None, bundle.controller.planner) and _part(bundle, self.field) is not None
 
 

@@ -100,10 +100,10 @@ def _why(excuses: tuple[Excuse, ...], profiles: ProfileSet) -> str:
     def quickest_s(excuse: Excuse) -> float:
         return profiles.of(excuse.offering.partition(":")[0]).points[0].latency_s
 
-    told = sorted(excuses, key=lambda excuse: (quickest_s(excuse), excuse.offering))[:MOST_EXCUSES]
-    words = [f"{excuse.offering}: {excuse.reason}" for excuse in told]
-    if len(excuses) > len(told):
-        words.append(f"nor can {len(excuses) - len(told)} slower")
+    shown = sorted(excuses, key=lambda excuse: (quickest_s(excuse), excuse.offering))[:MOST_EXCUSES]
+    words = [f"{excuse.offering}: {excuse.reason}" for excuse in shown]
+    if len(excuses) > len(shown):
+        words.append(f"nor can {len(excuses) - len(shown)} slower")
     return "; ".join(words)
 
 

@@ -22,9 +22,8 @@ from typing import Literal, assert_never, get_args
 from mark.domain.costs import Ec2State
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import SpotWarned
+from mark.domain.times import SPOT_NOTICE_S
 
-SPOT_NOTICE_S = 120.0
-"""A spot notice comes two minutes before the instance is taken (EC2 user guide); the event has no such field."""
 SOURCE = "aws.ec2"
 SPOT = "EC2 Spot Instance Interruption Warning"
 REBALANCE = "EC2 Instance Rebalance Recommendation"

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -24,11 +25,37 @@ SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c
 """Okabe and Ito's colour-blind safe palette without its black and yellow, which one of the themes would hide."""
 OTHER = "#8a8f98"
 """What has no colour of its own."""
+DARK_SERIES = ("#3a9bdc", "#e8ad2e", "#22b68c", "#d890b8", "#7cc8f2", "#ec7a32", "#b3a12c", "#9a86d1")
+"""The same, lighter, for a dark background."""
 WIDTH_IN = 10.0
 """Of a figure in a page, inches."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)), (0, (3, 1)), (0, (9, 3)))
 """Of lines, so that colour alone tells none from another."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theme:
+    """Colours of a figure."""
+
+    #: Text.
+    ink: str
+    #: Axes and their ticks.
+    frame: str
+    grid: str
+    #: The background.
+    surface: str
+    #: What has no colour of its own.
+    other: str = OTHER
+    series: tuple[str, ...] = SERIES
+
+
+PAGE = Theme(ink=INK, frame=MUTED, grid=GRID, surface="none")
+"""The markers, for a figure in a page."""
+LIGHT = Theme(ink="#1b2027", frame="#e3e6ea", grid="#e3e6ea", surface="#ffffff")
+DARK = Theme(
+    ink="#e6e9ed", frame="#343c47", grid="#343c47", surface="#1d2229", other="#7a818c", series=DARK_SERIES
+)
+"""LIGHT and DARK are for figures that stand alone."""
 CSS_NAME = {
     INK: "--ink",
     MUTED: "--muted",
@@ -82,16 +109,16 @@ def inline_svg(figure: Figure, *, prefix: str, description: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def style_axes(axes: Axes, *, ink: str = INK, frame: str = MUTED, grid: str = GRID, surface: str = "none") -> None:
-    """Quiet axes: no box, thin grid behind the data, by default in the page's own colours."""
-    axes.set_facecolor(surface)
+def style_axes(axes: Axes, theme: Theme = PAGE) -> None:
+    """Quiet axes: no box, thin grid behind the data."""
+    axes.set_facecolor(theme.surface)
     axes.set_axisbelow(True)
-    axes.grid(visible=True, color=grid, linewidth=0.7)
+    axes.grid(visible=True, color=theme.grid, linewidth=0.7)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color(frame)
-    axes.tick_params(which="both", color=frame, labelcolor=ink)
+        axes.spines[side].set_color(theme.frame)
+    axes.tick_params(which="both", color=theme.frame, labelcolor=theme.ink)
 
 
 def legend_style() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from mark.simulator.results import Served
+from mark.simulator.results import ServedCounts
 
 MISSING = "-"
 """Stands where there is no figure."""
@@ -76,9 +76,9 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
-def format_fallbacks(stood_in: int, forecasts: int) -> str:
+def format_fallbacks(fallback_forecasts: int, forecasts: int) -> str:
     """`last-value stood in 3 of 10 times`: what replaced a forecaster that failed, and how often."""
-    return f"last-value stood in {stood_in:,} of {forecasts:,} times"
+    return f"last-value stood in {fallback_forecasts:,} of {forecasts:,} times"
 
 
 def unbroken(text: str) -> str:
@@ -94,7 +94,7 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
 
 
-def served_percent(served: Served) -> tuple[float, float, float, float]:
+def served_percent(served: ServedCounts) -> tuple[float, float, float, float]:
     """Shares of the requests in percent: by instances, by standbys, by Lambda, shed."""
     total = max(1, served.total)
     return (

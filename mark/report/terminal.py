@@ -170,6 +170,6 @@ def _progress_lines() -> Iterator[Report]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """What a model prints, it prints at each of many calls: once was enough."""
+    """Silence a model, which prints at each of many calls: once was enough."""
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         yield

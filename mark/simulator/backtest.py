@@ -172,8 +172,8 @@ def _forecast(forecaster: Forecaster, history: Demand, *, minute: int) -> Foreca
         forecast = forecaster.forecast(history, HORIZON)
         check_forecast(forecast, history, HORIZON)
     except Exception as error:  # a user's forecaster may fail in any way; the cause is chained
-        said = " ".join(str(error).split()) or "no message"
-        raise Misconfigured(f"{type(error).__name__} at minute {minute} of the span: {said}") from error
+        reason = " ".join(str(error).split()) or "no message"
+        raise Misconfigured(f"{type(error).__name__} at minute {minute} of the span: {reason}") from error
     return forecast
 
 

@@ -68,7 +68,7 @@ class _Machine:
 
 
 class SimulatedCloud:
-    """Where instances live during a replay. Randomness comes from named streams of one seed."""
+    """The instances of a replay. Randomness comes from named streams of one seed."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class SimulatedCloud:
                     self._wake(machine)
             case StopStandby():
                 for machine in self._named(order.instances):
-                    self._leave(machine, Event.REST, self._engine.now)
+                    self._leave(machine, Event.DRAIN_TO_STOP, self._engine.now)
             case WarmLambda():
                 self._engine.warm(order.concurrency)
             case _:
@@ -149,7 +149,7 @@ class SimulatedCloud:
     # Virtual time.
 
     def next_at(self) -> float:
-        """When the next event is due."""
+        """The instant of the next event; NEVER where none is due."""
         return self._heap[0][0] if self._heap else NEVER
 
     def fire(self, now: float) -> bool:
@@ -227,8 +227,8 @@ class SimulatedCloud:
             ),
         )
         self._machines[machine.id] = machine
-        if drawn.notice_s is not None:
-            self._at(now + drawn.notice_s, lambda at: self._warn(machine, at))
+        if drawn.until_notice_s is not None:
+            self._at(now + drawn.until_notice_s, lambda at: self._warn(machine, at))
         if self.prewarmed:
             self._run(machine, now)
             self._serve(machine, now)
@@ -284,7 +284,7 @@ class SimulatedCloud:
         self._at(drained_at, lambda at: self._drained(machine, at))
 
     def _power_off(self, machine: _Machine, now: float) -> None:
-        self._enter(machine, step(machine.life, Event.OFF, now), now)
+        self._enter(machine, step(machine.life, Event.PROCESS_ENDED, now), now)
         slot, machine.slot = machine.slot, None
         if machine.life.phase is Phase.GONE:
             del self._machines[machine.id]
@@ -353,7 +353,7 @@ class SimulatedCloud:
                 role=machine.role,
                 token=machine.token,
                 launched_at=machine.launched_at,
-                interrupt_at=machine.life.terminates_at,
+                terminates_at=machine.life.terminates_at,
                 credits=machine.credits,
             )
         return machine.view

@@ -14,28 +14,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mark.catalog.billing import bill_disks, bill_instances, bill_lambda, bill_overhead, cost_of
+from mark.catalog.billing import bill_fleet, bill_overhead, cost_of
+from mark.controller.demand_units import counted_unit, recent_windows, window_rates
 from mark.controller.runner import KEEP_HISTORY, Controller, Journal
 from mark.controller.state import Decision, Observation
-from mark.domain.costs import BillLine
-from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit, unit_of_windows
+from mark.domain.costs import BillLine, FleetUsage
+from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
 from mark.domain.fleet import FleetView
-from mark.domain.objective import ModelSpec
+from mark.domain.objective import ModelSpec, SloWindow
 from mark.domain.offering import Market, Offering
-from mark.domain.orders import SloWindow
 from mark.domain.times import CloudTimes
 from mark.policies.bundles import PolicyBundle
 from mark.ports import Forecaster
 from mark.simulator.cloud import SimulatedCloud
-from mark.simulator.engine.arrays import MonitorWindow
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.faults import FaultScript
 from mark.simulator.results import MinuteSeries, RunResult
 from mark.simulator.rng import stream
 from mark.simulator.workload import Workload
-
-RECENT_WINDOWS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +73,7 @@ def replay(
 ) -> RunResult:
     """Run `bundle` on `scenario`. `progress` is called with the share done, in [0, 1]."""
     began = time.perf_counter()
-    run = _Run(scenario, bundle, kernel, forecaster, fallback, journal)
+    run = _ReplayRun(scenario, bundle, kernel, forecaster, fallback, journal)
     run.go(progress)
     return run.result(time.perf_counter() - began)
 
@@ -98,8 +95,7 @@ class _Plane:
         if self._engine.now < self._unit_end:
             return None
         start_at, self._unit_end = self._unit_end - UNIT_S, self._unit_end + UNIT_S
-        windows = self._engine.window_counts(start_at, start_at + UNIT_S)
-        return unit_of_windows(start_at, windows.tolist(), stands_for=self._speed)
+        return counted_unit(start_at, *self._counts(start_at, start_at + UNIT_S))
 
     def take_slo_window(self) -> SloWindow | None:
         window = self._engine.slo_window()
@@ -112,10 +108,14 @@ class _Plane:
         return self._engine.lambda_warm()
 
     def recent_rps(self) -> tuple[float, ...]:
-        whole = math.floor((self._engine.now - self._start_s) / WINDOW_S) * WINDOW_S
-        last = self._start_s + whole
-        first = max(self._start_s, last - RECENT_WINDOWS * WINDOW_S)
-        return tuple((self._speed * self._engine.window_counts(first, last) / WINDOW_S).tolist())
+        windows = recent_windows(self._engine.now - self._start_s, 0.0)
+        first_s, end_s = (self._start_s + WINDOW_S * edge for edge in (windows.start, windows.stop))
+        return window_rates(*self._counts(first_s, end_s))
+
+    def _counts(self, from_s: float, to_s: float) -> tuple[list[int], list[float]]:
+        """Arrivals of each window, and the clock's speed in each."""
+        counts: list[int] = self._engine.window_counts(from_s, to_s).tolist()
+        return counts, [self._speed] * len(counts)
 
 
 class _Recorder:
@@ -127,7 +127,7 @@ class _Recorder:
         self._lead = lead_units
         self.forecast = np.full(minutes, np.nan)
         self.failures: dict[str, int] = {}
-        self.forecasts = self.stood_in = 0
+        self.forecasts = self.fallback_forecasts = 0
 
     def append(self, before: FleetView, seen: Observation, decision: Decision) -> None:
         self._journal.append(before, seen, decision)
@@ -135,7 +135,7 @@ class _Recorder:
             if fact.kind in ("forecast-failed", "plan-failed"):
                 text = f"{fact.kind}: {fact.error}"
                 self.failures[text] = self.failures.get(text, 0) + 1
-                self.stood_in += fact.kind == "forecast-failed"
+                self.fallback_forecasts += fact.kind == "forecast-failed"
         if seen.forecast is None:
             return
         self.forecasts += 1
@@ -146,11 +146,10 @@ class _Recorder:
 
 
 def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
-    """The engine before the first arrival; without a monitor it never stops for a missed window."""
-    workload, monitor = scenario.workload, bundle.controller.monitor
+    """The engine before the first arrival."""
+    workload = scenario.workload
     end_s = scenario.start_s + scenario.duration_s
-    window = MonitorWindow(requests=monitor.requests, seconds=monitor.seconds) if monitor else MonitorWindow()
-    engine = Engine(
+    return Engine(
         kernel_=kernel,
         arrivals=lambda from_s, to_s: workload.arrivals(from_s, min(to_s, end_s)),
         slo=bundle.controller.slo,
@@ -159,15 +158,12 @@ def _engine(scenario: Scenario, bundle: PolicyBundle, kernel: Kernel) -> Engine:
         start_at=scenario.start_s,
         duration_s=scenario.duration_s,
         rng=stream(workload.seed, "lambda"),
-        monitor=window,
+        monitor=bundle.controller.monitor,
         speed=workload.speed,
     )
-    if monitor is None:
-        engine.quiet_until(math.inf)
-    return engine
 
 
-class _Run:
+class _ReplayRun:
     def __init__(
         self,
         scenario: Scenario,
@@ -181,10 +177,7 @@ class _Run:
         self._scenario, self._bundle = scenario, bundle
         self._start_s, self._end_s = scenario.start_s, scenario.start_s + scenario.duration_s
         self._engine = _engine(scenario, bundle, kernel)
-        offerings = (*policy.offerings, *policy.fallbacks)
-        if policy.standby:
-            offerings = (*offerings, policy.standby.offering)
-        self._offerings: dict[str, Offering] = {offering.name: offering for offering in offerings}
+        self._offerings: dict[str, Offering] = {item.name: item for item in policy.known_offerings}
         self._cloud = SimulatedCloud(
             engine=self._engine,
             offerings=self._offerings,
@@ -281,7 +274,7 @@ class _Run:
             ),
             notes=self._notes(),
             forecasts=self._recorder.forecasts,
-            stood_in=self._recorder.stood_in,
+            fallback_forecasts=self._recorder.fallback_forecasts,
             uses_truth=bundle.uses_truth,
         )
 
@@ -315,27 +308,20 @@ class _Run:
             * (bundle.gpu_price_factor if offering.instance_type.accelerator else bundle.cpu_price_factor)
             for name, offering in self._offerings.items()
         }
-        surplus = {
-            name: offering.instance_type.credits.surplus_usd_per_vcpu_hour
-            for name, offering in self._offerings.items()
-            if offering.instance_type.credits
-        }
-        lines = bill_instances(cloud.usages, prices, surplus_usd_per_vcpu_hour=surplus)
-        overflow = bundle.controller.overflow
-        if overflow is not None:
-            lines += bill_lambda(self._engine.lambda_usage(), overflow)
-        if not bundle.overhead:
-            return lines + bill_disks(asleep_s=cloud.asleep_s, running_s=0.0)
-        speed = self._scenario.workload.speed
-        return (
-            *lines,
-            *bill_disks(asleep_s=cloud.asleep_s, running_s=cloud.running_s),
-            *bill_overhead(
-                self._peak_rps(),
-                self._scenario.duration_s,
-                requests=round(speed * self._engine.served().total),
-                payload_mib=self._scenario.model.payload_mib,
-            ),
+        overhead = bill_overhead(
+            self._peak_rps(),
+            self._scenario.duration_s,
+            requests=round(self._scenario.workload.speed * self._engine.served().total),
+            payload_mib=self._scenario.model.payload_mib,
+        )
+        return bill_fleet(
+            FleetUsage(usages=tuple(cloud.usages), asleep_s=cloud.asleep_s, running_s=cloud.running_s),
+            prices,
+            self._offerings.values(),
+            overflow=bundle.controller.overflow,
+            lambda_usage=self._engine.lambda_usage(),
+            duration_s=self._scenario.duration_s,
+            overhead=overhead if bundle.overhead else (),
         )
 
     def _peak_rps(self) -> float:

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedCounts:
     """Outcomes of requests; the five add up to the requests that arrived."""
 
     instance: int
@@ -79,8 +79,9 @@ class RunResult:
     """One policy on one workload. `throttled` counts the calls that Lambda refused, retries counted each.
 
     `speed` is how many times as fast the trace was moved through: counts are of requests that were sent, costs
-    and rates of the `speed` requests that each of them stands for. `stood_in` counts those of the `forecasts` that
-    are the last value because the forecaster failed. `uses_truth`: the forecaster knew the load to come.
+    and rates of the `speed` requests that each of them stands for. `fallback_forecasts` counts those of the
+    `forecasts` that are the last value because the forecaster failed. `uses_truth`: the forecaster knew the
+    load to come.
     """
 
     policy: str
@@ -91,7 +92,7 @@ class RunResult:
     start_at: float
     duration_s: float
     slo: Slo
-    served: Served
+    served: ServedCounts
     attained: float
     latency: Latency
     cost: CostUsd
@@ -111,7 +112,7 @@ class RunResult:
     notes: tuple[str, ...] = ()
     speed: float = 1.0
     forecasts: int = 0
-    stood_in: int = 0
+    fallback_forecasts: int = 0
     uses_truth: bool = False
 
     @property

@@ -97,7 +97,7 @@ def mark_fig9(context: StudyContext, parameters: Fig9Parameters | None = None) -
                 f"Surges: {asked.base_rps:g} requests/s before (unstated in the paper), on-demand market; they "
                 f"begin after {SURGE_MINUTE} minutes."
             ),
-            *spot.said,
+            *spot.remarks,
             (
                 f"Before each run: {asked.history_s / 3600:g} h of constant load. An LSTM that learns from it "
                 "forecasts that load whatever comes, so under a surge MArk forecasts the last minute's load "
@@ -153,7 +153,7 @@ class _Part:
     rows: tuple[Row, ...]
     plots: tuple[Plot, ...]
     assumed: tuple[str, ...]
-    said: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def _surge(context: StudyContext, asked: Fig9Parameters, place: int) -> _Part:
@@ -275,7 +275,7 @@ def _spot(context: StudyContext, asked: Fig9Parameters) -> _Part:
         plots.append(_spot_plot(share, tuple(curves), setup.slo.latency_s * 1000))
     with_standby = experiment(context, setup, Market.SPOT, workload, standby_share=1.0)
     standby = with_standby.assembly.standby
-    said = (
+    remarks = (
         (
             f"Spot: {SPOT_FLEET} {SPOT_TYPE} (the paper does not name the type), for which {calm_rps:.1f} "
             "requests/s were found by planning; no other type, no further interruptions are drawn."
@@ -285,7 +285,7 @@ def _spot(context: StudyContext, asked: Fig9Parameters) -> _Part:
             "the whole planned load; the paper does not state how many it kept."
         ),
     )
-    return _Part(rows=tuple(rows), plots=tuple(plots), assumed=with_standby.supply.assumed, said=said)
+    return _Part(rows=tuple(rows), plots=tuple(plots), assumed=with_standby.supply.assumed, remarks=remarks)
 
 
 def _spot_rows(where: Where, given: Experiment, result: RunResult, share: float) -> Iterator[Row]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mark.dispatch.objective import attainment
 from mark.simulator.results import RunResult, SecondSeries
 from mark.studies.study import Curve, Row
 
@@ -65,7 +66,8 @@ def unanswered(result: RunResult) -> int:
 def attained_between(seconds: SecondSeries, from_s: int, to_s: int) -> float:
     """Share of what arrived in [from_s, to_s) that was answered in time; 1 where nothing arrived."""
     arrived = int(seconds.arrivals[from_s:to_s].sum())
-    return 1.0 - int(seconds.missed[from_s:to_s].sum()) / arrived if arrived else 1.0
+    attained = attainment(int(seconds.missed[from_s:to_s].sum()), arrived)
+    return 1.0 if attained is None else attained
 
 
 def _steps(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]], step_s: int) -> list[float]:

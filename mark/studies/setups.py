@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mark.catalog.load import load_prices, model
+from mark.controller.policy import COVER_SHARE
 from mark.dispatch.policy import Routing
 from mark.domain.objective import Slo
 from mark.domain.offering import Market
@@ -60,7 +61,7 @@ def experiment(
     market: Market,
     workload: Workload,
     *,
-    standby_share: float = 0.5,
+    standby_share: float = COVER_SHARE,
     faults: FaultScript | None = None,
 ) -> Experiment:
     """The model on that load, priced as the paper's table: SageMaker at its list of 2019, no overhead."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from rich import box
 from rich.markup import escape
@@ -19,6 +19,17 @@ from rich.table import Table
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.experiment import BuildForecaster
 from mark.simulator.traces.trace import Trace
+
+Cell = str | float | list[str] | None
+"""A value of a row's document."""
+
+
+class StudyDocument(TypedDict):
+    """The document of `mark reproduce --json`; docs/studies.md says what its figures mean."""
+
+    study: str
+    rows: list[dict[str, Cell]]
+    assumptions: list[str]
 
 
 def _silent(_label: str, _share: float) -> None:
@@ -54,7 +65,7 @@ class Row:
     claim: str | None = None
     notes: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Cell]:
         """The row as plain JSON; what is not a finite number is null."""
         return {
             **dict(self.where),
@@ -111,8 +122,8 @@ class Study:
     views: tuple[View, ...]
     series: tuple[Plot, ...] = ()
 
-    def document(self) -> dict[str, Any]:
-        """The document of `mark reproduce --json`; docs/studies.md says what its figures mean."""
+    def document(self) -> StudyDocument:
+        """The study as plain JSON."""
         return {
             "study": self.name,
             "rows": [row.document() for row in self.rows],

@@ -104,7 +104,7 @@ def mark_table5(context: StudyContext, parameters: Table5Parameters | None = Non
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
+class SolvedRate:
     """The rate at which simulated SageMaker costs `usd`, as near to the published as the tries allowed."""
 
     mean_rps: float
@@ -113,19 +113,19 @@ class Solved:
 
 def solve_rate(
     cost_at: Callable[[float], float], published_usd: float, *, first_rps: float, tolerance: float, tries: int
-) -> Solved:
+) -> SolvedRate:
     """Scale the rate by published / simulated cost until they agree within `tolerance`; the nearest of all tries.
 
     SageMaker's fleet follows the load, so its cost is nearly proportional to the rate, but for whole instances.
     """
     rate = first_rps
-    best = Solved(mean_rps=rate, usd=cost_at(rate))
+    best = SolvedRate(mean_rps=rate, usd=cost_at(rate))
     last = best
     for _ in range(tries - 1):
         if abs(best.usd / published_usd - 1) <= tolerance:
             break
         rate = last.mean_rps * published_usd / last.usd
-        last = Solved(mean_rps=rate, usd=cost_at(rate))
+        last = SolvedRate(mean_rps=rate, usd=cost_at(rate))
         if abs(last.usd - published_usd) < abs(best.usd - published_usd):
             best = last
     return best
@@ -272,7 +272,7 @@ def _text_notes(name: str, system: str) -> tuple[str, ...]:
     return (f"the paper's text says {text:.2f}, its table gives {table:.2f}",)
 
 
-def _rate_rows(name: str, solved: Solved, result: RunResult) -> Iterator[Row]:
+def _rate_rows(name: str, solved: SolvedRate, result: RunResult) -> Iterator[Row]:
     where: Where = (("model", name),)
     seconds = result.duration_s
     yield Row(where=where, quantity="mean_rps", unit="rps", ours=solved.mean_rps)

@@ -31,10 +31,10 @@ class LanguageModel:
 
     def __init__(self, weights: Path = WEIGHTS) -> None:
         """Load the weights; torch is imported here."""
-        from models.lstm_lm.network import Network  # noqa: PLC0415 - torch takes a second to import
+        from models.lstm_lm.network import LstmNetwork  # noqa: PLC0415 - torch takes a second to import
         from models.weights import load_weights  # noqa: PLC0415
 
-        self._network = Network()
+        self._network = LstmNetwork()
         load_weights(weights, self._network)
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

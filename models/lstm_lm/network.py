@@ -13,7 +13,7 @@ HIDDEN = 72
 State = tuple[Tensor, Tensor]
 
 
-class Network(nn.Module):
+class LstmNetwork(nn.Module):
     """Reads symbols and gives scores of the symbol that follows each."""
 
     def __init__(self) -> None:

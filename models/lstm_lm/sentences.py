@@ -31,8 +31,8 @@ WHY = [
 def sentence(rng: np.random.Generator) -> str:
     """One sentence: who does what, how, and perhaps why."""
     words = [WHO, DOES, WHAT, HOW] + ([WHY] if rng.random() < 0.5 else [])
-    said = " ".join(part[int(rng.integers(len(part)))] for part in words)
-    return f"{said}. "
+    sentence = " ".join(part[int(rng.integers(len(part)))] for part in words)
+    return f"{sentence}. "
 
 
 def corpus(seed: int, sentences: int) -> str:

@@ -9,7 +9,7 @@ import torch
 from models.lstm_lm import WEIGHTS
 from models.lstm_lm.alphabet import CONTEXT, encode
 from models.lstm_lm.evaluate import report
-from models.lstm_lm.network import Network
+from models.lstm_lm.network import LstmNetwork
 from models.lstm_lm.sentences import corpus
 from models.training import fit, repeatable
 from models.weights import save_weights
@@ -27,7 +27,7 @@ def train(path: Path = WEIGHTS, *, seed: int = SEED, sentences: int = SENTENCES,
     windows = symbols.unfold(0, CONTEXT + 1, CONTEXT // 2).clone()
     windows[::4, : CONTEXT // 2] = 0
     with repeatable(seed):
-        network = Network()
+        network = LstmNetwork()
         fit(
             network,
             lambda rows: network.bits(windows[rows]).mean(),

@@ -26,10 +26,10 @@ class Polarity:
 
     def __init__(self, weights: Path = WEIGHTS) -> None:
         """Load the weights; torch is imported here."""
-        from models.transformer.network import Network  # noqa: PLC0415 - torch takes a second to import
+        from models.transformer.network import TransformerNetwork  # noqa: PLC0415 - torch takes a second to import
         from models.weights import load_weights  # noqa: PLC0415
 
-        self._network = Network()
+        self._network = TransformerNetwork()
         load_weights(weights, self._network)
 
     def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ HEADS = 4
 LAYERS = 2
 
 
-class Network(nn.Module):
+class TransformerNetwork(nn.Module):
     """Some 20,000 weights."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Network(nn.Module):
     def forward(self, words: Tensor) -> Tensor:
         """words: shape (batch, LENGTH), 0 where there is none; scores: (batch, labels)."""
         empty = words == 0
-        said = self.layers(self.words(words) + self.places, src_key_padding_mask=empty)
+        read = self.layers(self.words(words) + self.places, src_key_padding_mask=empty)
         there = (~empty).unsqueeze(2).float()
-        answer: Tensor = self.scores((said * there).sum(dim=1) / there.sum(dim=1))
+        answer: Tensor = self.scores((read * there).sum(dim=1) / there.sum(dim=1))
         return answer

@@ -11,7 +11,7 @@ from torch import nn
 from models.training import fit, repeatable
 from models.transformer import WEIGHTS
 from models.transformer.evaluate import report
-from models.transformer.network import Network
+from models.transformer.network import TransformerNetwork
 from models.transformer.sentences import LEARNED, LEARNED_SEED, sentences
 from models.transformer.words import encode
 from models.weights import save_weights
@@ -24,7 +24,7 @@ def train(path: Path = WEIGHTS, *, seed: int = LEARNED_SEED, count: int = LEARNE
     texts, labels = sentences(seed, count)
     words, truth = torch.from_numpy(np.stack([encode(text) for text in texts])), torch.tensor(labels)
     with repeatable(seed):
-        network = Network()
+        network = TransformerNetwork()
         fit(
             network,
             lambda rows: nn.functional.cross_entropy(network(words[rows]), truth[rows]),

@@ -26,7 +26,7 @@ from predictors.classical.autoregression import ArWeights, Autoregression, fit_a
 from predictors.classical.boosted import Boosted, BoostedSettings, train_boosted
 from predictors.classical.boosted_features import NAMES
 from predictors.classical.exponential import HoltWinters, Smoothing, fit_smoothing
-from predictors.classical.points import Drift, LastValue, MovingMean, PointRule, season_units
+from predictors.classical.points import DriftRule, LastValueRule, MovingMeanRule, PointRule, season_units
 from predictors.classical.points_seasonal import DayAgo, Seasonal
 from predictors.classical.residuals import PointExpert
 from predictors.classical.ridge import FEWEST_DAYS as DIRECT_DAYS
@@ -40,9 +40,9 @@ Learned = dict[str, Any]
 """Parameters of a fitted expert, as JSON keeps them."""
 
 _RULES: dict[str, Callable[[Series], PointRule]] = {
-    "last-value": lambda _: LastValue(),
-    "moving-mean": lambda _: MovingMean(),
-    "drift": lambda _: Drift(),
+    "last-value": lambda _: LastValueRule(),
+    "moving-mean": lambda _: MovingMeanRule(),
+    "drift": lambda _: DriftRule(),
     "seasonal-naive": lambda series: DayAgo(day=season_units(series)),
     "seasonal": lambda series: Seasonal(day=season_units(series)),
     "seasonal-median": lambda series: Seasonal(typical=True, day=season_units(series)),
@@ -198,7 +198,7 @@ def _forecaster(name: str, setup: ForecasterSetup) -> Forecaster:
     ]
     means, maxima = experts
     if means is None or maxima is None:
-        simple = (PointExpert(LastValue()), PointExpert(LastValue()))
+        simple = (PointExpert(LastValueRule()), PointExpert(LastValueRule()))
         return ExpertForecaster(*simple, name=name, lacking=f"{why_not_learned(name, both[0])}, last value")
     return ExpertForecaster(means, maxima, name=name)
 

@@ -35,7 +35,7 @@ class PointRule(Protocol):
         ...
 
 
-class LastValue:
+class LastValueRule:
     """The last unit, repeated."""
 
     name = "last-value"
@@ -46,7 +46,7 @@ class LastValue:
         return _held(windows_before(series.rates, ends, 1)[:, 0], horizon)
 
 
-class MovingMean:
+class MovingMeanRule:
     """The mean of the last 15 minutes, repeated."""
 
     name = "moving-mean"
@@ -57,7 +57,7 @@ class MovingMean:
         return _held(windows_before(series.rates, ends, self.needs_units).mean(axis=1), horizon)
 
 
-class Drift:
+class DriftRule:
     """The mean of the last 15 minutes, moving on as it moved over the last hour: a quarter of it.
 
     The full drift overshoots wherever a load turns. A forecast lies between 0 and three times the mean that it

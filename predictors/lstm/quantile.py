@@ -145,8 +145,8 @@ def _weights(arrays: dict[str, Any]) -> QuantileWeights:
 
 
 def _stem(series: Series, settings: QuantileSettings) -> str:
-    told = (FORMAT, replace(settings, seeds=0), series.unit_s, series.start_at, series.rates.shape)
-    parts = hashlib.sha256(repr(told).encode())
+    inputs = (FORMAT, replace(settings, seeds=0), series.unit_s, series.start_at, series.rates.shape)
+    parts = hashlib.sha256(repr(inputs).encode())
     parts.update(series.rates.tobytes())
     return f"{NAME}-{parts.hexdigest()[:32]}"
 
@@ -154,11 +154,11 @@ def _stem(series: Series, settings: QuantileSettings) -> str:
 def _share_of(progress: Progress | None, label: str, index: int, count: int) -> Callable[[float], None]:
     """Progress of one of several trainings as a share of all of them."""
 
-    def told(share: float) -> None:
+    def report(share: float) -> None:
         if progress is not None:
             progress(label, (index + share) / count)
 
-    return told
+    return report
 
 
 def _card(

@@ -45,7 +45,7 @@ Keep = Callable[[dict[str, Floats32]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class TrainedWeights:
     """Weights, and how they came about: epochs run, and the held-out loss of the one kept (see `_Course`)."""
 
     weights: QuantileWeights
@@ -77,7 +77,7 @@ class Examples:
         return Examples(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
-class Network(nn.Module):
+class QuantileNetwork(nn.Module):
     """See `QuantileWeights`: the same sums with torch's names."""
 
     def __init__(self, settings: QuantileSettings) -> None:
@@ -119,7 +119,7 @@ def train_quantiles(
     resume: dict[str, Floats32] | None = None,
     keep: Keep | None = None,
     progress: Callable[[float], None] | None = None,
-) -> Trained:
+) -> TrainedWeights:
     """Weights learned from a series of at least a day. `keep` is given a checkpoint after each epoch.
 
     `resume` is the last checkpoint of the same training, one of the same series, settings and seed.
@@ -142,11 +142,11 @@ def train_quantiles(
         # A learned origin's targets end before the held-out units begin; a judged one forecasts only those.
         learned = examples_of(series, inputs, np.flatnonzero(origins <= split - settings.horizon), settings)
         judged = examples_of(series, inputs, np.flatnonzero(origins >= split), settings)
-        network = Network(settings)
+        network = QuantileNetwork(settings)
         spread = _start_linear(network, learned)
         course = _Course(network, learned, judged, settings, seed=seed, spread=spread)
         course.run(resume, keep, progress)
-    return Trained(
+    return TrainedWeights(
         weights=weights_of(network, floor_rps, sees_days=sees_days),
         epochs=course.epoch,
         held_out_loss=course.best_loss,
@@ -158,7 +158,7 @@ class _Course:
 
     def __init__(
         self,
-        network: Network,
+        network: QuantileNetwork,
         learned: Examples,
         judged: Examples,
         settings: QuantileSettings,
@@ -300,7 +300,7 @@ def examples_of(series: Series, inputs: Inputs, some: Ints, settings: QuantileSe
     )
 
 
-def _start_linear(network: Network, learned: Examples) -> Tensor:
+def _start_linear(network: QuantileNetwork, learned: Examples) -> Tensor:
     """Least squares for the skip, each lead apart, and the residuals' quantiles for the increments.
 
     Returns how far these lie apart at each lead, shape (horizon,): the unit in which the network moves the median,
@@ -331,7 +331,7 @@ def _before_softplus(gaps: Floats) -> Floats:
     return values
 
 
-def weights_of(network: Network, floor_rps: float, *, sees_days: bool) -> QuantileWeights:
+def weights_of(network: QuantileNetwork, floor_rps: float, *, sees_days: bool) -> QuantileWeights:
     """The trained weights as plain arrays."""
     learned = {name: tensor.detach().numpy().copy() for name, tensor in network.state_dict().items()}
     return QuantileWeights(

@@ -15,7 +15,7 @@ from mark.domain.demand import HORIZON
 from mark.ports import Forecaster, ForecasterSetup
 from predictors.adapter import ExpertForecaster, max_series, mean_series
 from predictors.classical.build import classical_expert, why_not_learned
-from predictors.classical.points import LastValue, MovingMean
+from predictors.classical.points import LastValueRule, MovingMeanRule
 from predictors.classical.residuals import BarePoint
 from predictors.expert import Expert, Floats, Ints, Series
 from predictors.lstm.quantile import LstmQuantile, can_learn, fit_lstm
@@ -80,7 +80,7 @@ def build(
                 found.append(_scored_out_of_sample(expert, series))
         network = _network(setup, kind, series, lstm or QuantileSettings(), missing)
         if not can_learn(series):
-            found += [BarePoint(LastValue()), BarePoint(MovingMean())]
+            found += [BarePoint(LastValueRule()), BarePoint(MovingMeanRule())]
         if network is not None:
             alone = Mixture([network], settings or ALONE, name=network.name)
             found.append(OutOfSample(alone, out_of_sample_from=network.out_of_sample_from))

@@ -59,8 +59,8 @@ class Mixture:
         for first in range(0, len(others), AT_ONCE):
             rows = others[first : first + AT_ONCE]
             predictions = predict_all(self.experts, series, ends[rows], self.settings.horizon)
-            for row, said in zip(rows, predictions, strict=True):
-                mixed = self._mixed(said, int(origins[row]), series.unit_s)
+            for row, predicted in zip(rows, predictions, strict=True):
+                mixed = self._mixed(predicted, int(origins[row]), series.unit_s)
                 answers[row] = self._recalibrated(mixed, int(origins[row]), series.unit_s)
         return answers[:, np.minimum(np.arange(horizon), self.settings.horizon - 1)]
 

@@ -19,7 +19,7 @@ from mark.simulator.engine.compiled import compiled_kernel
 from mark.simulator.experiment import Experiment, ExperimentSpec
 from mark.simulator.results import RunResult
 from scripts.acceptance.days import JUDGED_DAY
-from scripts.acceptance.figures_page import Figures, part_text, shed_share
+from scripts.acceptance.figures_page import FigureTable, part_text, shed_share
 from scripts.acceptance.loads import Foretold, spec_of, twitter_day, waking
 
 DEVELOPMENT_DAY = 3
@@ -127,9 +127,9 @@ def variants() -> Iterator[Variant]:
     )
 
 
-def on_day(day: int) -> Figures:
+def on_day(day: int) -> FigureTable:
     """All variants on a day in both markets."""
-    load, foretold, found = twitter_day(day), Foretold(), Figures()
+    load, foretold, found = twitter_day(day), Foretold(), FigureTable()
     for market in Market:
         spec = spec_of(load, market)
         usual: RunResult | None = None
@@ -141,11 +141,11 @@ def on_day(day: int) -> Figures:
                 run = experiment.run("hedged")
             usual = usual or run
             bound, _ = experiment.bounds()
-            found.add(Figures(rows=[_cells(day, market, variant, run, usual, bound)]))
+            found.add(FigureTable(rows=[_cells(day, market, variant, run, usual, bound)]))
     return found
 
 
-def summary(figures: Figures) -> str:
+def summary(figures: FigureTable) -> str:
     """The part of the page."""
     return part_text(TITLE, NOTE, figures, HEAD)
 

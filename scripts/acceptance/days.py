@@ -16,11 +16,11 @@ from mark.planner.greedy import single_type_gap
 from mark.simulator.experiment import Experiment
 from mark.simulator.faults import FaultScript, Interrupt
 from mark.simulator.results import RunResult
-from scripts.acceptance.figures_page import Check, Figures, Gap, Line, shed_share
+from scripts.acceptance.figures_page import Check, FigureTable, Gap, Line, shed_share
 from scripts.acceptance.loads import (
     HOUR_S,
+    AcceptanceLoad,
     Foretold,
-    Load,
     experiment_of,
     spec_of,
     twitter_day,
@@ -77,20 +77,22 @@ class Plans(AbstractContextManager["Plans"]):
         return None
 
 
-def judged_day() -> Figures:
+def judged_day() -> FigureTable:
     """Every policy on the judged day in both markets, and ours with standbys that serve sooner."""
-    load, foretold, found = twitter_day(JUDGED_DAY), Foretold(), Figures()
+    load, foretold, found = twitter_day(JUDGED_DAY), Foretold(), FigureTable()
     for market in Market:
         found.add(all_policies(load, market, foretold))
     for market in Market:
         experiment = experiment_of(waking(spec_of(load, market), SOONER_S), foretold.build)
         bound, _ = experiment.bounds()
         where = f"{load.label}, {market.value}, standbys serve after {SOONER_S:g} s"
-        found.add(Figures(lines=[Line(where, name, experiment.run(name), bound) for name in ("hedged", "mark")]))
+        found.add(
+            FigureTable(lines=[Line(where, name, experiment.run(name), bound) for name in ("hedged", "mark")])
+        )
     return found
 
 
-def all_policies(load: Load, market: Market, foretold: Foretold) -> Figures:
+def all_policies(load: AcceptanceLoad, market: Market, foretold: Foretold) -> FigureTable:
     """The order of the costs, and the ratios to bound, `mark` and SageMaker."""
     experiment = experiment_of(spec_of(load, market), foretold.build)
     bound, floor = experiment.bounds()
@@ -103,23 +105,23 @@ def all_policies(load: Load, market: Market, foretold: Foretold) -> Figures:
     }
     where = f"{load.label}, {market.value}"
     checks = [*_hedged(where, market, runs, bound), *_mark(where, market, runs, bound, floor)]
-    return Figures(
+    return FigureTable(
         lines=[Line(where, name, run, bound) for name, run in runs.items()],
         checks=checks + [check for name in OURS for check in served(f"{where}, {name}", runs[name])],
         gaps=[gap_of(where, name, journals[name], experiment) for name in GREEDY],
     )
 
 
-def taken_back() -> Figures:
+def taken_back() -> FigureTable:
     """`mark` and `hedged` while instances are taken back."""
-    load, foretold, found = replace(twitter_day(JUDGED_DAY), duration_s=WINDOW_S), Foretold(), Figures()
+    load, foretold, found = replace(twitter_day(JUDGED_DAY), duration_s=WINDOW_S), Foretold(), FigureTable()
     for label in STRESSED:
         for policy in ("mark", "hedged"):
             found.add(interrupted(load, foretold, label, policy))
     return found
 
 
-def interrupted(load: Load, foretold: Foretold, label: str, policy: str) -> Figures:
+def interrupted(load: AcceptanceLoad, foretold: Foretold, label: str, policy: str) -> FigureTable:
     """A policy on spot: one interruption per instance-day, and the largest pool lost in minute 60.
 
     The stress that makes it one a day is 1/24 over the mean hourly hazard, offerings weighed by the instance-hours
@@ -147,7 +149,7 @@ def interrupted(load: Load, foretold: Foretold, label: str, policy: str) -> Figu
             stress=0.0, interrupts=(lost,)
         ),
     }
-    found = Figures(lines=[Line(f"{where}, no fault", policy, calm)])
+    found = FigureTable(lines=[Line(f"{where}, no fault", policy, calm)])
     for case, faults in scripts.items():
         run = under(faults).run(policy)
         days = sum(line.quantity for line in run.bill if line.item in hazards) / 24.0
@@ -157,15 +159,15 @@ def interrupted(load: Load, foretold: Foretold, label: str, policy: str) -> Figu
     return found
 
 
-def one_day(trace: str, place: int) -> Figures:
+def one_day(trace: str, place: int) -> FigureTable:
     """`mark` and `hedged` on a day: their attainment. place: a day of the Twitter trace, or the row of its end."""
     load = twitter_day(place) if trace == "twitter" else world_cup_day(place)
     experiment = experiment_of(spec_of(load, Market.ON_DEMAND))
     where = f"{load.label}, on-demand"
-    found = Figures()
+    found = FigureTable()
     for name in ("mark", "hedged"):
         run = experiment.run(name)
-        found.add(Figures(lines=[Line(where, name, run)], checks=served(f"{where}, {name}", run)))
+        found.add(FigureTable(lines=[Line(where, name, run)], checks=served(f"{where}, {name}", run)))
     return found
 
 

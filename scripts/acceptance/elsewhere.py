@@ -9,8 +9,8 @@ from mark.domain.offering import Market
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.studies.setups import SETUPS
-from scripts.acceptance.figures_page import Check, Figures, part_text
-from scripts.acceptance.loads import ELSEWHERE, Foretold, Load, experiment_of, spec_of
+from scripts.acceptance.figures_page import Check, FigureTable, part_text
+from scripts.acceptance.loads import ELSEWHERE, AcceptanceLoad, Foretold, experiment_of, spec_of
 
 MOST = 1.02
 """Of the other's cost."""
@@ -29,17 +29,17 @@ what misses is listed before the table.
 """
 
 
-def on_load(name: str) -> Figures:
+def on_load(name: str) -> FigureTable:
     """All models on one load; its forecasts are made once."""
-    load, foretold, found = ELSEWHERE[name](), Foretold(), Figures()
+    load, foretold, found = ELSEWHERE[name](), Foretold(), FigureTable()
     for model_name in SETUPS:
         found.extend(compare(model_name, load, foretold))
     return found
 
 
-def compare(model_name: str, load: Load, foretold: Foretold) -> Figures:
+def compare(model_name: str, load: AcceptanceLoad, foretold: Foretold) -> FigureTable:
     """One model on one load in both markets. The managed service is not on spot: it is asked once."""
-    found = Figures()
+    found = FigureTable()
     managed: RunResult | None = None
     for market in Market:
         experiment = experiment_of(spec_of(load, market, model_name), foretold.build)
@@ -48,18 +48,18 @@ def compare(model_name: str, load: Load, foretold: Foretold) -> Figures:
     return found
 
 
-def summary(figures: Figures) -> str:
+def summary(figures: FigureTable) -> str:
     """The part of the page."""
     means = {
         kind: _geometric([value for name, value in figures.numbers.items() if name.endswith(kind)])
         for kind in ("/ mark", "/ sagemaker")
     }
-    said = ", ".join(f"{value:.3f} {kind}" for kind, value in means.items())
-    note = f"{NOTE}\nGeometric means over {len(figures.rows)} cases: {said}.\n"
+    listed = ", ".join(f"{value:.3f} {kind}" for kind, value in means.items())
+    note = f"{NOTE}\nGeometric means over {len(figures.rows)} cases: {listed}.\n"
     return part_text(TITLE, note, figures, HEAD, every_check=False)
 
 
-def _row(where: str, experiment: Experiment, managed: RunResult) -> Figures:
+def _row(where: str, experiment: Experiment, managed: RunResult) -> FigureTable:
     hedged, mark = experiment.run("hedged"), experiment.run("mark")
     spec = experiment.spec
     case = f"{where}, {spec.model.name}, {spec.market.value}"
@@ -86,7 +86,7 @@ def _row(where: str, experiment: Experiment, managed: RunResult) -> Figures:
             )
         )
     numbers = {f"{case} / mark": beside_mark, f"{case} / sagemaker": beside_managed}
-    return Figures(rows=[cells], checks=checks, numbers=numbers)
+    return FigureTable(rows=[cells], checks=checks, numbers=numbers)
 
 
 def _bound(experiment: Experiment) -> float | None:

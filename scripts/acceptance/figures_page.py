@@ -92,7 +92,7 @@ class Gap:
 
 
 @dataclass(slots=True)
-class Figures:
+class FigureTable:
     """Figures found so far."""
 
     lines: list[Line] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Figures:
         """Those that do not reach what they have to."""
         return [check for check in self.checks if not check.kept]
 
-    def extend(self, more: Figures) -> None:
+    def extend(self, more: FigureTable) -> None:
         """Take over further figures."""
         self.lines += more.lines
         self.checks += more.checks
@@ -116,7 +116,7 @@ class Figures:
         self.rows += more.rows
         self.numbers |= more.numbers
 
-    def add(self, more: Figures) -> None:
+    def add(self, more: FigureTable) -> None:
         """Take over the figures of a further run, and print them."""
         self.extend(more)
         for row in (*(line.cells() for line in more.lines), *(gap.cells() for gap in more.gaps), *more.rows):
@@ -132,7 +132,7 @@ def shed_share(run: RunResult) -> float:
     return run.served.shed / max(1, run.requests)
 
 
-def part_text(title: str, note: str, figures: Figures, head: Row = (), *, every_check: bool = True) -> str:
+def part_text(title: str, note: str, figures: FigureTable, head: Row = (), *, every_check: bool = True) -> str:
     """A part of the page; `head` is that of its own table. Without `every_check` only what is missed is listed."""
     shown = figures.checks if every_check else figures.missed
     texts = [f"## {title}\n", note, f"Measured at commit `{commit()}`.\n"]
@@ -176,8 +176,8 @@ def _written(page: Path) -> dict[str, str]:
 def commit() -> str:
     """The commit that is measured, `+` where files have changed since: asked once, before anything is measured."""
     asked = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    told = subprocess.run(asked, cwd=PAGE.parent, capture_output=True, text=True, check=False)  # noqa: S603
-    return told.stdout.strip() or "unknown"
+    done = subprocess.run(asked, cwd=PAGE.parent, capture_output=True, text=True, check=False)  # noqa: S603
+    return done.stdout.strip() or "unknown"
 
 
 def _table(head: Row, rows: Iterable[Row]) -> str:

@@ -25,7 +25,7 @@ from mark.ports import Forecaster
 from mark.simulator.backtest import KEPT_LEVELS, TARGETS, BacktestScores, BacktestSpan, run_backtest
 from mark.simulator.backtest_span import make_span
 from mark.simulator.workload import Workload
-from scripts.acceptance.figures_page import Check, Figures, Row, commit, part_text, write_parts
+from scripts.acceptance.figures_page import Check, FigureTable, Row, commit, part_text, write_parts
 from scripts.acceptance.loads import SEED, TWITTER, TWITTER_TWO_WEEKS, WORLD_CUP, Remembering, trace_of
 
 DAY_MIN = 1440
@@ -151,7 +151,7 @@ def main(given: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(given)
     chosen = tuple(filter(None, asked.predictor.split(",")))
     print(f"measuring {commit()}", flush=True)
-    figures = Figures()
+    figures = FigureTable()
     for window in windows():
         names = tuple(name for name in window.names if not chosen or name in chosen)
         figures.add(measure(replace(window, names=names)))
@@ -162,7 +162,7 @@ def main(given: Sequence[str] | None = None) -> None:
         sys.exit(f"{len(figures.missed)} figures miss: " + "; ".join(check.what for check in figures.missed))
 
 
-def measure(window: Window) -> Figures:
+def measure(window: Window) -> FigureTable:
     """All forecasters on one window. What is learned is kept between them, and forgotten after."""
     found: dict[str, Asked] = {}
     spans = {target: window.span(target) for target in window.targets}
@@ -170,20 +170,20 @@ def measure(window: Window) -> Figures:
         for name in window.names:
             found[name] = _ask(name, window, spans, Path(folder))
             print(f"{window.label}: {name} asked", flush=True)
-    figures = Figures()
+    figures = FigureTable()
     for target in window.targets:
         figures.extend(judge(window, target, found))
     return figures
 
 
-def judge(window: Window, target: str, found: Mapping[str, Asked]) -> Figures:
+def judge(window: Window, target: str, found: Mapping[str, Asked]) -> FigureTable:
     """The rows and checks of one target."""
     where = f"{window.label}, {target}"
     wql = {name: one.scores[target].wql for name, one in found.items()}
     base = [name for name in CLASSICAL if name in wql]
     best = min(base, key=lambda name: wql[name], default=None)
     rows = [_cells(window.label, target, one, wql[best] if best else math.nan) for one in found.values()]
-    figures = Figures(rows=rows)
+    figures = FigureTable(rows=rows)
     if not window.judged:
         return figures
     singles = [name for name in found if name != "mixture"]
@@ -200,21 +200,21 @@ def judge(window: Window, target: str, found: Mapping[str, Asked]) -> Figures:
     return figures
 
 
-def geometric(figures: Figures) -> Figures:
+def geometric(figures: FigureTable) -> FigureTable:
     """The LSTM beside the best classical family, over all windows."""
     ratios = [value for name, value in figures.numbers.items() if name.endswith("lstm / classical")]
     if not ratios:
-        return Figures()
+        return FigureTable()
     mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
-    return Figures(checks=[_most(f"wQL, lstm / best classical, geometric mean of {len(ratios)}", mean, 0.95)])
+    return FigureTable(checks=[_most(f"wQL, lstm / best classical, geometric mean of {len(ratios)}", mean, 0.95)])
 
 
 def _ask(name: str, window: Window, spans: Mapping[str, BacktestSpan], folder: Path) -> Asked:
     span = next(iter(spans.values()))
     made = build(name, span.history, workload=window.workload(), cache_dir=folder, report=_quietly)
     update_ms = _update_ms(made, span)
-    told = Remembering(made.forecaster)  # both rates come with one answer
-    scores = {target: run_backtest(own, told, lambda _share: None) for target, own in spans.items()}
+    remembering = Remembering(made.forecaster)  # both rates come with one answer
+    scores = {target: run_backtest(own, remembering, lambda _share: None) for target, own in spans.items()}
     return Asked(name=name, train_s=made.train_s, update_ms=update_ms, card=made.card or {}, scores=scores)
 
 
@@ -289,9 +289,11 @@ def _pace(where: str, asked: Asked) -> list[Check]:
     ]
     seconds = [took for kind, card in asked.card.items() if kind.startswith("lstm") for took in card["seconds"]]
     if seconds and asked.name == "lstm":
-        said = f"{max(seconds):.0f} s"
+        longest = f"{max(seconds):.0f} s"
         checks.append(
-            Check(f"{where}, lstm: training a seed", said, f"<= {MOST_TRAIN_S:g} s", max(seconds) <= MOST_TRAIN_S)
+            Check(
+                f"{where}, lstm: training a seed", longest, f"<= {MOST_TRAIN_S:g} s", max(seconds) <= MOST_TRAIN_S
+            )
         )
     return checks
 

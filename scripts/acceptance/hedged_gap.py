@@ -12,7 +12,7 @@ from statistics import mean
 
 import numpy as np
 
-from mark.planner.hedged import Terms, lay_fleet, worth_of
+from mark.planner.hedged import Terms, choose_fleet, worth_of
 from mark.planner.rates import LEVELS
 from scripts.bench.engine import say
 
@@ -36,7 +36,7 @@ def main() -> None:
 def gap_of(terms: Terms) -> float:
     """The planner's cost over the best one's, less 1."""
     alternative = float(terms.saved[:, -1].sum())
-    worth, _, _ = lay_fleet(terms)
+    worth, _, _ = choose_fleet(terms)
     return (alternative - worth) / (alternative - best_worth(terms)) - 1.0
 
 

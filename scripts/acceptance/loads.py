@@ -48,7 +48,7 @@ WAKE_SPREAD = 110.0 / 75.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class AcceptanceLoad:
     """A trace and the part of it that is replayed."""
 
     label: str
@@ -75,26 +75,28 @@ def trace_of(name: str) -> Trace:
     return read_trace(data_folder() / name)
 
 
-def twitter_day(day: int) -> Load:
+def twitter_day(day: int) -> AcceptanceLoad:
     """A day of the trace's first week, second by second."""
-    return Load(label=f"Twitter day {day}", trace=trace_of(TWITTER), start_s=day * DAY_S)
+    return AcceptanceLoad(label=f"Twitter day {day}", trace=trace_of(TWITTER), start_s=day * DAY_S)
 
 
-def twitter_second_week() -> Load:
+def twitter_second_week() -> AcceptanceLoad:
     """The same weekday as the judged one, a week later, minute by minute."""
-    return Load(label=f"Twitter day {WEEK_LATER}", trace=trace_of(TWITTER_TWO_WEEKS), start_s=WEEK_LATER * DAY_S)
+    return AcceptanceLoad(
+        label=f"Twitter day {WEEK_LATER}", trace=trace_of(TWITTER_TWO_WEEKS), start_s=WEEK_LATER * DAY_S
+    )
 
 
-def world_cup_day(row: int) -> Load:
+def world_cup_day(row: int) -> AcceptanceLoad:
     """The day that ends at a row."""
-    return Load(label=f"World Cup to row {row}", trace=trace_of(WORLD_CUP), start_s=row * 60.0 - DAY_S)
+    return AcceptanceLoad(label=f"World Cup to row {row}", trace=trace_of(WORLD_CUP), start_s=row * 60.0 - DAY_S)
 
 
-def azure(kind: str) -> Load:
+def azure(kind: str) -> AcceptanceLoad:
     """An hour of requests to a language model, scaled up; its first minutes are the history."""
     trace = trace_of(AZURE[kind])
     duration_s = trace.duration_s - AZURE_HISTORY_S
-    return Load(
+    return AcceptanceLoad(
         label=f"Azure {kind}, {AZURE_RPS:g} requests/s",
         trace=trace.scaled(AZURE_RPS, AZURE_HISTORY_S, duration_s),
         start_s=AZURE_HISTORY_S,
@@ -102,13 +104,13 @@ def azure(kind: str) -> Load:
     )
 
 
-def markov() -> Load:
+def markov() -> AcceptanceLoad:
     """Markov-modulated load."""
     trace = mmpp(MMPP_RATES_RPS, MMPP_SOJOURNS_S, duration_s=MMPP_WARM_UP_S + MMPP_S, seed=SEED)
-    return Load(label="MMPP, 6 h", trace=trace, start_s=MMPP_WARM_UP_S, duration_s=MMPP_S)
+    return AcceptanceLoad(label="MMPP, 6 h", trace=trace, start_s=MMPP_WARM_UP_S, duration_s=MMPP_S)
 
 
-ELSEWHERE: dict[str, Callable[[], Load]] = {
+ELSEWHERE: dict[str, Callable[[], AcceptanceLoad]] = {
     "twitter": twitter_second_week,
     **{f"world-cup-{row}": partial(world_cup_day, row) for row in SLICE_ENDS},
     **{f"azure-{kind}": partial(azure, kind) for kind in AZURE},
@@ -125,7 +127,7 @@ def wake_times(median_s: float) -> CloudTimes:
 
 
 def spec_of(
-    load: Load, market: Market, model_name: str = "inception-v3", *, faults: FaultScript | None = None
+    load: AcceptanceLoad, market: Market, model_name: str = "inception-v3", *, faults: FaultScript | None = None
 ) -> ExperimentSpec:
     """The model on that load as the paper's studies set it up, at today's prices and with the overhead."""
     setup = SETUPS[model_name]

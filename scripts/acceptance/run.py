@@ -19,33 +19,33 @@ from typing import NamedTuple
 
 from scripts.acceptance import ablation, elsewhere
 from scripts.acceptance.days import DAYS_NOTE, JUDGED_NOTE, OTHER_DAYS, RISK_NOTE, judged_day, one_day, taken_back
-from scripts.acceptance.figures_page import Figures, commit, part_text, write_parts
+from scripts.acceptance.figures_page import FigureTable, commit, part_text, write_parts
 from scripts.acceptance.loads import ELSEWHERE, SLICE_ENDS, data_folder
 
 
-class Task(NamedTuple):
+class FigureTask(NamedTuple):
     """Something to measure, for a part of the page. Tasks of one part keep their order."""
 
     part: str
     label: str
-    measure: Callable[[], Figures]
+    measure: Callable[[], FigureTable]
 
 
-def tasks() -> Iterator[Task]:
+def tasks() -> Iterator[FigureTask]:
     """All that is measured, the longest first."""
     for day in ablation.DAYS:
-        yield Task("ablation", f"ablation, Twitter day {day}", partial(ablation.on_day, day))
+        yield FigureTask("ablation", f"ablation, Twitter day {day}", partial(ablation.on_day, day))
     for name in reversed(ELSEWHERE):
-        yield Task("elsewhere", f"all models on {name}", partial(elsewhere.on_load, name))
-    yield Task("judged", "the judged day", judged_day)
-    yield Task("risk", "interruptions", taken_back)
+        yield FigureTask("elsewhere", f"all models on {name}", partial(elsewhere.on_load, name))
+    yield FigureTask("judged", "the judged day", judged_day)
+    yield FigureTask("risk", "interruptions", taken_back)
     for day in OTHER_DAYS:
-        yield Task("days", f"Twitter day {day}", partial(one_day, "twitter", day))
+        yield FigureTask("days", f"Twitter day {day}", partial(one_day, "twitter", day))
     for row in SLICE_ENDS:
-        yield Task("days", f"World Cup to row {row}", partial(one_day, "world-cup", row))
+        yield FigureTask("days", f"World Cup to row {row}", partial(one_day, "world-cup", row))
 
 
-def texts() -> dict[str, Callable[[Figures], str]]:
+def texts() -> dict[str, Callable[[FigureTable], str]]:
     """Writer of each part."""
     return {
         "judged": partial(part_text, "The judged day", JUDGED_NOTE),
@@ -68,10 +68,12 @@ def main(given: Sequence[str] | None = None) -> None:
         sys.exit(f"{len(missed)} figures miss: " + "; ".join(check.what for check in missed))
 
 
-def measured(chosen: Sequence[Task], jobs: int, *, write: Callable[[str, Figures], None]) -> dict[str, Figures]:
+def measured(
+    chosen: Sequence[FigureTask], jobs: int, *, write: Callable[[str, FigureTable], None]
+) -> dict[str, FigureTable]:
     """The figures of each part, told to `write` when all of it is measured; tasks print theirs as they go."""
-    done: dict[int, Figures] = {}
-    found: dict[str, Figures] = {}
+    done: dict[int, FigureTable] = {}
+    found: dict[str, FigureTable] = {}
     began = time.monotonic()
     for place, figures in _run(chosen, jobs):
         done[place] = figures
@@ -80,14 +82,14 @@ def measured(chosen: Sequence[Task], jobs: int, *, write: Callable[[str, Figures
         part = chosen[place].part
         places = [at for at, task in enumerate(chosen) if task.part == part]
         if all(at in done for at in places):
-            found[part] = Figures()
+            found[part] = FigureTable()
             for at in places:
                 found[part].extend(done[at])
             write(part, found[part])
     return found
 
 
-def _run(chosen: Sequence[Task], jobs: int) -> Iterator[tuple[int, Figures]]:
+def _run(chosen: Sequence[FigureTask], jobs: int) -> Iterator[tuple[int, FigureTable]]:
     """Each task's place and figures, as they are finished."""
     if jobs == 1:
         yield from ((place, task.measure()) for place, task in enumerate(chosen))

@@ -31,7 +31,6 @@ from mark.domain.plan import PlanRequest
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.planner.greedy import plan_greedy
 from mark.plugins.load import build_forecaster
-from mark.simulator.engine.arrays import MonitorWindow
 from mark.simulator.engine.compiled import Kernel, compiled_kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.experiment import Experiment, ExperimentSpec
@@ -120,9 +119,8 @@ def run_engine(kernel: Kernel, offering: Offering, arrivals: Floats) -> tuple[fl
         start_at=0.0,
         duration_s=end,
         rng=np.random.default_rng(0),
-        monitor=MonitorWindow(),
+        monitor=None,
     )
-    engine.quiet_until(np.inf)
     for _ in range(SERVERS):
         engine.add(offering, standby=False)
     began = time.perf_counter()
@@ -261,7 +259,7 @@ def an_experiment(*, days: int, start_day: int, cache: Path) -> Experiment:
 
 
 def cache_dir() -> Path:
-    """Where compiled code is kept between benches."""
+    """The cache of compiled code, kept between benches."""
     return Path.home() / ".cache" / "mark"
 
 

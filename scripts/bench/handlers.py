@@ -1,4 +1,4 @@
-"""How long a cold start imports: each handler in fresh processes, the best of them, beside a bare interpreter.
+"""Time that a cold start imports: each handler in fresh processes, the best of them, beside a bare interpreter.
 
     python -m scripts.bench.handlers [--runs 7]
 
@@ -22,8 +22,8 @@ def cold_ms(modules: str, runs: int) -> float:
     """The best of so many fresh processes."""
     code = MEASURE.format(f"import {modules}")
     command = [sys.executable, "-c", code]
-    told = (subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(runs))  # noqa: S603
-    return min(map(float, told))
+    seconds = (subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(runs))  # noqa: S603
+    return min(map(float, seconds))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What drives the servers of a bench, and what is read off them: wrk, an open loop, /proc.
+"""Load on the servers of a bench, and readings of them: wrk, an open loop, /proc.
 
 Load comes from core 1, the server is on core 0. CPU time and memory are summed over all processes of the server's
 session, so that a server of several processes hides nothing.
@@ -25,7 +25,7 @@ _RUNS = count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What is posted. `header_length`: bytes of JSON before binary tensors."""
+    """The body that is posted. `header_length`: bytes of JSON before binary tensors."""
 
     path: str
     body: bytes
@@ -60,7 +60,7 @@ class Measured:
 
 
 def on_core(core: int) -> tuple[str, ...]:
-    """What a command begins with to run there."""
+    """The words that a command begins with to run there."""
     return ("taskset", "-c", str(core))
 
 
@@ -170,7 +170,7 @@ def rss_mib(session: int) -> float:
 
 
 def _processes(session: int) -> list[list[str]]:
-    """What /proc/PID/stat says of each after its name."""
+    """The fields of /proc/PID/stat after the name, of each."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

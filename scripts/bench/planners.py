@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def print_gaps() -> None:
-    """How far from the optimum each planner's first fleet is."""
+    """Gap between each planner's first fleet and the optimum."""
     enumerations = [Enumeration(request) for request in small_requests(INSTANCES)]
     for name in registered():
         gaps = [seen.gap(asked(name, seen.request)) for seen in enumerations]
@@ -177,7 +177,7 @@ class Enumeration:
 
     @property
     def fleets(self) -> int:
-        """How many there are."""
+        """The number of fleets."""
         return int(np.prod(self.most + 1))
 
     @cached_property

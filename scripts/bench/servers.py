@@ -71,7 +71,7 @@ def _digits_batch_s() -> dict[int, float]:
     return {int(size): took_ms / 1000 for size, took_ms in latency_ms.items()}
 
 
-class Link:
+class BenchLink:
     """The store, as far as the bench needs one."""
 
     def __init__(self, name: str, agents: Sequence[int]) -> None:
@@ -180,7 +180,7 @@ async def run_gateway(name: str, agents: Sequence[int], token: str | None = None
     await serve_gateway(
         GatewayConfig(name="bench", token=token),
         spec=ServiceSpec(name="bench", models=(served(name),)),
-        link=Link(name, agents),
+        link=BenchLink(name, agents),
         overflow=None,
         stop=asyncio.Event(),
         on_bound=_print_port,
@@ -207,7 +207,7 @@ async def run_whole(name: str) -> None:
             AgentConfig(instance="i-0", role=Role.SERVING, host="127.0.0.1", frame_port=0, http_port=0),
             served=model,
             offering=model.offerings[0],
-            link=Link(name, ()),
+            link=BenchLink(name, ()),
             backend=backend,
             interruption=no_notice,
             stop=asyncio.Event(),

@@ -57,7 +57,7 @@ Rounds = dict[str, list[Measured]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    """How long to measure."""
+    """Length of a measurement."""
 
     rounds: int
     seconds: float
@@ -167,7 +167,7 @@ def say_rounds(found: Rounds) -> None:
 
 
 def ratio(found: Rounds, name: str, peer: str) -> float:
-    """How many requests a core answers for each one that the peer's core does."""
+    """Requests that a core answers for each one of the peer's core."""
     return middle(found, peer, "cpu_us") / middle(found, name, "cpu_us")
 
 
@@ -202,7 +202,7 @@ def bench_gateway(folder: Path, length: Length) -> None:
 
 
 def bench_paced(behind: Server, servers: dict[str, Server]) -> None:
-    """What each adds to the median latency of the trivial server alone, at fixed rates."""
+    """The addition of each to the median latency of the trivial server alone, at fixed rates."""
     for rps in (1_000, 10_000):
         took: dict[str, list[float]] = {"": []} | {name: [] for name in servers}
         for _ in range(PACED_ROUNDS):

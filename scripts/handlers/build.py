@@ -20,7 +20,7 @@ from pathlib import Path
 from mark.aws.functions.management import LONG_AGO, RUNTIME
 from mark.domain.errors import Misconfigured, unknown
 from scripts.handlers.code import code_of
-from scripts.handlers.libraries import HERE, RUNTIMES, Target, files_of, needed, size_of, target_of, versions
+from scripts.handlers.libraries import HERE, RUNTIMES, BuildTarget, files_of, needed, size_of, target_of, versions
 
 NAMES = ("infer", "interruption", "report", "warm")
 MOST_ZIPPED, MOST_UNZIPPED = 50 * 1024 * 1024, 250 * 1024 * 1024
@@ -31,7 +31,7 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
+class FunctionBundle:
     """A handler's zip. `unzipped` is in bytes, `libraries` for people."""
 
     name: str
@@ -45,7 +45,7 @@ class Bundle:
         return hashlib.sha256(self.data).hexdigest()
 
 
-def build(name: str, target: Target, *, models: Sequence[str] = ()) -> Bundle:
+def build(name: str, target: BuildTarget, *, models: Sequence[str] = ()) -> FunctionBundle:
     """The bundle of a handler; Misconfigured where it is larger than Lambda takes."""
     if name not in NAMES:
         raise unknown("handler", name, NAMES)
@@ -63,14 +63,14 @@ def build(name: str, target: Target, *, models: Sequence[str] = ()) -> Bundle:
         raise Misconfigured(
             f"{name} has {len(data) / MIB:.0f} MiB, Lambda takes {MOST_ZIPPED / MIB:.0f}: an image?"
         )
-    return Bundle(name=name, data=data, unzipped=unzipped, libraries=versions(libraries))
+    return FunctionBundle(name=name, data=data, unzipped=unzipped, libraries=versions(libraries))
 
 
 def _too_large(name: str, sizes: Mapping[str, int]) -> Misconfigured:
     largest = sorted(sizes, key=lambda library: -sizes[library])[:3]
-    told = ", ".join(f"{library} {sizes[library] / MIB:.0f} MiB" for library in largest)
+    parts = ", ".join(f"{library} {sizes[library] / MIB:.0f} MiB" for library in largest)
     return Misconfigured(
-        f"{name} is larger than the {MOST_UNZIPPED / MIB:.0f} MiB that Lambda unpacks ({told}): make it an image "
+        f"{name} is larger than the {MOST_UNZIPPED / MIB:.0f} MiB that Lambda unpacks ({parts}): make it an image "
         "(infra/image/infer.Dockerfile, rollout.functions.infer_image)"
     )
 

@@ -1,4 +1,4 @@
-"""Which files of this project a function needs: what its handler imports, also within functions, and so on."""
+"""Files of this project that a function needs: all that its handler imports, also within functions, and so on."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ LATE = 99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What runs the function: a Python, a C library, an architecture as Linux names it."""
+class BuildTarget:
+    """The machine that runs the function: a Python, a C library, an architecture as Linux names it."""
 
     python: tuple[int, int]
     glibc: tuple[int, int]
@@ -59,21 +59,21 @@ class Target:
         return frozenset(own) | frozenset(compatible_tags(self.python, interpreter, self.platforms))
 
 
-def target_of(runtime: str, machine: str = "x86_64") -> Target:
+def target_of(runtime: str, machine: str = "x86_64") -> BuildTarget:
     """The target that a runtime of Lambda is, or this machine (`here`). Errors: Misconfigured."""
     if runtime == HERE:
         _, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 2.17").partition(" ")
         glibc_major, glibc_minor, *_ = map(int, version.split("."))
-        return Target(
+        return BuildTarget(
             python=sys.version_info[:2], glibc=(glibc_major, glibc_minor), machine=platform.machine() or machine
         )
     if runtime not in RUNTIMES:
         raise Misconfigured(f"unknown runtime {runtime!r}; known: {', '.join((*RUNTIMES, HERE))}")
     major, minor = runtime.removeprefix("python").split(".")
-    return Target(python=(int(major), int(minor)), glibc=RUNTIMES[runtime], machine=machine)
+    return BuildTarget(python=(int(major), int(minor)), glibc=RUNTIMES[runtime], machine=machine)
 
 
-def needed(modules: Iterable[str], target: Target) -> dict[str, Distribution]:
+def needed(modules: Iterable[str], target: BuildTarget) -> dict[str, Distribution]:
     """The distributions of these top-level modules and of all that they require there, by name."""
     of_module = packages_distributions()
     found: dict[str, Distribution] = {}
@@ -97,7 +97,7 @@ def needed(modules: Iterable[str], target: Target) -> dict[str, Distribution]:
     return dict(sorted(found.items()))
 
 
-def files_of(found: Iterable[Distribution], target: Target) -> dict[str, bytes]:
+def files_of(found: Iterable[Distribution], target: BuildTarget) -> dict[str, bytes]:
     """All files of these distributions that the function may load, by name."""
     here: list[Distribution] = []
     elsewhere: list[Distribution] = []
@@ -107,15 +107,15 @@ def files_of(found: Iterable[Distribution], target: Target) -> dict[str, bytes]:
     return files | (_fetched(elsewhere, target) if elsewhere else {})
 
 
-def fits(item: Distribution, target: Target) -> bool:
-    """Whether the target can load what is installed here."""
+def fits(item: Distribution, target: BuildTarget) -> bool:
+    """True where the target can load what is installed here."""
     lines = (item.read_text("WHEEL") or "").splitlines()
-    told = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
-    return any(parse_tag(tag) & target.tags for tag in told)
+    tags = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
+    return any(parse_tag(tag) & target.tags for tag in tags)
 
 
 def size_of(item: Distribution) -> int:
-    """What is installed here of it, in bytes."""
+    """Size of what is installed here of it, in bytes."""
     places = (Path(str(file.locate())) for file in item.files or () if _is_wanted(PurePosixPath(file.as_posix())))
     return sum(place.stat().st_size for place in places if place.is_file())
 
@@ -127,8 +127,8 @@ def _installed(item: Distribution) -> Iterator[tuple[str, bytes]]:
             yield file.as_posix(), place.read_bytes()
 
 
-def _fetched(items: list[Distribution], target: Target) -> dict[str, bytes]:
-    """What pip finds of exactly these versions."""
+def _fetched(items: list[Distribution], target: BuildTarget) -> dict[str, bytes]:
+    """The files that pip finds of exactly these versions."""
     asked = [f"{item.name}=={item.version}" for item in items]
     interpreter = f"cp{target.python[0]}{target.python[1]}"
     options = ["--implementation", "cp", "--python-version", ".".join(map(str, target.python))]
@@ -138,8 +138,8 @@ def _fetched(items: list[Distribution], target: Target) -> dict[str, bytes]:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", folder]
         done = subprocess.run([*command, *options, *asked], capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-            raise Misconfigured(f"pip finds no wheel of {', '.join(asked)} for {interpreter}: {said}")
+            reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            raise Misconfigured(f"pip finds no wheel of {', '.join(asked)} for {interpreter}: {reason}")
         return _unpacked(sorted(Path(folder).glob("*.whl")))
 
 
@@ -154,7 +154,7 @@ def _unpacked(wheels: Iterable[Path]) -> dict[str, bytes]:
 
 
 def _is_wanted(name: PurePosixPath) -> bool:
-    """Whether a running function may need it: no scripts, tests, sources or notes of an installer."""
+    """True where a running function may need it: no scripts, tests, sources or notes of an installer."""
     if name.is_absolute() or ".." in name.parts or TESTS in name.parts or ".data" in name.parts[0]:
         return False
     return name.name not in LEFT_OUT and name.suffix not in SUFFIXES_LEFT_OUT

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.own_venvs import node_tool, tool
-from scripts.rehearsal.folder import Place, check
+from scripts.rehearsal.folder import RehearsalFolder, check
 from scripts.rehearsal.settings import ALIAS, FUNCTION, SERVICE
 
 STACKS = "stacks"
 ARCHIVE = f"mark-{SERVICE}-archive"
 
 
-def deploys_with_cdk(there: Place) -> str:
+def deploys_with_cdk(there: RehearsalFolder) -> str:
     """The archive, the bundles, all the rest; neither command line then finds a difference."""
     there.run("synth", "--out", STACKS)
     _cdk(there, "deploy", "archive")
@@ -26,7 +26,7 @@ def deploys_with_cdk(there: Place) -> str:
     return f"{len(statuses)} stacks without a bootstrap; `cdk diff` and `mark diff` are empty"
 
 
-def updates_one_setting_with_cdk(there: Place) -> str:
+def updates_one_setting_with_cdk(there: RehearsalFolder) -> str:
     """And one by the other command line: each goes on where the other stopped."""
     _alarm_at(there, 7.0)
     there.run("synth", "--out", STACKS)
@@ -42,7 +42,7 @@ def updates_one_setting_with_cdk(there: Place) -> str:
     return "a threshold changed by `cdk deploy`, then by `mark deploy`; `cdk diff` is empty after it"
 
 
-def takes_back_what_fails_with_cdk(there: Place) -> str:
+def takes_back_what_fails_with_cdk(there: RehearsalFolder) -> str:
     """An alias that is there already."""
     functions, stack = there.client("lambda"), f"mark-{SERVICE}-functions"
     functions.create_alias(FunctionName=FUNCTION, Name=ALIAS, FunctionVersion="$LATEST")
@@ -59,15 +59,15 @@ def takes_back_what_fails_with_cdk(there: Place) -> str:
     return "taken back, and done when the cause was gone"
 
 
-def destroys_with_cdk(there: Place) -> str:
-    """What depends on the network goes with it: all but the archive."""
+def destroys_with_cdk(there: RehearsalFolder) -> str:
+    """Destroy the network and all that depends on it: everything but the archive."""
     _cdk(there, "destroy", "network", "--force")
     left = there.stacks()
     check(list(left) == [ARCHIVE], f"the archive alone stays, not {left}")
     return "`cdk destroy network` takes all but the archive"
 
 
-def deploys_with_the_aws_cli(there: Place) -> str:
+def deploys_with_the_aws_cli(there: RehearsalFolder) -> str:
     """The script that `mark synth` writes, twice; then `mark destroy`."""
     _script(there, "deploy.sh")
     said = _script(there, "deploy.sh")
@@ -79,7 +79,7 @@ def deploys_with_the_aws_cli(there: Place) -> str:
     return "deploy.sh twice: the second run changes nothing, nor would `mark deploy`"
 
 
-def _cdk(there: Place, *words: str, expect: int = 0) -> str:
+def _cdk(there: RehearsalFolder, *words: str, expect: int = 0) -> str:
     """CDK's command line in the folder that `mark synth` wrote, as docs/rollout.md has it."""
     more = ("--require-approval", "never") if words[0] == "deploy" else ()
     quiet = {"CDK_DISABLE_CLI_TELEMETRY": "true", "CI": "true"}
@@ -87,23 +87,23 @@ def _cdk(there: Place, *words: str, expect: int = 0) -> str:
     return there.call(str(cdk), *words, *more, folder=there.folder / STACKS, expect=expect, **quiet)
 
 
-def _script(there: Place, name: str) -> str:
+def _script(there: RehearsalFolder, name: str) -> str:
     folder: Path = there.folder / STACKS
     path = f"{tool('awscli')}:{there.environment['PATH']}"
     return there.call(str(folder / name), folder=folder, PATH=path)
 
 
-def _alarm_at(there: Place, usd: float) -> None:
+def _alarm_at(there: RehearsalFolder, usd: float) -> None:
     assert there.config is not None
     there.config["rollout"]["alarms"]["max_usd_per_hour"] = usd
 
 
-def _provisioned(there: Place, count: int) -> None:
+def _provisioned(there: RehearsalFolder, count: int) -> None:
     assert there.config is not None
     there.config["rollout"]["functions"]["provisioned"] = count
 
 
-def _threshold(there: Place) -> float:
+def _threshold(there: RehearsalFolder) -> float:
     found = there.client("cloudwatch").describe_alarms(AlarmNamePrefix=f"mark-{SERVICE}-usd")["MetricAlarms"]
     [threshold] = {float(alarm["Threshold"]) for alarm in found}
     return threshold

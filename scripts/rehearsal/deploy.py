@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from scripts.rehearsal.folder import LIMIT_S, Place, check, read_until
+from scripts.rehearsal.folder import LIMIT_S, RehearsalFolder, check, read_until
 from scripts.rehearsal.settings import ALIAS, FUNCTION, SERVICE
 
 
-def deploys_and_differs_in_nothing(there: Place) -> str:
+def deploys_and_differs_in_nothing(there: RehearsalFolder) -> str:
     """The first deploy."""
     there.run("deploy", "--yes")
     there.run("diff")
@@ -19,7 +19,7 @@ def deploys_and_differs_in_nothing(there: Place) -> str:
     return f"{len(statuses)} stacks made; diff is empty; deploying again changes nothing"
 
 
-def updates_one_setting(there: Place) -> str:
+def updates_one_setting(there: RehearsalFolder) -> str:
     """One alarm's threshold."""
     _rollout(there)["alarms"]["max_usd_per_hour"] = 6
     said = there.run("diff", expect=1)
@@ -31,7 +31,7 @@ def updates_one_setting(there: Place) -> str:
     return "a threshold changed; nothing else did"
 
 
-def takes_back_what_fails(there: Place) -> str:
+def takes_back_what_fails(there: RehearsalFolder) -> str:
     """Warm environments, whose alias is there already; a report by mail comes with the second try."""
     functions, stack = there.client("lambda"), f"mark-{SERVICE}-functions"
     functions.create_alias(FunctionName=FUNCTION, Name=ALIAS, FunctionVersion="$LATEST")
@@ -50,7 +50,7 @@ def takes_back_what_fails(there: Place) -> str:
     return f"taken back, and done when the cause was gone. It said: {last}"
 
 
-def goes_on_after_a_kill(there: Place) -> str:
+def goes_on_after_a_kill(there: RehearsalFolder) -> str:
     """Killed in the middle of a change of many stacks; the next one ends it."""
     _rollout(there)["owner"] = "others@example.com"
     process = there.start("deploy", "--yes", "--config", "mark.yaml")
@@ -62,7 +62,7 @@ def goes_on_after_a_kill(there: Place) -> str:
     return "killed at the second stack; deploying again did the rest"
 
 
-def refuses_two_at_once(there: Place) -> str:
+def refuses_two_at_once(there: RehearsalFolder) -> str:
     """A second deploy while one is under way."""
     _rollout(there)["owner"] = "team@example.com"
     first = there.start("deploy", "--yes", "--config", "mark.yaml")
@@ -79,7 +79,7 @@ def refuses_two_at_once(there: Place) -> str:
     return f"the second said: {said}"
 
 
-def destroys_all_but_the_archive(there: Place) -> str:
+def destroys_all_but_the_archive(there: RehearsalFolder) -> str:
     """With an instance running that a controller might have launched."""
     ec2 = there.client("ec2")
     tags = [{"Key": "mark:service", "Value": SERVICE}]
@@ -102,7 +102,7 @@ def destroys_all_but_the_archive(there: Place) -> str:
     return "gone with its instance; the archive stays, and a new deploy goes on with it"
 
 
-def _rollout(there: Place) -> dict[str, Any]:
+def _rollout(there: RehearsalFolder) -> dict[str, Any]:
     """The part of the settings that is changed."""
     assert there.config is not None
     found: dict[str, Any] = there.config["rollout"]

@@ -1,4 +1,4 @@
-"""Where a rollout is rehearsed: a folder with settings, an emulated AWS, and the commands that are run there."""
+"""Rehearsal of a rollout: a folder with settings, an emulated AWS, and the commands that are run there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Failed(Exception):
     """A step did not end as it should."""
 
 
-class Place:
+class RehearsalFolder:
     """A folder with `mark.yaml`, and an AWS. `config`, where given, is written to the file before each command."""
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from mark.store.embedded import EmbeddedRedis
-from scripts.rehearsal.folder import Failed, Place, check
+from scripts.rehearsal.folder import Failed, RehearsalFolder, check
 from scripts.rehearsal.ministack import free_port
 
 SENDER = "mark@example.com"
@@ -35,7 +35,7 @@ NOTICE = {
 """As EventBridge's guide has it; it takes no event of `aws.ec2` from anybody but AWS, so this is put behind it."""
 
 
-def begins_with_a_file(there: Place) -> str:
+def begins_with_a_file(there: RehearsalFolder) -> str:
     """`mark init`, and the keys that docs/rollout.md names."""
     there.bare("init")
     path = there.folder / "mark.yaml"
@@ -50,7 +50,7 @@ def begins_with_a_file(there: Place) -> str:
     return "the marks taken off `rollout`, and a schedule of each minute"
 
 
-def builds_what_the_deploy_asks_for(there: Place) -> str:
+def builds_what_the_deploy_asks_for(there: RehearsalFolder) -> str:
     """A deploy without bundles says the exact command; they are built for the Python that ministack runs."""
     said = there.run("deploy", "--yes", expect=2)
     found = re.search(r"`\((cd .*)\)` makes it", said)
@@ -61,7 +61,7 @@ def builds_what_the_deploy_asks_for(there: Place) -> str:
     return f"{len(built.splitlines())} bundles, {sizes} the first"
 
 
-def asks_the_doctor(there: Place) -> str:
+def asks_the_doctor(there: RehearsalFolder) -> str:
     """Before anything is mended, and after: what is left is ministack's own."""
     first = _findings(there)
     check({"image", "sender"} <= set(first), f"image and sender are missing, of {first}")
@@ -74,14 +74,14 @@ def asks_the_doctor(there: Place) -> str:
     return f"to mend: {', '.join(first)}; afterwards {', '.join(left)}, which is ministack's"
 
 
-def deploys(there: Place) -> str:
+def deploys(there: RehearsalFolder) -> str:
     """The service stands."""
     there.run("deploy", "--yes")
     there.run("diff")
     return f"{len(there.stacks())} stacks, with the bundles' own code"
 
 
-def hears_of_an_interruption(there: Place) -> str:
+def hears_of_an_interruption(there: RehearsalFolder) -> str:
     """Queue `raw` -> the deployed function -> queue `events`, as the controllers' words."""
     queues, began = there.client("sqs"), time.monotonic()
     notice = {**NOTICE, "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
@@ -94,7 +94,7 @@ def hears_of_an_interruption(there: Place) -> str:
     return f"{word['kind']} of {word['instance']} after {time.monotonic() - began:.1f} s, cold"
 
 
-def keeps_what_nobody_can_read(there: Place) -> str:
+def keeps_what_nobody_can_read(there: RehearsalFolder) -> str:
     """After five attempts it is a dead letter; only the pause between them is made shorter here."""
     queues, raw = there.client("sqs"), _queue(there, "raw")
     kept = queues.get_queue_attributes(QueueUrl=raw, AttributeNames=["VisibilityTimeout"])["Attributes"]
@@ -109,7 +109,7 @@ def keeps_what_nobody_can_read(there: Place) -> str:
     return "in raw-dead after five attempts; nothing in events"
 
 
-def gets_its_first_report(there: Place) -> str:
+def gets_its_first_report(there: RehearsalFolder) -> str:
     """By Scheduler, and once more for the very period that `mark report` tells of.
 
     ministack runs no instances and no store, so the service runs on this machine on a Redis that the deployed
@@ -129,7 +129,7 @@ def gets_its_first_report(there: Place) -> str:
     return f"{answered}. By Scheduler: {first['Subject']}. For the same period: {total} USD, as `mark report` says"
 
 
-def _serves_for_a_while(there: Place, url: str) -> str:
+def _serves_for_a_while(there: RehearsalFolder, url: str) -> str:
     """A small service of the same name on this machine."""
     served = {"model": "inception-v3", "expected_rps": 20}
     service = {"name": there.service, "store": url, "gateways": 1, "controllers": 1, "serve": [served]}
@@ -142,7 +142,7 @@ def _serves_for_a_while(there: Place, url: str) -> str:
     return said.strip().splitlines()[0]
 
 
-def _mail_of(there: Place, until: float) -> Any:
+def _mail_of(there: RehearsalFolder, until: float) -> Any:
     """Call the deployed function for the period up to an instant; the mail that it sent."""
     moment = datetime.fromtimestamp(until, UTC).isoformat()
     event = {"resources": ["by hand"], "time": moment}
@@ -153,34 +153,34 @@ def _mail_of(there: Place, until: float) -> Any:
     return next(mail for mail in _mails(there) if mail["MessageId"].startswith(said["message"].partition("@")[0]))
 
 
-def _mails(there: Place) -> list[Any]:
-    """What lies in ministack's outbox."""
+def _mails(there: RehearsalFolder) -> list[Any]:
+    """The mails in ministack's outbox."""
     outbox = f"{there.aws['AWS_ENDPOINT_URL']}/_ministack/ses/messages"
     with urllib.request.urlopen(outbox, timeout=10) as reply:  # noqa: S310 - our own server
         messages: dict[str, list[Any]] = json.loads(reply.read())["messages"]
     return [mail for account in messages.values() for mail in account]
 
 
-def removes_it_all(there: Place) -> str:
+def removes_it_all(there: RehearsalFolder) -> str:
     """As docs/rollout.md ends."""
     there.run("destroy", "--yes")
     check(list(there.stacks()) == ["mark-mark-archive"], "the archive alone stays")
     return "the archive stays"
 
 
-def _findings(there: Place) -> list[str]:
-    """What the doctor wants mended."""
+def _findings(there: RehearsalFolder) -> list[str]:
+    """The checks that the doctor wants mended."""
     told = json.loads(there.run("doctor", "--json", expect=1).partition("\n}\n")[0] + "\n}")
     return list(dict.fromkeys(found["check"] for found in told["findings"] if found["state"] == "mend"))
 
 
-def _queue(there: Place, part: str) -> str:
+def _queue(there: RehearsalFolder, part: str) -> str:
     found = there.client("sqs").get_queue_url(QueueName=f"mark-mark-{part}")
     return str(found["QueueUrl"])
 
 
 def _until(look: Callable[[], Any], limit_s: float, what: str) -> Any:
-    """What a look finds as soon as it finds anything."""
+    """The first finding of a repeated look."""
     until = time.monotonic() + limit_s
     while not (found := look()):
         if time.monotonic() > until:

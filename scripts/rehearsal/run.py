@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.rehearsal import cdk, deploy, ministack, newcomer
-from scripts.rehearsal.folder import Failed, Place
+from scripts.rehearsal.folder import Failed, RehearsalFolder
 from scripts.rehearsal.settings import SERVICE, lay_bundles, settings
 
-Step = Callable[[Place], str]
+Step = Callable[[RehearsalFolder], str]
 PARTS: Mapping[str, tuple[Step, ...]] = {
     "newcomer": (
         newcomer.begins_with_a_file,
@@ -60,12 +60,12 @@ def rehearse(parts: Sequence[str]) -> None:
                 print(f"  {step(there)} ({time.monotonic() - began:.0f} s)", flush=True)
 
 
-def _place(part: str, folder: Path, aws: Mapping[str, str]) -> Place:
+def _place(part: str, folder: Path, aws: Mapping[str, str]) -> RehearsalFolder:
     """An empty folder for the newcomer; for the others one with settings and bundles."""
     if part == "newcomer":
-        return Place(folder, aws, service="mark")
+        return RehearsalFolder(folder, aws, service="mark")
     lay_bundles(folder / "bundles")
-    return Place(folder, aws, service=SERVICE, config=settings())
+    return RehearsalFolder(folder, aws, service=SERVICE, config=settings())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

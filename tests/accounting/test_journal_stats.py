@@ -20,14 +20,14 @@ HEADER = Header(policy=POLICY, catalogue="c", seed=0, history=HISTORY, forecaste
 
 
 def tick(
-    minute: int, *, load: float, said: float | None = None, orders: tuple[Order, ...] = (), **seen: object
+    minute: int, *, load: float, predicted: float | None = None, orders: tuple[Order, ...] = (), **seen: object
 ) -> Tick:
-    """The tick at a minute's end, which saw `load` in it and forecasts `said` for all that comes."""
+    """The tick at a minute's end, which saw `load` in it and forecasts `predicted` for all that comes."""
     unit = DemandUnit(start_at=60.0 * (minute - 1), count=round(load * 60), mean_rps=load, max_rps=2 * load)
     expected = None
-    if said is not None:
+    if predicted is not None:
         expected = replace(
-            point_forecast(60.0 * minute, mean_rps=(said,) * 60, max_rps=(said,) * 60, source="steady"),
+            point_forecast(60.0 * minute, mean_rps=(predicted,) * 60, max_rps=(predicted,) * 60, source="steady"),
             unit_s=60.0,
         )
     fields = {"fleet": FleetView(instances=instances(2)), **seen}
@@ -39,7 +39,7 @@ def tick(
 
 
 def test_forecasts_are_scored_by_what_came_one_lead_later() -> None:
-    ticks = [tick(minute, load=10.0 + minute, said=30.0) for minute in range(1, 21)]
+    ticks = [tick(minute, load=10.0 + minute, predicted=30.0) for minute in range(1, 21)]
     facts = journal_facts([(HEADER, ticks)], 0.0, 1e9)
 
     lead = POLICY.lead_units
@@ -53,7 +53,7 @@ def test_forecasts_are_scored_by_what_came_one_lead_later() -> None:
 
 
 def test_what_the_last_forecast_lacked_is_told_until_one_lacks_nothing() -> None:
-    whole, blind = (tick(minute, load=1.0, said=1.0) for minute in (1, 2))
+    whole, blind = (tick(minute, load=1.0, predicted=1.0) for minute in (1, 2))
     assert blind.seen.forecast is not None
     lacking = replace(blind.seen.forecast, degraded="under a day of history")
     blind = replace(blind, seen=replace(blind.seen, forecast=lacking))

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mark.accounting import usage as usage_book
-from mark.accounting.ledger import FleetUsage, running_now, usage_before
+from mark.accounting.ledger import running_now, usage_before
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import bill_disks, bill_instances
-from mark.domain.costs import BillLine, Ec2State, Transition
+from mark.domain.costs import BillLine, Ec2State, FleetUsage, Transition
 from mark.domain.fleet import Role
 
 PRICES = {"small": 0.1, "large": 1.0}

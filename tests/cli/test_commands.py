@@ -188,7 +188,7 @@ def test_explain_reproduces_a_run_and_shows_a_minute(mark):
     assert sum(whole["launched"].values()) > 0
     assert whole["ticks"][0]["minute"] == 0
     assert {tick["minute"] for tick in minute["ticks"]} == {1, 2, 3}
-    assert "folded again, the journal gives the same plans and orders" in other.out
+    assert "replayed, the journal gives the same plans and orders" in other.out
     assert "minute 2 (00:02:00 after the start)" in other.out
     assert "outside" in mark("explain", "run", "--at", "99").err
     assert "--at -1 is outside" in mark("explain", "run", "--at", "-1").err

@@ -195,7 +195,7 @@ def test_a_notice_is_a_fact_before_the_instance_goes(world: CloudWorld) -> None:
     (fact,) = facts_of(world)
     assert isinstance(fact, SpotWarned)
     assert (fact.instance, fact.terminates_at - fact.at) == (lost, pytest.approx(120.0))
-    told = {i.id: i.interrupt_at for i in fleet_of(world).values()}
+    told = {i.id: i.terminates_at for i in fleet_of(world).values()}
     assert told == {kept: None, lost: pytest.approx(fact.terminates_at)}
     assert list(world.cloud.drain_facts()) == []
     world.advance(119.0)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mark.accounting.ledger import fleet_usage
 from mark.cloudmodel.lifecycle import (
-    FACTS,
     NEXT,
+    TRAITS,
     Event,
     Life,
     Phase,
@@ -39,7 +39,7 @@ from mark.domain.times import CloudTimes, LognormalTime
 NOTICE_S = 120.0
 T2 = BurstCredits(vcpus=1, earn_per_hour=6.0, max_balance=144.0, baseline=0.1, launch_credits=30.0)
 T3 = BurstCredits(vcpus=2, earn_per_hour=24.0, max_balance=576.0, baseline=0.2, keeps_when_stopped=True)
-ASKED = (Event.DRAIN, Event.REST, Event.STOP, Event.TERMINATE, Event.OFF)
+ASKED = (Event.DRAIN, Event.DRAIN_TO_STOP, Event.STOP, Event.TERMINATE, Event.PROCESS_ENDED)
 
 Steps = list[tuple[str, float]]
 """What happens, and how many seconds after the last."""
@@ -105,7 +105,7 @@ def test_a_launch_boots_and_is_billed_once_it_runs() -> None:
 
 
 def test_a_standby_wakes_at_once_into_its_bill_and_is_ready_later() -> None:
-    lived, _ = live([("stop", 200.0), ("off", 5.0), ("wake", 100.0), ("wait", 100.0)])
+    lived, _ = live([("stop", 200.0), ("process-ended", 5.0), ("wake", 100.0), ("wait", 100.0)])
     assert [(at, life.phase) for at, life in lived.was[3:]] == [
         (200.0, Phase.STOPPING),
         (205.0, Phase.STOPPED),
@@ -117,7 +117,7 @@ def test_a_standby_wakes_at_once_into_its_bill_and_is_ready_later() -> None:
 
 
 def test_a_timer_of_an_earlier_boot_finds_nothing_to_do() -> None:
-    lived, now = live([("stop", 100.0), ("off", 0.0), ("wake", 10.0), ("wait", 0.0)])
+    lived, now = live([("stop", 100.0), ("process-ended", 0.0), ("wake", 10.0), ("wait", 0.0)])
     assert (lived.life.phase, lived.life.ready_at, now) == (Phase.WAKING, 185.0, 110.0)
     assert step(lived.life, Event.SERVE, 150.0) is lived.life
     assert step(lived.life, Event.SERVE, 185.0).phase is Phase.READY
@@ -134,7 +134,7 @@ def test_nothing_leads_out_of_gone(event: Event) -> None:
 
 
 def test_every_phase_is_reached_and_can_end() -> None:
-    assert set(FACTS) == set(Phase)
+    assert set(TRAITS) == set(Phase)
     assert set(NEXT.values()) | {Phase.PENDING} == set(Phase)
     assert {phase for phase, event in NEXT if event is Event.TERMINATE} == set(Phase) - {Phase.ENDING, Phase.GONE}
     assert {event for _, event in NEXT} == set(Event)
@@ -154,7 +154,7 @@ def test_what_is_billed_never_overlaps_and_never_holds_pending_or_sleep(steps: S
     assert all(ended <= started for (_, ended), (started, _) in pairwise(billed))
     for (since, life), (until, _) in pairwise([*lived.was, (end, lived.life)]):
         paid = sum(max(0.0, min(until, ended) - max(since, started)) for started, ended in billed)
-        assert paid == pytest.approx(until - since if FACTS[life.phase].billed else 0.0)
+        assert paid == pytest.approx(until - since if TRAITS[life.phase].billed else 0.0)
         assert (life.asleep_since is not None) is (life.phase is Phase.STOPPED)
 
 
@@ -216,8 +216,8 @@ def test_an_order_that_comes_twice_does_no_more(phase: Phase) -> None:
     life = Life(phase=phase, runs_at=0.0, ready_at=0.0)
     for event in ASKED:
         once = step(life, event, 10.0)
-        assert not allows(once, event) or event is Event.OFF
-        if event is not Event.OFF:
+        assert not allows(once, event) or event is Event.PROCESS_ENDED
+        if event is not Event.PROCESS_ENDED:
             assert step(once, event, 11.0) is once
 
 
@@ -229,9 +229,9 @@ def test_launches_draw_pending_boot_and_life_in_this_order() -> None:
     after = boots.standard_normal(), lives.exponential()
     boots, lives = np.random.default_rng(1), np.random.default_rng(2)
     spot = draw_launch(times, boots, lives, boot_factor=2.0, hazard_per_hour=3600.0)
-    assert (calm.pending_s, calm.boot_s, calm.notice_s) == (spot.pending_s, 200.0, None)
+    assert (calm.pending_s, calm.boot_s, calm.until_notice_s) == (spot.pending_s, 200.0, None)
     assert after == (boots.standard_normal(), lives.exponential())  # the market changes no other draw
-    assert spot.notice_s == np.random.default_rng(2).exponential()
+    assert spot.until_notice_s == np.random.default_rng(2).exponential()
     assert draw_wake(times, boots, boot_factor=3.0) == 150.0
 
 

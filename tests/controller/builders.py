@@ -10,8 +10,9 @@ from mark.controller.state import Decision, Observation, State
 from mark.controller.step import step
 from mark.domain.demand import DemandUnit, Forecast, point_forecast
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.objective import SloWindow
 from mark.domain.offering import Market, Offering
-from mark.domain.orders import Drain, Fact, Launch, Order, SloWindow
+from mark.domain.orders import Drain, Fact, Launch, Order
 from mark.domain.plan import Plan, PlannedCount
 from tests.planner.builders import SLO, offering, overflow
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from mark.controller.demand_units import (
     MonitorState,
     advance_monitor,
-    live_unit,
-    totals_of,
+    counted_unit,
     unit_windows,
     window_of,
     window_speeds,
@@ -30,8 +29,9 @@ def traffic(in_time: int, late: int = 0, shed: int = 0, failed: int = 0, rejecte
 
 
 def test_what_was_late_shed_or_failed_missed_the_objective() -> None:
-    assert totals_of(traffic(90, late=5, shed=3, failed=2)) == (100, 10)
-    assert totals_of(traffic(90, late=5, shed=3, failed=2, rejected=50)) == (100, 10)
+    for rejected in (0, 50):
+        counted = traffic(90, late=5, shed=3, failed=2, rejected=rejected)
+        assert (counted.finished, counted.missed) == (100, 10)
 
 
 @given(minute=st.integers(0, 10**7))
@@ -45,8 +45,8 @@ def test_the_windows_of_a_unit_are_twelve_and_those_of_two_units_meet(minute: in
 
 def test_a_fast_clock_collects_fewer_requests_at_the_same_rate() -> None:
     plain, fast = (
-        live_unit(60.0, [200] * 11 + [300], [1.0] * 12),
-        live_unit(60.0, [10] * 11 + [15], [20.0] * 12),
+        counted_unit(60.0, [200] * 11 + [300], [1.0] * 12),
+        counted_unit(60.0, [10] * 11 + [15], [20.0] * 12),
     )
     assert fast == plain
     assert plain.max_rps == 60.0

@@ -14,8 +14,8 @@ from mark.controller.policy import ControllerPolicy, MonitorPolicy, StandbyPolic
 from mark.controller.quotas import STANDARD, VcpuQuota
 from mark.controller.state import State
 from mark.domain.fleet import Role
+from mark.domain.objective import SloWindow
 from mark.domain.offering import Market
-from mark.domain.orders import SloWindow
 from mark.domain.plan import Plan, PlannedCount
 from tests.controller.builders import POLICY, SMALL, Stepped, instances, launched, plan, seen
 

@@ -12,6 +12,7 @@ from mark.controller.state import Decision, Observation, State
 from mark.domain.demand import Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import PlanInfeasible
 from mark.domain.fleet import FleetView, Instance
+from mark.domain.objective import SloWindow
 from mark.domain.orders import (
     Fact,
     ForecastFailed,
@@ -20,7 +21,6 @@ from mark.domain.orders import (
     Order,
     PlanFailed,
     RefusalCause,
-    SloWindow,
 )
 from tests.controller.builders import POLICY, SMALL, instances, launched, unit
 from tests.planner.builders import offering

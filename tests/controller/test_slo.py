@@ -8,7 +8,8 @@ import pytest
 
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
-from mark.domain.orders import Launch, LaunchRefused, RefusalCause, SloWindow
+from mark.domain.objective import SloWindow
+from mark.domain.orders import Launch, LaunchRefused, RefusalCause
 from tests.controller.builders import SMALL, SPOT, TWIN, WATCHED, Stepped, drained, instances, launched, plan, seen
 
 BOOTING_S = SMALL.boot_s

@@ -33,7 +33,7 @@ def warned(
 ) -> tuple[tuple[Instance, ...], tuple[SpotWarned, ...]]:
     """The fleet, the first `count` of which are about to go, and the facts that say so."""
     terminates_at = at + 120.0
-    marked = tuple(replace(one, interrupt_at=terminates_at) if i < count else one for i, one in enumerate(fleet))
+    marked = tuple(replace(one, terminates_at=terminates_at) if i < count else one for i, one in enumerate(fleet))
     return marked, tuple(SpotWarned(instance=one.id, at=at, terminates_at=terminates_at) for one in fleet[:count])
 
 
@@ -117,7 +117,7 @@ def test_a_wake_that_a_guardrail_refused_is_noted_and_asked_for_again_after_a_pe
     made, leaving = bridging(lost=1)
     still = (*leaving, *pool(10))
     fact = LaunchRefused(
-        token="t2-1", offering=SLEEPER.name, count=2, cause=RefusalCause.GUARDRAIL, said="waking: no", at=30.0
+        token="t2-1", offering=SLEEPER.name, count=2, cause=RefusalCause.GUARDRAIL, detail="waking: no", at=30.0
     )
     orders = made.see(seen(31.0, still, facts=(fact,)))
     assert not [order for order in orders if isinstance(order, StartStandby)]

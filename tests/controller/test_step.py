@@ -17,7 +17,8 @@ from mark.controller.step import step
 from mark.dispatch.overflow import environments_for
 from mark.domain.demand import Demand
 from mark.domain.fleet import FleetView, InstanceState, Role
-from mark.domain.orders import Launch, LaunchRefused, RefusalCause, SloWindow, WarmLambda
+from mark.domain.objective import SloWindow
+from mark.domain.orders import Launch, LaunchRefused, RefusalCause, WarmLambda
 from mark.domain.plan import Plan
 from tests.controller.builders import (
     LARGE,
@@ -117,7 +118,7 @@ def test_a_refused_offering_is_left_alone_until_it_expires() -> None:
 def cut(token: str, at: float, count: int) -> LaunchRefused:
     said = "8 instances and 5 more exceed 10"
     return LaunchRefused(
-        token=token, offering=SMALL.name, count=count, cause=RefusalCause.GUARDRAIL, said=said, at=at
+        token=token, offering=SMALL.name, count=count, cause=RefusalCause.GUARDRAIL, detail=said, at=at
     )
 
 
@@ -251,7 +252,7 @@ def test_pending_ones_are_drained_first_then_the_youngest() -> None:
 
 
 def test_what_is_about_to_be_taken_away_is_replaced_and_not_drained() -> None:
-    fleet = tuple(replace(one, interrupt_at=200.0) for one in instances(3))
+    fleet = tuple(replace(one, terminates_at=200.0) for one in instances(3))
     made = Stepped()
     orders = made.see(seen(80.0, fleet, wanted=plan(small=3), load=1.0))
     assert launched(orders) == {SMALL.name: 3}

@@ -68,7 +68,7 @@ def test_an_instance_carries_here_what_the_plan_counts_on() -> None:
 
 def test_a_lost_instance_looks_like_a_surge_at_once() -> None:
     stepped = made()
-    leaving = tuple(replace(one, interrupt_at=150.0) for one in instances(2))
+    leaving = tuple(replace(one, terminates_at=150.0) for one in instances(2))
 
     assert len(named(stepped.see(watched(30.0, (*leaving, *pool(*[STOPPED] * 4)), 20.0, 20.0)), StartStandby)) == 4
 
@@ -117,7 +117,7 @@ def test_the_pool_is_as_large_as_the_plan_says_and_shrinks_late() -> None:
 def test_lambda_is_warmed_at_once_for_what_is_taken_away() -> None:
     stepped = Stepped(replace(SURGES, standby=None, warm_lambda=True, warm_share=0.1))
     stepped.see(replace(watched(0.0, instances(4), planned=True), demand=unit(40.0)))
-    leaving = tuple(replace(one, interrupt_at=150.0) for one in instances(4)[:2])
+    leaving = tuple(replace(one, terminates_at=150.0) for one in instances(4)[:2])
     orders = stepped.see(watched(30.0, (*leaving, *instances(4)[2:])))
 
     (warm,) = (order for order in orders if isinstance(order, WarmLambda))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mark.accounting.ledger import FleetUsage, fleet_usage
+from mark.accounting.ledger import fleet_usage
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup
@@ -20,6 +20,7 @@ from mark.aws.inbox import EventInbox
 from mark.aws.provision import RAW_ATTEMPTS, ServiceResources, set_up
 from mark.aws.session import Aws
 from mark.domain.clock import ClockAnchor
+from mark.domain.costs import FleetUsage
 from mark.domain.orders import Fact, SpotWarned, Terminate
 from mark.ports import Clock
 from mark.protocols.events import InstanceMessage, RebalanceAdvised, StateChanged, event_of_message

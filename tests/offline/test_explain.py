@@ -9,7 +9,8 @@ import pytest
 from mark.controller.journal import Header, Tick
 from mark.controller.policy import ControllerPolicy
 from mark.domain.demand import Demand
-from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed, RefusalCause, SloWindow, SpotWarned
+from mark.domain.objective import SloWindow
+from mark.domain.orders import Fact, ForecastFailed, LaunchRefused, PlanFailed, RefusalCause, SpotWarned
 from mark.offline.explain import explained
 from tests.controller.builders import POLICY, SMALL, WATCHED, instances, seen
 
@@ -40,7 +41,7 @@ CUT = LaunchRefused(
     offering=SMALL.name,
     count=2,
     cause=RefusalCause.GUARDRAIL,
-    said="9 and 2 more exceed 10",
+    detail="9 and 2 more exceed 10",
     at=60.0,
 )
 TOLD = {
@@ -58,7 +59,7 @@ TOLD = {
     ),
     "a guardrail": (CUT, f"2 {SMALL.name} refused: guardrail: 9 and 2 more exceed 10"),
     "a shortfall without a code": (
-        replace(CUT, cause=RefusalCause.CAPACITY, said=""),
+        replace(CUT, cause=RefusalCause.CAPACITY, detail=""),
         f"2 {SMALL.name} refused: capacity",
     ),
     "a failed forecast": (

@@ -9,7 +9,7 @@ import pytest
 
 from mark.domain.demand import Demand, Forecast, point_forecast
 from mark.live.control.status_writer import stand_in_notes
-from mark.offline.forecast.deadline import PunctualForecaster
+from mark.plugins.deadline import PunctualForecaster
 from tests.controller.test_runner import World, controller
 
 HISTORY = Demand(end_at=60.0, mean_rps=(3.0,), max_rps=(4.0,))

@@ -13,7 +13,7 @@ import pytest
 from mark.cli.main import INTERRUPTED
 from mark.offline.sweep import engines
 from mark.offline.sweep.engines import Results
-from mark.offline.sweep.job import Job, attempt
+from mark.offline.sweep.job import SweepJob, attempt
 from mark.simulator.traces.generators import constant
 from mark.simulator.traces.trace import Trace, write_trace
 
@@ -26,9 +26,9 @@ class Here:
     """An engine without processes; it remembers what it was asked to do."""
 
     def __init__(self) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[SweepJob] = []
 
-    def run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Results:
+    def run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Results:
         self.jobs += jobs
         for job in jobs:
             yield attempt(job, traces[job.trace])

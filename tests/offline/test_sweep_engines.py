@@ -16,8 +16,8 @@ from rich.console import Console
 from mark.domain.errors import Misconfigured
 from mark.offline.sweep import job as sweeping_job
 from mark.offline.sweep import progress
-from mark.offline.sweep.cells import Layout, lay_out
-from mark.offline.sweep.engines import Engine, Processes, make_engine
+from mark.offline.sweep.cells import SweepLayout, lay_out
+from mark.offline.sweep.engines import Processes, SweepEngine, make_engine
 from mark.offline.sweep.grid import Axis, combinations, parse_axis, setting_names
 from mark.offline.sweep.job import Finished, attempt_elsewhere
 from mark.offline.sweep.progress import sweep_progress
@@ -86,7 +86,7 @@ def fake_ray(monkeypatch) -> FakeRay:
 
 
 @pytest.fixture
-def layout(mark) -> Layout:
+def layout(mark) -> SweepLayout:
     """Two replays and the bounds of their load, in the folder of `mark`."""
     axes = [
         Axis(key="trace.file", flag="--trace", values=("load.csv.gz",)),
@@ -98,7 +98,7 @@ def layout(mark) -> Layout:
 
 
 @pytest.fixture(params=["local", "fake ray", "ray"])
-def engine(request, monkeypatch) -> Iterator[Engine]:
+def engine(request, monkeypatch) -> Iterator[SweepEngine]:
     """Every engine; the real Ray where it is installed."""
     sweeping_job._own_code.cache_clear()  # the sources may have changed since this process began
     if request.param == "local":

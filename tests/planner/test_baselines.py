@@ -114,7 +114,7 @@ def test_static_peak() -> None:
 def test_nothing_spills_all() -> None:
     plan = plan_nothing(request([1.0, 2.0, 30.0], ()))
     assert plan.counts == ()
-    assert (plan.required_rps, plan.spill_rps, plan.at) == (30.0, 30.0, 120.0)
+    assert (plan.required_rps, plan.shortfall_rps, plan.at) == (30.0, 30.0, 120.0)
 
 
 def test_a_replan_within_the_minute_spills_the_same_unit() -> None:

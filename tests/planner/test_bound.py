@@ -14,7 +14,7 @@ from mark.domain.offering import BurstCredits, LambdaOffering, Offering
 from mark.domain.times import CloudTimes
 from mark.planner.bound import (
     BoundInput,
-    Supply,
+    CapacityUnit,
     bound_by_levels,
     bound_by_program,
     bound_usd,
@@ -39,13 +39,13 @@ def inputs(
     return BoundInput(arrivals=arrivals, offerings=offerings, overflow=spill_to, slo=slo, times=CloudTimes())
 
 
-def by_hand(minutes: list[list[int]], fleet: tuple[int, ...], spill_usd: float) -> float:
+def by_hand(minutes: list[list[int]], fleet: tuple[int, ...], shortfall_usd: float) -> float:
     usd = sum(0.01 * count for count in fleet)
     usd += sum(0.02 * max(0, after - before) for before, after in itertools.pairwise(fleet))
     spilled = sum(
         max(0, rate - count) * (60 // len(row)) for row, count in zip(minutes, fleet, strict=True) for rate in row
     )
-    return usd + spilled * spill_usd
+    return usd + spilled * shortfall_usd
 
 
 small = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1, max_size=4)
@@ -56,7 +56,7 @@ small = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1
 def test_the_bound_is_the_best_of_all_fleets(minutes: list[list[int]]) -> None:
     known = inputs(minutes)
     fleets = itertools.product(range(4), repeat=len(minutes))
-    best = min(by_hand(minutes, fleet, known.spill_usd) for fleet in fleets)
+    best = min(by_hand(minutes, fleet, known.shortfall_usd) for fleet in fleets)
     assert bound_usd(known) == pytest.approx(best, rel=1e-9, abs=1e-12)
 
 
@@ -84,7 +84,7 @@ def problems(draw: st.DrawFn) -> BoundInput:
 @given(problems())
 def test_dropping_dominated_offerings_and_levels_are_exact(known: BoundInput) -> None:
     supplies = tuple(
-        Supply(
+        CapacityUnit(
             name=item.name,
             usd_per_s=item.usd_per_hour / 3600 / item.capacity_rps,
             start_usd=item.launch_usd / item.capacity_rps,
@@ -107,10 +107,10 @@ def test_the_floor_lies_below_the_bound(known: BoundInput) -> None:
 
 
 def test_undominated_keeps_the_trade_off() -> None:
-    cheap = Supply(name="cheap", usd_per_s=1.0, start_usd=3.0)
-    agile = Supply(name="agile", usd_per_s=2.0, start_usd=1.0)
-    worse = Supply(name="worse", usd_per_s=2.5, start_usd=2.0)
-    twin = Supply(name="twin", usd_per_s=1.0, start_usd=3.0)
+    cheap = CapacityUnit(name="cheap", usd_per_s=1.0, start_usd=3.0)
+    agile = CapacityUnit(name="agile", usd_per_s=2.0, start_usd=1.0)
+    worse = CapacityUnit(name="worse", usd_per_s=2.5, start_usd=2.0)
+    twin = CapacityUnit(name="twin", usd_per_s=1.0, start_usd=3.0)
     assert undominated([worse, twin, agile, cheap]) == (cheap, agile)
 
 
@@ -120,7 +120,7 @@ def test_a_steady_load_is_rent() -> None:
 
 def test_a_short_spike_goes_to_lambda() -> None:
     known = inputs([[0], [0, 0, 0, 0, 0, 5], [0]])
-    assert bound_usd(known) == pytest.approx(5 * 10 * known.spill_usd)
+    assert bound_usd(known) == pytest.approx(5 * 10 * known.shortfall_usd)
 
 
 def test_without_lambda_every_second_is_carried() -> None:
@@ -137,9 +137,9 @@ def test_nothing_arrives_nothing_costs() -> None:
 
 def test_lambda_alone() -> None:
     known = inputs([[2]] * 3, offerings=())
-    assert bound_usd(known) == pytest.approx(360 * known.spill_usd)
+    assert bound_usd(known) == pytest.approx(360 * known.shortfall_usd)
     # 2 % are free, and so are the 120 of the last minute, which may be in flight.
-    assert floor_usd(known) == pytest.approx((0.98 * 360 - 120) * known.spill_usd)
+    assert floor_usd(known) == pytest.approx((0.98 * 360 - 120) * known.shortfall_usd)
 
 
 def test_nothing_to_serve_with_is_an_error() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mark.domain.demand import Demand, Forecast
 from mark.domain.offering import Offering
 from mark.domain.plan import Backup, Plan, PlanRequest
-from mark.planner.hedged import lay_fleet, plan_hedged, terms_of
+from mark.planner.hedged import choose_fleet, plan_hedged, terms_of
 from mark.planner.rates import RateTable, expect_rates
 from mark.planner.shortfall_cost import excursions_s, expected_shortfall, standby_target, wake_delay_s
 from scripts.acceptance.hedged_gap import gap_of, small_terms
@@ -86,7 +86,7 @@ def test_a_certain_load_is_carried_by_the_cheapest_type_and_its_noise_by_a_few_s
 
     assert counts(plan)["large:on-demand"] == 2
     assert counts(plan)["small:on-demand"] <= 2
-    assert plan.spill_rps < 3.0
+    assert plan.shortfall_rps < 3.0
 
 
 def test_a_plan_explains_itself_by_rent_risk_launches_and_savings() -> None:
@@ -286,8 +286,8 @@ def test_it_is_never_dearer_than_the_best_fleet_of_one_type(
     terms = terms_of(request, table)
     alone = [terms_of(replace(request, offerings=(item,)), table) for item in offerings]
     total = float(terms.saved[:, -1].sum())
-    best = max(lay_fleet(one)[0] for one in alone)
-    assert total - lay_fleet(terms)[0] <= (total - best) * (1 + 1e-6) + 1e-9
+    best = max(choose_fleet(one)[0] for one in alone)
+    assert total - choose_fleet(terms)[0] <= (total - best) * (1 + 1e-6) + 1e-9
 
 
 def test_small_fleets_are_within_three_percent_of_the_best_on_average() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mark.domain.demand import Demand, Forecast
 from predictors.adapter import ExpertForecaster, max_series, mean_series
-from predictors.classical.points import MovingMean
+from predictors.classical.points import MovingMeanRule
 from predictors.classical.residuals import PointExpert
 from predictors.expert import LEVELS, Floats, Ints, Series
 from tests.predictors.builders import daily_sine, first_units, ramp
@@ -101,6 +101,6 @@ def test_an_expert_without_a_finite_answer_is_replaced():
 @settings(max_examples=40)
 def test_any_history_gives_a_sane_forecast(horizon, rates):
     history = Demand(end_at=6e5, mean_rps=tuple(rates), max_rps=tuple(1.5 * rate for rate in rates))
-    forecaster = ExpertForecaster(PointExpert(MovingMean()), PointExpert(MovingMean()))
+    forecaster = ExpertForecaster(PointExpert(MovingMeanRule()), PointExpert(MovingMeanRule()))
 
     assert_sane(forecaster.forecast(history, horizon), history, horizon)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from predictors.classical.autoregression import ArWeights, Autoregression, lags_of
 from predictors.classical.boosted_features import LONGEST_LEAD, NAMES, ORIGIN_NAMES
 from predictors.classical.exponential import HoltWinters, Smoothing
-from predictors.classical.points import Drift, LastValue, MovingMean, PointRule, first_unit
+from predictors.classical.points import DriftRule, LastValueRule, MovingMeanRule, PointRule, first_unit
 from predictors.classical.points_seasonal import DayAgo, Seasonal
 from predictors.classical.residuals import PointExpert
 from predictors.classical.ridge import Direct
@@ -25,9 +25,9 @@ LAGS = lags_of(DAYS)
 RIDGE = np.zeros((LONGEST_LEAD, len(NAMES) + 6))
 RIDGE[:, : len(ORIGIN_NAMES)] = np.random.default_rng(3).normal(0.0, 0.05, (LONGEST_LEAD, len(ORIGIN_NAMES)))
 RULES: dict[str, type[PointRule] | functools.partial[PointRule]] = {
-    "last-value": LastValue,
-    "moving-mean": MovingMean,
-    "drift": Drift,
+    "last-value": LastValueRule,
+    "moving-mean": MovingMeanRule,
+    "drift": DriftRule,
     "seasonal-naive": DayAgo,
     "seasonal": Seasonal,
     "seasonal-median": functools.partial(Seasonal, typical=True),
@@ -96,7 +96,7 @@ def test_following_the_series_gives_what_a_fresh_one_gives(name, first):
 
 
 @given(
-    rule=st.sampled_from([LastValue, MovingMean, Drift]),
+    rule=st.sampled_from([LastValueRule, MovingMeanRule, DriftRule]),
     start=st.integers(61, 300),
     steps=st.lists(st.integers(0, 70), min_size=1, max_size=8),
     forgotten=st.booleans(),
@@ -200,7 +200,7 @@ def test_levels_hold_what_they_say_on_a_steady_load():
     series = Series(rates=rng.gamma(25.0, 4.0, 3000), start_at=0.0)
     ends = np.arange(1000, 2900)
 
-    found = PointExpert(MovingMean()).forecast(series, ends, 10)
+    found = PointExpert(MovingMeanRule()).forecast(series, ends, 10)
 
     actual = series.rates[ends[:, None] + np.arange(10)]
     shares = (actual[..., None] <= found).mean(axis=(0, 1))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from predictors.classical.points import LastValue
+from predictors.classical.points import LastValueRule
 from predictors.classical.residuals import PointExpert
 from predictors.expert import LEVELS, Floats, Series
 from predictors.lstm import quantile_training
@@ -61,12 +61,12 @@ def test_it_learns_a_day_and_what_runs_by_the_clock():
     def loss(expert: LstmQuantile | PointExpert) -> float:
         return float(pinball(actual, expert.forecast(series, ends, 60)).mean())
 
-    assert loss(fit_lstm(known, settings, kind="mean", seed=1)) < 0.35 * loss(PointExpert(LastValue()))
+    assert loss(fit_lstm(known, settings, kind="mean", seed=1)) < 0.35 * loss(PointExpert(LastValueRule()))
 
 
 def test_forward_pass_agrees_with_torch():
     settings = replace(TINY, epochs=1)
-    networks: list[quantile_training.Network] = []
+    networks: list[quantile_training.QuantileNetwork] = []
     made = quantile_training.weights_of
 
     def caught(network, *args, **rest):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictors.classical.points import LastValue, MovingMean
+from predictors.classical.points import LastValueRule, MovingMeanRule
 from predictors.classical.residuals import BarePoint, PointExpert
 from predictors.expert import LEVELS, Expert, Floats, Ints, Series
 from predictors.mixture.expert import Mixture
@@ -327,7 +327,7 @@ def test_a_crowd_in_the_first_hours_is_not_recalibrated_away():
     noisy = replace(series, rates=series.rates * (1.0 + 0.1 * np.random.default_rng(2).standard_normal(540)))
     ends = np.arange(60, 480, 7)
     actual = targets(noisy.rates, ends, 60)
-    rules = [kind(rule) for kind in (PointExpert, BarePoint) for rule in (LastValue(), MovingMean())]
+    rules = [kind(rule) for kind in (PointExpert, BarePoint) for rule in (LastValueRule(), MovingMeanRule())]
 
     def loss(expert: Expert) -> float:
         return float(pinball(actual, expert.forecast(noisy, ends, 60)).mean())

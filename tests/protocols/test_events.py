@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import SpotWarned
+from mark.domain.times import SPOT_NOTICE_S
 from mark.protocols.events import (
-    SPOT_NOTICE_S,
     STATES,
     InstanceMessage,
     RebalanceAdvised,

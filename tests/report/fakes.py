@@ -9,7 +9,7 @@ from mark.domain.costs import CostUsd
 from mark.domain.objective import Slo
 from mark.report.runs.comparison import ComparedRun
 from mark.simulator import results
-from mark.simulator.results import Latency, MinuteSeries, RunResult, SecondSeries, Served
+from mark.simulator.results import Latency, MinuteSeries, RunResult, SecondSeries, ServedCounts
 
 POLICIES = ("mark", "greedy-oracle", "sagemaker", "reactive", "static-peak", "lambda-only")
 OFFERINGS = (
@@ -115,16 +115,16 @@ def _minutes(policy: str, load: np.ndarray, rng: np.random.Generator) -> MinuteS
     )
 
 
-def _served(policy: str, seconds: SecondSeries) -> Served:
+def _served(policy: str, seconds: SecondSeries) -> ServedCounts:
     total, lambdas = int(seconds.arrivals.sum()), int(seconds.to_lambda.sum())
     standby = total // 500 if policy == "mark" else 0
     flight = min(3, total - lambdas - standby)
-    return Served(
+    return ServedCounts(
         instance=total - lambdas - standby - flight, standby=standby, lambda_=lambdas, shed=0, in_flight=flight
     )
 
 
-def _costs(policy: str, minutes: MinuteSeries, served: Served) -> tuple[CostUsd, tuple[object, ...]]:
+def _costs(policy: str, minutes: MinuteSeries, served: ServedCounts) -> tuple[CostUsd, tuple[object, ...]]:
     hours = minutes.ready.sum(axis=0) / 60
     premium = 1.2 if policy == "sagemaker" else 1.0
     lines = [

@@ -23,7 +23,7 @@ from mark.report.runs.comparison import (
 from mark.report.runs.explain import ExplainedTick, explain_document, explain_text
 from mark.report.runs.table import comparison_table
 from mark.report.table_layout import fit_table
-from mark.simulator.results import Latency, Served
+from mark.simulator.results import Latency, ServedCounts
 from tests.report.fakes import POLICIES, fake_run
 
 
@@ -175,17 +175,17 @@ def test_headline_names_who_was_cheaper_and_kept_the_objective() -> None:
 
 
 def test_headline_says_who_stood_in_and_recommends_no_failed_forecaster() -> None:
-    lead = fake_run("mark", duration_s=60, attained=0.99, forecasts=10, stood_in=4)
+    lead = fake_run("mark", duration_s=60, attained=0.99, forecasts=10, fallback_forecasts=4)
     assert "(last-value stood in 4 of 10 times for its forecaster)" in headline([lead])
     ours, rival = costing("mark", 10.0, attained=0.99), costing("sagemaker", 20.0, attained=0.99)
     runs = [ours, rival, costing("reactive", 1.0, attained=0.99)]
     assert headline(runs).endswith("Cheapest that kept the objective: reactive, 1.00 USD.")
-    failed = costing("reactive", 1.0, attained=0.99, forecasts=3, stood_in=1)
+    failed = costing("reactive", 1.0, attained=0.99, forecasts=3, fallback_forecasts=1)
     assert "Cheapest" not in headline([ours, rival, failed])
 
 
 def test_where_nobody_asked_shares_and_latencies_are_dashes() -> None:
-    nobody = Served(instance=0, standby=0, lambda_=0, shed=0, in_flight=0)
+    nobody = ServedCounts(instance=0, standby=0, lambda_=0, shed=0, in_flight=0)
     quiet = costing("mark", 1.0, served=nobody, attained=1.0)
     row = next(line for line in printed(comparison_table([quiet])).splitlines() if line.startswith("mark"))
     assert "-/-/-" in row

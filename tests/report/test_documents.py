@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.documents import simulate_document
-from mark.simulator.results import Served
+from mark.simulator.results import ServedCounts
 from tests.report.fakes import fake_run
 
 KEYS = {
@@ -41,7 +41,7 @@ def test_costs_add_up() -> None:
 def test_requests_are_the_sum_of_served(
     instance: int, standby: int, by_lambda: int, shed: int, flight: int
 ) -> None:
-    served = Served(instance=instance, standby=standby, lambda_=by_lambda, shed=shed, in_flight=flight)
+    served = ServedCounts(instance=instance, standby=standby, lambda_=by_lambda, shed=shed, in_flight=flight)
     changed = dataclasses.replace(RUN, result=dataclasses.replace(RUN.result, served=served))
     (run,) = simulate_document([changed])["runs"]
     assert set(run["served"]) == {"instance", "standby", "lambda", "shed", "in_flight"}
@@ -69,7 +69,7 @@ def test_cost_over_bound_is_serving_over_bound() -> None:
 
 
 def test_a_run_without_answers_has_no_latency_and_attains_nothing() -> None:
-    nothing = Served(instance=0, standby=0, lambda_=0, shed=0, in_flight=3)
+    nothing = ServedCounts(instance=0, standby=0, lambda_=0, shed=0, in_flight=3)
     (run,) = simulate_document([fake_run(served=nothing)])["runs"]
     assert run["slo"]["attained"] is None
     assert set(run["latency_ms"].values()) == {None}

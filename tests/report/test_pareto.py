@@ -92,7 +92,7 @@ def test_what_nobody_can_rent_and_what_lacks_a_seed_push_nobody_off_the_front():
     rows = pareto_rows(
         [
             *(swept("mark", seed) for seed in (1, 2)),
-            *(swept("greedy-oracle", seed, total_usd=1.0, foreseeing=True) for seed in (1, 2)),
+            *(swept("greedy-oracle", seed, total_usd=1.0, uses_truth=True) for seed in (1, 2)),
             swept("reactive", 1, total_usd=0.5, attained=1.0),
             *(swept("nothing", seed, total_usd=0.1, attained=None) for seed in (1, 2)),
         ],
@@ -112,13 +112,16 @@ def test_a_forecaster_that_failed_is_no_choice_on_the_front():
     bad, good = ((("forecaster", name),) for name in ("bad.py:Raises", "last-value"))
     rows = pareto_rows(
         [
-            *(swept("hedged", seed, settings=bad, total_usd=1.0, forecasts=10, stood_in=10) for seed in (1, 2)),
+            *(
+                swept("hedged", seed, settings=bad, total_usd=1.0, forecasts=10, fallback_forecasts=10)
+                for seed in (1, 2)
+            ),
             *(swept("hedged", seed, settings=good, forecasts=10) for seed in (1, 2)),
         ],
         2,
     )
 
-    assert [(row.stood_in, row.forecasts, row.front) for row in rows] == [(20, 20, 0), (0, 20, 1)]
+    assert [(row.fallback_forecasts, row.forecasts, row.front) for row in rows] == [(20, 20, 0), (0, 20, 1)]
     text = printed(rows)
     assert "last-value stood in 20 of 20 times" in text
     assert "Cheapest that keeps its objective: hedged, forecaster last-value:" in text
@@ -133,7 +136,7 @@ def test_a_forecaster_that_failed_is_no_choice_on_the_front():
      ([swept(seed=1), swept(seed=2), swept("reactive", seed=1)], "in time. Seeds are missing in 1 of 2 rows."),
      ([swept(seed=1, attained=0.1), swept(seed=2, attained=0.1), swept("reactive", seed=1)],
       "No row that can be compared kept its objective. Seeds are missing in 1 of 2 rows."),
-     ([swept(seed=seed, forecasts=3, stood_in=1) for seed in (1, 2)],
+     ([swept(seed=seed, forecasts=3, fallback_forecasts=1) for seed in (1, 2)],
       "The forecaster failed in every row, and last-value stood in."),
      ([swept(seed=seed, attained=0.1) for seed in (1, 2)], "Nothing that can be rented kept its objective.")],
 )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import TypeVar, assert_never
 
 import numpy as np
 
-from mark.controller.demand_units import live_unit
+from mark.controller.demand_units import counted_unit
 from mark.controller.journal import Header, entry_line, header_line, read_journal
 from mark.controller.policy import ControllerPolicy, StandbyPolicy
 from mark.controller.recovery import recover
@@ -25,6 +25,7 @@ from mark.controller.state import Decision, Observation
 from mark.domain.demand import UNIT_S, Demand, DemandUnit, Forecast, point_forecast
 from mark.domain.errors import MarkError
 from mark.domain.fleet import FleetView, Instance, InstanceState, Role
+from mark.domain.objective import SloWindow
 from mark.domain.offering import Market
 from mark.domain.orders import (
     Drain,
@@ -33,7 +34,6 @@ from mark.domain.orders import (
     LaunchRefused,
     Order,
     RefusalCause,
-    SloWindow,
     SpotWarned,
     StartStandby,
     StopStandby,
@@ -244,7 +244,7 @@ class Life:
             return None
         self._next_unit_at += UNIT_S
         rate = self.world.rates[round(start_at / UNIT_S) % len(self.world.rates)]
-        return live_unit(start_at, [round(5 * rate)] * 12, [1.0] * 12)
+        return counted_unit(start_at, [round(5 * rate)] * 12, [1.0] * 12)
 
     def _fleet(self) -> FleetView:
         return FleetView(
@@ -256,7 +256,7 @@ class Life:
                     role=m.role,
                     token=m.token,
                     launched_at=m.launched_at,
-                    interrupt_at=None if m.terminates_at == math.inf else m.terminates_at,
+                    terminates_at=None if m.terminates_at == math.inf else m.terminates_at,
                 )
                 for m in sorted(self.world.machines.values(), key=lambda m: m.id)
                 if self.world.now >= m.launched_at + LISTED_S

@@ -1,8 +1,9 @@
-"""Journals that version 2 of the journal's form wrote: what reads journals today reads them too.
+"""Journals that versions 2 and 3 of the journal's form wrote: what reads journals today reads them too.
 
 `journals/replay.v2` is a replay on spot with refusals, interruptions, a forecaster that fails and one that lacks
 an expert; `service-1.v2` and `service-2.v2` are two segments of a service with guardrails, refusals by AWS and
-trainings. They were recorded by the program of then and are never written anew.
+trainings. They were recorded by the program of then and are never written anew; `.v3` is the same service as the
+program wrote it whose fields had other names.
 """
 
 from __future__ import annotations
@@ -30,13 +31,28 @@ FACTS = {
 }
 
 
-def old_lines(name: str) -> list[bytes]:
-    return gzip.decompress((FOLDER / f"{name}.v2.jsonl.gz").read_bytes()).splitlines(keepends=True)
+def old_lines(name: str, version: int = 2) -> list[bytes]:
+    return gzip.decompress((FOLDER / f"{name}.v{version}.jsonl.gz").read_bytes()).splitlines(keepends=True)
 
 
-@pytest.mark.parametrize("name", FACTS)
-def test_folding_an_old_journal_gives_its_orders_and_its_plans(name: str) -> None:
-    assert list(mismatches(*read_journal(old_lines(name)))) == []
+@pytest.mark.parametrize(("name", "version"), [*((name, 2) for name in FACTS), ("service-1", 3), ("service-2", 3)])
+def test_folding_an_old_journal_gives_its_orders_and_its_plans(name: str, version: int) -> None:
+    assert list(mismatches(*read_journal(old_lines(name, version)))) == []
+
+
+@pytest.mark.parametrize("name", ["service-1", "service-2"])
+def test_the_fields_of_version_three_are_read_under_their_names_of_today(name: str) -> None:
+    (older, before), (newer, after) = (read_journal(old_lines(name, version)) for version in (2, 3))
+    assert newer.checkpoint == older.checkpoint
+    told = list(after)
+    assert told == list(before)
+    assert any(instance.terminates_at is not None for tick in told for instance in tick.seen.fleet)
+
+
+def test_the_shortfall_of_an_old_plan_is_read() -> None:
+    lines = [line.replace(b'"spill_rps":0.0', b'"spill_rps":7.5') for line in old_lines("service-1", 3)]
+    plans = [tick.seen.plan for tick in read_journal(lines)[1] if tick.seen.plan is not None]
+    assert {plan.shortfall_rps for plan in plans} == {7.5}
 
 
 def test_a_journal_of_the_first_version_which_had_no_checkpoints_is_folded() -> None:
@@ -96,7 +112,7 @@ def test_the_causes_of_old_refusals_are_told_from_their_words() -> None:
     """An order that two of AWS's codes refused is two facts, and counted once."""
     _, ticks = read_journal(old_lines("service-1"))
     refused = [fact for tick in ticks for fact in tick.seen.facts if isinstance(fact, LaunchRefused)]
-    assert [(fact.count, fact.cause, fact.code, fact.said) for fact in refused] == [
+    assert [(fact.count, fact.cause, fact.code, fact.detail) for fact in refused] == [
         (1, RefusalCause.GUARDRAIL, "", "8 instances and 5 more exceed 10"),
         (1, RefusalCause.CAPACITY, "InsufficientInstanceCapacity", ""),
         (0, RefusalCause.CAPACITY, "UnfulfillableCapacity", ""),

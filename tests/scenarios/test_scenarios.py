@@ -235,7 +235,7 @@ def test_a_blind_forecaster_is_replaced_by_the_last_value(
     (note,) = result.notes
     assert error in note
     assert note.endswith("(25 times)")
-    assert (result.stood_in, result.forecasts) == (25, 25)
+    assert (result.fallback_forecasts, result.forecasts) == (25, 25)
     planned = [seen for seen in journal.seen if seen.plan is not None]
     assert len(planned) == 25
     for seen in planned:

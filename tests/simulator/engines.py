@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.objective import Slo
 from mark.domain.offering import BurstCredits, LambdaOffering, Offering
-from mark.simulator.engine.arrays import MonitorWindow
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import KNOWN, SLO, offering
@@ -33,27 +33,24 @@ def engine(
     overflow: LambdaOffering | None = None,
     slo: Slo = SLO,
     duration_s: float | None = None,
-    monitor: MonitorWindow | None = None,
-    watching: bool = False,
+    monitor: MonitorPolicy | None = None,
     seed: int = 5,
+    start_at: float = 0.0,
 ) -> Engine:
-    """An engine that starts at 0 s; the monitor stops it only when `watching`."""
+    """An engine before its first arrival, without instances."""
     instants = np.asarray(arrivals, dtype=np.float64)
     length_s = duration_s or float(np.ceil(instants.max(initial=0.0))) + 1.0
-    made = Engine(
+    return Engine(
         kernel_=kernel,
         arrivals=lambda from_s, to_s: instants[(instants >= from_s) & (instants < to_s)],
         slo=slo,
         dispatch=dispatch or DispatchPolicy(),
         overflow=overflow,
-        start_at=0.0,
+        start_at=start_at,
         duration_s=length_s,
         rng=np.random.default_rng(seed),
-        monitor=monitor or MonitorWindow(),
+        monitor=monitor,
     )
-    if not watching:
-        made.quiet_until(np.inf)
-    return made
 
 
 def batching(batch: int, single_s: float, full_batch_s: float, rps: float | None = None) -> Offering:

@@ -259,7 +259,7 @@ def test_a_scripted_interruption_takes_its_share_after_its_notice(kernel: Kernel
     }
     assert all(isinstance(fact, SpotWarned) and (fact.at, fact.terminates_at) == (400.0, 520.0) for fact in facts)
     assert world.cloud.drain_facts() == ()
-    warned = [one for one in world.cloud.observe() if one.interrupt_at == 520.0]
+    warned = [one for one in world.cloud.observe() if one.terminates_at == 520.0]
     assert len(warned) == 8
     assert world.cloud.observe().staying()[SPOT.name] == 2
     world.to(519.9)
@@ -307,8 +307,8 @@ def test_warned_while_it_boots_it_serves_until_it_goes(kernel: Kernel) -> None:
     world.launch(SPOT)
     world.to(100.0)
     (one,) = world.cloud.observe()
-    assert one.interrupt_at is not None
-    assert one.interrupt_at < 150.0
+    assert one.terminates_at is not None
+    assert one.terminates_at < 150.0
     world.to(150.0)
     assert world.states() == {}
 

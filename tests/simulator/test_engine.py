@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.objective import Slo
 from mark.domain.offering import LambdaOffering
-from mark.simulator.engine.arrays import FIRST_QUEUE, FIRST_SLOTS, MonitorWindow
+from mark.simulator.engine.arrays import FIRST_QUEUE, FIRST_SLOTS
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import PING_S
 from tests.planner.builders import KNOWN, offering
@@ -107,8 +108,7 @@ def test_a_missed_window_stops_the_engine_with_every_ended_batch_completed(kerne
         kernel,
         [0.0, 0.05, 1.7, 1.8],
         dispatch=replace(PATIENT, routing=Routing.WEIGHTED),
-        watching=True,
-        monitor=MonitorWindow(requests=1, seconds=60.0),
+        monitor=MonitorPolicy(offering="T", requests=1, seconds=60.0),
     )
     first, second = (made.add(SECOND, standby=False) for _ in range(2))
     assert made.run_until(1.75) == 1.7
@@ -122,7 +122,7 @@ def test_a_missed_window_stops_the_engine_with_every_ended_batch_completed(kerne
 def test_the_monitor_keeps_quiet_during_its_cool_down(kernel: Kernel) -> None:
     arrivals = np.arange(0.0, 40.0, 0.5)
     made = engine(
-        kernel, arrivals, dispatch=PATIENT, watching=True, monitor=MonitorWindow(requests=5, seconds=60.0)
+        kernel, arrivals, dispatch=PATIENT, monitor=MonitorPolicy(offering="T", requests=5, seconds=60.0)
     )
     made.add(SECOND, standby=False)
     stopped_at = made.run_until(30.0)
@@ -144,8 +144,7 @@ def test_a_window_that_keeps_the_target_does_not_stop_it(kernel: Kernel) -> None
             arrivals,
             dispatch=PATIENT,
             slo=replace(slo, target=target),
-            watching=True,
-            monitor=MonitorWindow(requests=4, seconds=60.0),
+            monitor=MonitorPolicy(offering="T", requests=4, seconds=60.0),
         )
         made.add(offering(rps=2.0), standby=False)  # the second request takes 0.9 s
         assert (made.run_until(8.5) < 8.5) is stops

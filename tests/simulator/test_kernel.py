@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mark.controller.policy import MonitorPolicy
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.offering import LambdaOffering
 from mark.planner.queueing import mean_wait_s
-from mark.simulator.engine.arrays import MonitorWindow
 from mark.simulator.engine.compiled import Kernel, plain_kernel
 from mark.simulator.engine.data_plane import Engine
 from tests.planner.builders import offering
@@ -37,8 +37,7 @@ def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int) -> Engine:
         arrivals,
         dispatch=dispatch,
         overflow=overflow,
-        watching=True,
-        monitor=MonitorWindow(requests=60, seconds=2.5),
+        monitor=MonitorPolicy(offering="T", requests=60, seconds=2.5),
         duration_s=20.0,
     )
     kinds = [batching(4, 0.1, 0.25), offering(rps=8.0), burstable(0.2), batching(16, 0.05, 0.5)]

@@ -13,7 +13,6 @@ from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.errors import Misconfigured
 from mark.domain.offering import Market
 from mark.plugins.load import build_forecaster
-from mark.simulator.engine.arrays import MonitorWindow
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
 from mark.simulator.results import RunResult
@@ -64,10 +63,9 @@ def rehearsal(kernel: Kernel, arrivals: np.ndarray, speed: float, dispatch: Disp
         start_at=0.0,
         duration_s=15.0 * speed,
         rng=np.random.default_rng(1),
-        monitor=MonitorWindow(seconds=60.0 * speed),
+        monitor=None,
         speed=speed,
     )
-    made.quiet_until(np.inf)
     made.add(batching(4, 0.05, 0.11), standby=False)
     made.add(batching(2, 0.08, 0.12), standby=True)
     made.run_until(15.0 * speed)
@@ -97,10 +95,9 @@ def test_lambda_is_billed_for_what_each_request_stands_for_and_cold_starts_once(
             start_at=0.0,
             duration_s=20.0 * speed,
             rng=np.random.default_rng(1),
-            monitor=MonitorWindow(),
+            monitor=None,
             speed=speed,
         )
-        made.quiet_until(np.inf)
         made.run_until(20.0 * speed)
         used.append(made.lambda_usage())
     plain, fast = used

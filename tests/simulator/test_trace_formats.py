@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.filters import parse_where
-from mark.simulator.traces.formats.rows import Kind, TraceOptions
+from mark.simulator.traces.formats.rows import RowKind, TraceOptions
 from mark.simulator.traces.trace import Trace, read_trace
 
 START = 1_714_557_600  # 2024-05-01T10:00:00Z
@@ -30,7 +30,7 @@ def iso(at: float, *, zone: timezone = UTC, marked: str = "+00:00", between: str
     return moment.strftime(f"%Y-%m-%d{between}%H:%M:%S") + fraction + marked
 
 
-def asked(*where: str, rows: Kind | None = None) -> TraceOptions:
+def asked(*where: str, rows: RowKind | None = None) -> TraceOptions:
     return TraceOptions(where=parse_where(where), rows=rows)
 
 
@@ -259,7 +259,7 @@ def test_requests_are_chosen_by_what_the_log_says_of_them(tmp_path, content, whe
 
 def test_rows_of_a_csv_are_chosen_by_its_columns(tmp_path):
     content = "timestamp,path\n2024-05-01T10:00:00.5Z,/a\n2024-05-01T10:00:01.5Z,/b\n"
-    trace = read_trace(saved(tmp_path, content), asked("path=/b", rows=Kind.REQUEST))
+    trace = read_trace(saved(tmp_path, content), asked("path=/b", rows=RowKind.REQUEST))
     assert (trace.start_at, trace.rates_rps.tolist()) == (START + 1, [1])
 
 
@@ -322,12 +322,12 @@ def test_a_sum_of_series_and_what_values_are_taken_for_is_said(tmp_path):
     [
         ("0,60\n60,120\n", None, [1, 2]),
         ("0,60.5\n60,120\n", None, [60.5, 120]),
-        ("0,60\n60,120\n", Kind.RATE, [60, 120]),
+        ("0,60\n60,120\n", RowKind.RATE, [60, 120]),
         ("timestamp,value\n2014-04-10 00:04:00,94.0\n2014-04-10 00:05:00,56.0\n", None, [94 / 60, 56 / 60]),
         ("time,rps\n0,60\n60,120\n", None, [60, 120]),
         ("time,requests per second\n0,60\n60,120\n", None, [60, 120]),
         ("Time,Requests,p99 ms\n0,60,8\n60,120,9\n", None, [1, 2]),
-        ("time,load\n0,60\n60,120\n", Kind.COUNT, [1, 2]),
+        ("time,load\n0,60\n60,120\n", RowKind.COUNT, [1, 2]),
     ],
 )
 def test_counts_and_rates_are_told_apart(tmp_path, content, rows, rates):
@@ -342,7 +342,7 @@ def test_a_number_that_nothing_names_is_said_to_be_taken_for_a_count(tmp_path):
 def test_a_row_a_request_of_a_wide_csv(tmp_path):
     content = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
     content += "2023-11-16 18:17:05.5,3180,8\n"
-    trace = read_trace(saved(tmp_path, content), asked(rows=Kind.REQUEST))
+    trace = read_trace(saved(tmp_path, content), asked(rows=RowKind.REQUEST))
     assert trace.arrivals_s == pytest.approx([0.97996, 2.5], abs=1e-5)
 
 
@@ -469,7 +469,7 @@ def test_a_prefix_of_s3_is_one_trace(place, arrivals, name):
 # --- errors ----------------------------------------------------------------------------------------------------
 
 
-def error_of(path, *where: str, rows: Kind | None = None) -> str:
+def error_of(path, *where: str, rows: RowKind | None = None) -> str:
     with pytest.raises(Misconfigured) as caught:
         read_trace(path, asked(*where, rows=rows))
     assert "\n" not in str(caught.value)
@@ -533,7 +533,7 @@ def test_what_cannot_be_read_is_one_line_that_says_what_was_seen(tmp_path, conte
 
 @pytest.mark.parametrize("content", [statistics([1, 2], 60), console([1, 2], 60), TWO_SERIES])
 def test_a_metric_holds_no_row_a_request(tmp_path, content):
-    assert "use --rows counts or rates" in error_of(saved(tmp_path, content), rows=Kind.REQUEST)
+    assert "use --rows counts or rates" in error_of(saved(tmp_path, content), rows=RowKind.REQUEST)
 
 
 @pytest.mark.parametrize("text", ["path", "=x", "path=", "path>3"])

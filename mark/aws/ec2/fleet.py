@@ -279,7 +279,7 @@ class Ec2Cloud:
         forbidden = self._guard.forbidden_reason(order.offering)
         if forbidden is not None:
             _log.error("launch %s of %d %s is not sent: %s", order.token, order.count, order.offering, forbidden)
-            self._facts.append(refused(order, RefusalCause.FORBIDDEN, now, said=forbidden))
+            self._facts.append(refused(order, RefusalCause.FORBIDDEN, now, detail=forbidden))
             return
         count, why = self._guard.reserve(self._setup.model, order)
         try:
@@ -290,7 +290,7 @@ class Ec2Cloud:
         if why is not None:
             lacking = order.count - count
             _log.error("%d %s of launch %s are not sent: %s", lacking, order.offering, order.token, why)
-            self._facts.append(refused(order, RefusalCause.GUARDRAIL, now, said=why, count=lacking))
+            self._facts.append(refused(order, RefusalCause.GUARDRAIL, now, detail=why, count=lacking))
 
     def _ask_fleet(self, order: Launch, now: float) -> None:
         try:

@@ -187,13 +187,13 @@ def refused(
     now: float,
     *,
     code: str = "",
-    said: str = "",
+    detail: str = "",
     count: int | None = None,
 ) -> LaunchRefused:
     """The fact that `count` instances of an order (all of them by default) cannot be had."""
     count = order.count if count is None else count
     return LaunchRefused(
-        token=order.token, offering=order.offering, count=count, cause=cause, code=code, said=said, at=now
+        token=order.token, offering=order.offering, count=count, cause=cause, code=code, detail=detail, at=now
     )
 
 
@@ -212,7 +212,7 @@ def wakes_refused(
             offering=offering,
             count=count,
             cause=RefusalCause.GUARDRAIL,
-            said=f"waking: {first[offering]}",
+            detail=f"waking: {first[offering]}",
             at=now,
         )
         for offering, count in Counter(offering for offering, _ in slept).items()

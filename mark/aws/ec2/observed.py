@@ -65,7 +65,7 @@ def fleet_view(
                 role=row.role,
                 token=row.token,
                 launched_at=row.launched_at,
-                interrupt_at=_interrupt_at((warned or {}).get(row.id), agent),
+                terminates_at=_terminates_at((warned or {}).get(row.id), agent),
                 credits=agent.credits if agent else None,
             )
         )
@@ -86,6 +86,6 @@ def _state(row: Ec2Row, agent: Member | None, *, asked: bool) -> InstanceState:
     return InstanceState.PENDING
 
 
-def _interrupt_at(warned: float | None, agent: Member | None) -> float | None:
+def _terminates_at(warned: float | None, agent: Member | None) -> float | None:
     told = [at for at in (warned, agent.terminates_at if agent else None) if at is not None]
     return min(told, default=None)

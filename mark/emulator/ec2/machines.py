@@ -143,7 +143,7 @@ class Machines:
         if machine.is_spot:
             machine.spot_request = f"sir-{secrets.token_hex(4)}"
         self._machines[machine.id] = machine
-        self._begin(machine, drawn.notice_s, now)
+        self._begin(machine, drawn.until_notice_s, now)
         return machine
 
     def start(self, machines: list[Machine]) -> None:
@@ -213,15 +213,15 @@ class Machines:
             elif machine.state in (MachineState.STOPPING, MachineState.SHUTTING_DOWN):
                 self._settle(machine, self._clock.now())
 
-    def _begin(self, machine: Machine, notice_s: float | None, now: float) -> None:
+    def _begin(self, machine: Machine, until_notice_s: float | None, now: float) -> None:
         """Tell of a new instance, and what becomes of it by itself."""
-        if notice_s is not None:
-            self._clock.at(now + notice_s, lambda at: self._strike(machine, at))
+        if until_notice_s is not None:
+            self._clock.at(now + until_notice_s, lambda at: self._strike(machine, at))
         self._say(machine, now)
         if not self.prewarm:
             self._clock.at(machine.life.runs_at, lambda at: self._run(machine, at))
         elif machine.tags.get("mark:role") == "standby":
-            self._enter(machine, now, Event.STOP, Event.OFF)
+            self._enter(machine, now, Event.STOP, Event.PROCESS_ENDED)
         else:
             self._run(machine, now)
 
@@ -267,7 +267,7 @@ class Machines:
 
     def _settle(self, machine: Machine, now: float) -> None:
         """Stopped or terminated, if it is on its way there and no process is left."""
-        if self._power.runs(machine.id) or not self._enter(machine, now, Event.OFF):
+        if self._power.runs(machine.id) or not self._enter(machine, now, Event.PROCESS_ENDED):
             return
         if machine.life.phase is Phase.GONE:
             self._addresses.give_back(machine.address)

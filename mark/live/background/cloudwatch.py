@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from mark.controller.demand_units import totals_of
 from mark.controller.service import ServedModel
+from mark.dispatch.objective import burn_rate
 from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import InstanceState
@@ -22,6 +22,8 @@ from mark.telemetry.status_document import MODEL, PublishedModel
 log = logging.getLogger(__name__)
 
 EACH_S = 60.0
+LARGEST_BURN = 1e6
+"""CloudWatch takes no infinity, which a miss is where the target is 1."""
 NOT_BILLED = (InstanceState.PENDING, InstanceState.STOPPED, InstanceState.GONE)
 NAMESPACE = "MArk"
 BURN, SPEND, OVERFLOW, ACTING = "BurnRate", "UsdPerHour", "OverflowShare", "Acting"
@@ -32,10 +34,10 @@ def metric_line(
 ) -> str:
     """One line for the time between two totals of a model's traffic. at: epoch seconds. target: in (0, 1]."""
     answered = now.answered - before.answered
-    finished, missed = (after - early for early, after in zip(totals_of(before), totals_of(now), strict=True))
+    burn = burn_rate(now.missed - before.missed, now.finished - before.finished, target)
     values = {ACTING: 1.0, SPEND: usd_per_hour}
-    if finished > 0:
-        values[BURN] = missed / finished / max(1.0 - target, 1e-6)
+    if burn is not None:
+        values[BURN] = min(burn, LARGEST_BURN)
     if answered > 0:
         values[OVERFLOW] = (now.lambda_ - before.lambda_) / answered
     return _line({"service": service, "model": now.model}, values, at)

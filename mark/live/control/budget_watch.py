@@ -10,12 +10,12 @@ from dataclasses import replace
 from mark.accounting.budget import Budget, Verdict, day_start, judge, month_start, spent_usd
 from mark.accounting.daily_costs import ModelLedger
 from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, marks_key
-from mark.accounting.ledger import FleetUsage, unpriced, unpriced_words
+from mark.accounting.ledger import unpriced, unpriced_words
 from mark.accounting.usage import IncrementalUsage
 from mark.config.budget import BudgetSettings
 from mark.controller.service import ServedModel
 from mark.controller.spending_limit import SpendingLimit
-from mark.domain.costs import Transition
+from mark.domain.costs import FleetUsage, Transition
 from mark.domain.errors import RetryLater
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore

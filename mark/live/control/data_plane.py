@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from mark.controller.demand_units import (
     MonitorState,
     advance_monitor,
-    live_unit,
-    totals_of,
+    counted_unit,
+    recent_windows,
     unit_windows,
-    window_of,
+    window_rates,
     window_speeds,
 )
 from mark.controller.policy import MonitorPolicy
 from mark.dispatch.objective import missed_target
-from mark.domain.demand import UNIT_S, WINDOW_S, DemandUnit
-from mark.domain.orders import SloWindow
+from mark.domain.demand import UNIT_S, DemandUnit
+from mark.domain.objective import SloWindow
 from mark.live.clock import ServiceClock
 from mark.store.service import ServiceStore
-
-RECENT_WINDOWS = 12
 
 
 class LiveDataPlane:
@@ -43,8 +40,8 @@ class LiveDataPlane:
         self._next_unit_at = next_unit_at
         self._since = next_unit_at
         self._monitor_policy, self._target = monitor, target
-        finished, missed = totals_of(store.traffic(model))
-        self._monitor = MonitorState(opened_at=clock.now(), finished=finished, missed=missed)
+        traffic = store.traffic(model)
+        self._monitor = MonitorState(opened_at=clock.now(), finished=traffic.finished, missed=traffic.missed)
         self._closed: SloWindow | None = None
 
     def next_unit(self) -> DemandUnit | None:
@@ -54,7 +51,7 @@ class LiveDataPlane:
         start_at = self._next_unit_at
         counts = self._store.arrivals(self._model, *unit_windows(start_at))
         self._next_unit_at += UNIT_S
-        return live_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
+        return counted_unit(start_at, counts, window_speeds(self._store.clocks(), *unit_windows(start_at)))
 
     def is_behind(self) -> bool:
         """True where a unit has ended that was not taken yet."""
@@ -78,13 +75,13 @@ class LiveDataPlane:
 
     def recent_rps(self) -> tuple[float, ...]:
         """Rates of the last whole windows, at most twelve, oldest first."""
-        after = window_of(self._clock.now())
-        first = max(after - RECENT_WINDOWS, math.ceil(self._since / WINDOW_S))
-        if first >= after:
+        windows = recent_windows(self._clock.now(), self._since)
+        if not windows:
             return ()
-        counts = self._store.arrivals(self._model, first, after - 1)
-        speeds = window_speeds(self._store.clocks(), first, after - 1)
-        return tuple(count * speed / WINDOW_S for count, speed in zip(counts, speeds, strict=True))
+        first, last = windows[0], windows[-1]
+        return window_rates(
+            self._store.arrivals(self._model, first, last), window_speeds(self._store.clocks(), first, last)
+        )
 
     def _poll_monitor(self) -> None:
         if self._monitor_policy is None:

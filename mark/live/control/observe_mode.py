@@ -128,7 +128,7 @@ class ShadowCloud:
                     woken = wake(shadow.life, now, self._times.wake.mean_s)
                     self._become(shadow, step(woken, Event.RUN, now), now)
             case StopStandby():
-                self._leave(order.instances, Event.REST, now)
+                self._leave(order.instances, Event.DRAIN_TO_STOP, now)
             case WarmLambda():
                 return
             case _:
@@ -176,7 +176,7 @@ class ShadowCloud:
             life = step(shadow.life, event, now)
             if life.phase is Phase.DRAINING:
                 life = step(life, when_drained(shadow.role), now)
-            self._become(shadow, step(life, Event.OFF, now), now)
+            self._become(shadow, step(life, Event.PROCESS_ENDED, now), now)
 
     def _advance(self, now: float) -> None:
         """What pends begins to run and becomes ready; a standby goes to sleep once its first boot is over."""
@@ -186,7 +186,7 @@ class ShadowCloud:
                 at, event = due
                 life = step(shadow.life, event, at)
                 if shadow.role is Role.STANDBY and shadow.life.phase is Phase.BOOTING:
-                    life = step(step(life, Event.STOP, at), Event.OFF, at)
+                    life = step(step(life, Event.STOP, at), Event.PROCESS_ENDED, at)
                 self._become(shadow, life, at)
                 changed = True
         if changed:

@@ -168,7 +168,7 @@ def _observed(instance: Instance) -> PublishedInstance:
         offering=instance.offering,
         role=instance.role,
         state=instance.state,
-        interrupt_at=instance.interrupt_at,
+        interrupt_at=instance.terminates_at,
         credits=instance.credits,
     )
 

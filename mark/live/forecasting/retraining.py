@@ -29,7 +29,7 @@ from mark.domain.fleet import FleetView
 from mark.live.forecasting.drift import Drift, DriftPolicy, update_drift, worsening
 from mark.live.forecasting.training import Task, Training
 from mark.live.models import LiveModel
-from mark.offline.forecast.deadline import PunctualForecaster
+from mark.plugins.deadline import PunctualForecaster
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster
 from mark.store.service import ServiceStore

@@ -27,6 +27,7 @@ from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import cost_of
 from mark.controller.demand_units import window_speeds
 from mark.controller.service import ServedModel, ServiceSpec
+from mark.dispatch.objective import attainment
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
@@ -250,15 +251,13 @@ def _left_s(taken_at: float | None, now: float) -> float | None:
 
 
 def _objective(served: ServedModel, traffic: ModelTraffic) -> ObjectiveStatus:
-    finished = traffic.answered + traffic.shed + traffic.failed
-    in_time = traffic.answered - traffic.late
     return ObjectiveStatus(
         latency_ms=served.slo.latency_s * 1000,
         target=served.slo.target,
         answered=traffic.answered,
         late=traffic.late,
         shed=traffic.shed,
-        attained=in_time / finished if finished else None,
+        attained=attainment(traffic.missed, traffic.finished),
     )
 
 

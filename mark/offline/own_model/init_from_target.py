@@ -146,10 +146,10 @@ def _asked_needs(options: InitOptions, name: str, tried: Tried | None, profile: 
     memory_gib = math.ceil(peak_gib / MEMORY_STEP_GIB) * MEMORY_STEP_GIB
     asks = options.ask and sys.stdin.isatty()
 
-    def one(given: float | None, question: str, usual: float) -> float:
+    def one(given: float | None, question: str, default: float) -> float:
         if given is not None or not asks:
-            return usual if given is None else given
-        answer: float = typer.prompt(question, default=usual, type=float, err=True)
+            return default if given is None else given
+        answer: float = typer.prompt(question, default=default, type=float, err=True)
         return answer
 
     return _Needs(

@@ -19,7 +19,7 @@ from mark.domain.errors import MarkError, Misconfigured
 from mark.domain.offering import Market
 from mark.offline.experiments import line_up, make_experiment
 from mark.offline.sweep.grid import Combination, refusal_of
-from mark.offline.sweep.job import Job
+from mark.offline.sweep.job import SweepJob
 from mark.offline.sweep.keys import code_digest, job_key, portable, trace_digest
 from mark.offline.trace_source import TraceReading, read_place
 from mark.offline.workloads import workload_on
@@ -45,17 +45,17 @@ INPUT_KEYS = ("model", "models", "prices", "profiles")
 class Cell:
     """One replay: its job, the job of its load's bounds, and where its figures belong."""
 
-    job: Job
-    bounds: Job
+    job: SweepJob
+    bounds: SweepJob
     group: str
     settings: tuple[tuple[str, Value], ...]
     seed: int
     target: float
-    foreseeing: bool
+    uses_truth: bool
 
 
 @dataclass(slots=True)
-class Layout:
+class SweepLayout:
     """All cells of a grid, the loads that they replay by digest, and what a user should know."""
 
     cells: list[Cell] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Layout:
     experiment: Experiment | None = None
 
     @property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[SweepJob, ...]:
         """Each job once, the bounds of a load before its first replay."""
         return tuple({job.key: job for cell in self.cells for job in (cell.bounds, cell.job)}.values())
 
@@ -76,7 +76,7 @@ class _Able:
 
     policy: str
     forecaster: str
-    foreseeing: bool
+    uses_truth: bool
     fixed: bool
 
 
@@ -89,10 +89,10 @@ class _Load:
     name: str
 
 
-def lay_out(points: Sequence[Combination], report: Report) -> Layout:
+def lay_out(points: Sequence[Combination], report: Report) -> SweepLayout:
     """The cells of the combinations. Misconfigured, with its combination, for the first that cannot run."""
     loads, code = _read_loads(points), code_digest()
-    layout = Layout(traces={load.digest: load.trace for load in loads.values()})
+    layout = SweepLayout(traces={load.digest: load.trace for load in loads.values()})
     able: dict[str, tuple[_Able, ...]] = {}
     found: dict[str, Cell] = {}
     for number, point in enumerate(points):
@@ -135,7 +135,7 @@ def _read_loads(points: Sequence[Combination]) -> dict[_Place, _Load]:
     return loads
 
 
-def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[_Able]:
+def _able(settings: Settings, trace: Trace, layout: SweepLayout) -> Iterator[_Able]:
     """The policies that can run."""
     experiment = make_experiment(settings, workload=workload_on(settings, trace))
     layout.experiment = layout.experiment or experiment
@@ -144,7 +144,7 @@ def _able(settings: Settings, trace: Trace, layout: Layout) -> Iterator[_Able]:
     changed = chosen_overrides(settings)
     for policy in lineup.policies:
         bundle, fixed = experiment.bundle(policy, changed), experiment.bundle(policy).uses_truth
-        yield _Able(policy=policy, forecaster=bundle.forecaster, foreseeing=bundle.uses_truth, fixed=fixed)
+        yield _Able(policy=policy, forecaster=bundle.forecaster, uses_truth=bundle.uses_truth, fixed=fixed)
 
 
 def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
@@ -157,7 +157,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
     parts = (f"{key}={format_value(value)}" for key, value in (*inputs.items(), *own))
     tree, bound_tree = portable(settings), portable(_of_load(settings))
     return Cell(
-        job=Job(
+        job=SweepJob(
             key=job_key(tree, trace=load.digest, code=code, forecaster=able.forecaster),
             trace=load.digest,
             code=code,
@@ -165,7 +165,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
             policy=policy,
             label=" ".join([load.name, policy, *parts, f"seed={settings.seed}"]),
         ),
-        bounds=Job(
+        bounds=SweepJob(
             key=job_key(bound_tree, trace=load.digest, code=code, forecaster=None),
             trace=load.digest,
             code=code,
@@ -177,7 +177,7 @@ def _cell(point: Combination, able: _Able, load: _Load, *, code: str) -> Cell:
         settings=own,
         seed=settings.seed,
         target=chosen_slo(settings, chosen_model(settings)).target,
-        foreseeing=able.foreseeing,
+        uses_truth=able.uses_truth,
     )
 
 
@@ -200,9 +200,9 @@ def _effective(point: Combination, able: _Able) -> Settings:
     if policy in BASELINES and "market" in point.swept:
         changed["market"] = Market.ON_DEMAND
     if policy in BASELINES:
-        usual, kept = PolicySettings(), settings.policy
+        defaults, kept = PolicySettings(), settings.policy
         keeps = {key.split(".")[1] for key in BASELINES[policy]}
-        changed["policy"] = usual.model_copy(update={name: getattr(kept, name) for name in keeps})
+        changed["policy"] = defaults.model_copy(update={name: getattr(kept, name) for name in keeps})
     return settings.model_copy(update=changed)
 
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
 from mark.domain.errors import Misconfigured, unknown
-from mark.offline.sweep.job import Finished, Job, attempt_elsewhere
+from mark.offline.sweep.job import Finished, SweepJob, attempt_elsewhere
 from mark.offline.sweep.ray_engine import RayCluster
 from mark.simulator.traces.trace import Trace
 
@@ -32,13 +32,13 @@ Results = Generator[Finished, None, None]
 """What came of the jobs; closing it ends all workers."""
 
 
-class Engine(Protocol):
+class SweepEngine(Protocol):
     """Does each job once, somewhere, and hands over what came of it as soon as it is there, in any order.
 
     `traces` holds the loads by digest. A job that fails, or whose worker dies, is handed over with its failure.
     """
 
-    def run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Results:
+    def run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Results:
         """Do the jobs."""
         ...
 
@@ -49,13 +49,13 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self._count = workers
 
-    def run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Results:
+    def run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Results:
         """Do the jobs."""
         todo = deque(jobs)
-        workers: list[_Worker] = []
+        workers: list[_SweepProcess] = []
         try:
             # all of them start before the first is waited for
-            workers += [_Worker() for _ in range(min(self._count, len(jobs)))]
+            workers += [_SweepProcess() for _ in range(min(self._count, len(jobs)))]
             for worker in workers:
                 worker.take(todo.popleft(), traces)
             while busy := [worker.pipe for worker in workers if worker.job is not None]:
@@ -66,7 +66,7 @@ class Processes:
                         workers.remove(worker)
                     if todo:
                         if worker.dead:
-                            worker = _Worker()
+                            worker = _SweepProcess()
                             workers.append(worker)
                         worker.take(todo.popleft(), traces)
                     yield finished
@@ -77,7 +77,7 @@ class Processes:
                 worker.end()
 
 
-def make_engine(name: str, *, workers: int | None, address: str | None) -> Engine:
+def make_engine(name: str, *, workers: int | None, address: str | None) -> SweepEngine:
     """The engine of that name. Without `workers` there is a local process for each core that may be used."""
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
@@ -90,14 +90,14 @@ def make_engine(name: str, *, workers: int | None, address: str | None) -> Engin
     return Processes(workers or len(os.sched_getaffinity(0)))
 
 
-class _Worker:
+class _SweepProcess:
     """One process, the job that it does, and the loads that it was given."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name="mark-sweep")
-        self.job: Job | None = None
+        self.job: SweepJob | None = None
         self.dead = False
         self._began = 0.0
         self._given: set[str] = set()
@@ -105,7 +105,7 @@ class _Worker:
             self.process.start()
         theirs.close()
 
-    def take(self, job: Job, traces: Mapping[str, Trace]) -> None:
+    def take(self, job: SweepJob, traces: Mapping[str, Trace]) -> None:
         """Give it a job, with the load where it does not have it yet."""
         self.job, self._began = job, time.monotonic()
         load = None if job.trace in self._given else traces[job.trace]

@@ -13,7 +13,7 @@ from typing import Any
 
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
-from mark.offline.sweep.job import Finished, Job
+from mark.offline.sweep.job import Finished, SweepJob
 from mark.report.page import write_whole
 
 Document = Mapping[str, Any]
@@ -32,7 +32,7 @@ class SweepFolder:
         except OSError as error:
             raise Misconfigured(f"cannot write to --out {path}: {error.strerror}; name another folder") from error
 
-    def kept(self, jobs: Sequence[Job]) -> dict[str, Document]:
+    def kept(self, jobs: Sequence[SweepJob]) -> dict[str, Document]:
         """The results, by key, of those jobs that are finished."""
         found = {job.key: self._read(job) for job in jobs}
         return {key: result for key, result in found.items() if result is not None}
@@ -55,10 +55,10 @@ class SweepFolder:
         write_whole(self.path / name, text)
         return self.path / name
 
-    def _path(self, job: Job) -> Path:
+    def _path(self, job: SweepJob) -> Path:
         return self.path / ("cells" if job.policy else "bounds") / f"{job.key}.json"
 
-    def _read(self, job: Job) -> Document | None:
+    def _read(self, job: SweepJob) -> Document | None:
         """The result of a job; None where it is not there, or is not what was written."""
         try:
             document = json.loads(self._path(job).read_text(encoding="utf-8"))

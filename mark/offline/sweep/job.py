@@ -25,7 +25,7 @@ from mark.simulator.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class SweepJob:
     """A replay of `policy`, or without one the bounds of the load. `settings` is the tree, as JSON holds it.
 
     `trace` and `code` are digests: of the load, and of the modules that decide a result.
@@ -50,13 +50,13 @@ class LoadBounds(TypedDict):
 class Finished:
     """Result of a job: its document, or one line with the error."""
 
-    job: Job
+    job: SweepJob
     document: Mapping[str, Any] | None = None
     failure: str | None = None
     wall_s: float = 0.0
 
 
-def attempt(job: Job, trace: Trace) -> Finished:
+def attempt(job: SweepJob, trace: Trace) -> Finished:
     """Do the job; whatever goes wrong becomes its one line, so that the others go on."""
     began = time.monotonic()
     try:
@@ -70,7 +70,7 @@ def attempt(job: Job, trace: Trace) -> Finished:
     return Finished(job=job, failure=" ".join(failure.split()), wall_s=time.monotonic() - began)
 
 
-def attempt_elsewhere(job: Job, trace: Trace) -> Finished:
+def attempt_elsewhere(job: SweepJob, trace: Trace) -> Finished:
     """Run `attempt` in another process than the sweep's: refused where the code differs there."""
     if _own_code() != job.code:
         return Finished(
@@ -80,7 +80,7 @@ def attempt_elsewhere(job: Job, trace: Trace) -> Finished:
     return attempt(job, trace)
 
 
-def perform(job: Job, trace: Trace) -> RunDocument | LoadBounds:
+def perform(job: SweepJob, trace: Trace) -> RunDocument | LoadBounds:
     """The document of the job: a run without its bounds, or `bound_usd` and `floor_usd`."""
     settings = Settings.model_validate(job.settings)
     experiment = make_experiment(settings, workload=workload_on(settings, trace))

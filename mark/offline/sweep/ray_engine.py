@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from mark.domain.errors import Misconfigured
-from mark.offline.sweep.job import Finished, Job, attempt_elsewhere
+from mark.offline.sweep.job import Finished, SweepJob, attempt_elsewhere
 from mark.simulator.traces.trace import Trace
 
 IN_FLIGHT = 500
@@ -38,16 +38,16 @@ class RayCluster:
         self._address = address
         _reach(address)
 
-    def run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
+    def run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
         """Do the jobs."""
         # what Ray says about lost workers it prints on stdout, which belongs to the sweep's document
         with redirect_stdout(sys.stderr):
             yield from self._run(jobs, traces)
 
-    def _run(self, jobs: Sequence[Job], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
+    def _run(self, jobs: Sequence[SweepJob], traces: Mapping[str, Trace]) -> Generator[Finished, None, None]:
         ray = self._ray
         self._connect()
-        running: dict[Any, Job] = {}
+        running: dict[Any, SweepJob] = {}
         try:
             loads = {digest: ray.put(trace) for digest, trace in traces.items()}
             task = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt_elsewhere)
@@ -73,7 +73,7 @@ class RayCluster:
             message = str(error).strip().partition("\n")[0]
             raise Misconfigured(f"no Ray cluster {where}: {message}") from error
 
-    def _result(self, reference: Any, job: Job) -> Finished:
+    def _result(self, reference: Any, job: SweepJob) -> Finished:
         try:
             finished: Finished = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:

@@ -21,11 +21,11 @@ from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.profile import evidence_line
 from mark.offline.experiments import warm_engine
-from mark.offline.sweep.cells import Cell, Layout, lay_out
-from mark.offline.sweep.engines import Engine
+from mark.offline.sweep.cells import Cell, SweepLayout, lay_out
+from mark.offline.sweep.engines import SweepEngine
 from mark.offline.sweep.folder import Document, SweepFolder
 from mark.offline.sweep.grid import Axis, Combination, combinations
-from mark.offline.sweep.job import Job
+from mark.offline.sweep.job import SweepJob
 from mark.offline.sweep.progress import sweep_progress
 from mark.report.sweep.document import sweep_document
 from mark.report.sweep.page import DOCUMENT_NAME, PAGE_NAME, render_sweep
@@ -39,15 +39,15 @@ SOME_FAILED = 1
 
 
 @dataclass(slots=True)
-class Outcome:
+class SweepOutcome:
     """Results by key, and the failures of jobs by key."""
 
     results: dict[str, Document] = field(default_factory=dict)
-    failures: dict[str, tuple[Job, str]] = field(default_factory=dict)
+    failures: dict[str, tuple[SweepJob, str]] = field(default_factory=dict)
     interrupted: bool = False
 
 
-def sweep_grid(config: Path | None, axes: Sequence[Axis], *, engine: Engine, as_json: bool) -> None:
+def sweep_grid(config: Path | None, axes: Sequence[Axis], *, engine: SweepEngine, as_json: bool) -> None:
     """Run the grid and print its fronts. typer.Exit where a replay failed, and after Ctrl-C.
 
     Misconfigured, before anything runs, where a combination cannot run; or when a result cannot be written.
@@ -86,9 +86,9 @@ def _out(points: Sequence[Combination]) -> Path:
     return out
 
 
-def _run(layout: Layout, folder: SweepFolder, engine: Engine) -> Outcome:
+def _run(layout: SweepLayout, folder: SweepFolder, engine: SweepEngine) -> SweepOutcome:
     jobs = layout.jobs
-    outcome = Outcome(results=folder.kept(jobs))
+    outcome = SweepOutcome(results=folder.kept(jobs))
     todo = [job for job in jobs if job.key not in outcome.results]
     if len(todo) < len(jobs):
         note(f"{len(jobs) - len(todo)} of {len(jobs)} replays and bounds are there already")
@@ -114,7 +114,7 @@ def _run(layout: Layout, folder: SweepFolder, engine: Engine) -> Outcome:
     return outcome
 
 
-def _cells(layout: Layout, outcome: Outcome) -> list[dict[str, Any]]:
+def _cells(layout: SweepLayout, outcome: SweepOutcome) -> list[dict[str, Any]]:
     """The document of every finished replay, with the bounds of its load and where it belongs."""
     found = []
     for cell in layout.cells:
@@ -132,7 +132,7 @@ def _over(serving_usd: float, bound_usd: float | None) -> float | None:
     return serving_usd / bound_usd if bound_usd else None
 
 
-def _runs(layout: Layout, outcome: Outcome) -> list[SweptRun]:
+def _runs(layout: SweepLayout, outcome: SweepOutcome) -> list[SweptRun]:
     able: list[Cell] = [cell for cell in layout.cells if cell.job.key in outcome.results]
     return [
         SweptRun(
@@ -145,15 +145,15 @@ def _runs(layout: Layout, outcome: Outcome) -> list[SweptRun]:
             attained=document["slo"]["attained"],
             target=cell.target,
             cost_over_bound=document["cost_over_bound"],
-            foreseeing=cell.foreseeing,
+            uses_truth=cell.uses_truth,
             forecasts=document["forecasts"],
-            stood_in=document["stood_in"],
+            fallback_forecasts=document["stood_in"],
         )
         for cell, document in zip(able, _cells(layout, outcome), strict=True)
     ]
 
 
-def _print(rows: Sequence[ParetoRow], layout: Layout, outcome: Outcome, folder: SweepFolder) -> None:
+def _print(rows: Sequence[ParetoRow], layout: SweepLayout, outcome: SweepOutcome, folder: SweepFolder) -> None:
     for heading, table in pareto_tables(rows):
         show(heading)
         show(table)
@@ -166,7 +166,7 @@ def _print(rows: Sequence[ParetoRow], layout: Layout, outcome: Outcome, folder: 
         show(f"report: {folder.path / PAGE_NAME}")
 
 
-def _notes(layout: Layout, outcome: Outcome) -> list[str]:
+def _notes(layout: SweepLayout, outcome: SweepOutcome) -> list[str]:
     """Notes on the replays: the sources of their profiles."""
     found = [outcome.results.get(cell.job.key) for cell in layout.cells]
     documents = [document for document in found if document]
@@ -175,7 +175,9 @@ def _notes(layout: Layout, outcome: Outcome) -> list[str]:
     return [evidence_line(assumed, stand_ins)]
 
 
-def _page(points: Sequence[Combination], layout: Layout, outcome: Outcome, rows: Sequence[ParetoRow]) -> str:
+def _page(
+    points: Sequence[Combination], layout: SweepLayout, outcome: SweepOutcome, rows: Sequence[ParetoRow]
+) -> str:
     swept: dict[str, list[str]] = {}
     for point in points:
         for key, value in point.swept.items():

@@ -26,6 +26,7 @@ from mark.accounting.ledger import unpriced, unpriced_words
 from mark.catalog.billing import cost_of
 from mark.controller.journal import BrokenLine, read_journal
 from mark.controller.service import ServedModel, ServiceSpec
+from mark.dispatch.objective import attainment
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import Launch, WarmLambda
@@ -240,19 +241,19 @@ def _baselines(
         return ()
     models = len(ledgers)
     measured_usd = sum(_measured_usd(ledger, ledgers, item) for item in days)
-    in_time, finished = map(sum, zip(*(_in_time(ledger, item) for item in days), strict=True))
+    answers = [_answers(ledger.marks, item.since, item.until) for item in days]
+    measured = attainment(sum(item.missed for item in answers), sum(item.finished for item in answers))
     names = [name for name in days[0].policies if all(name in item.policies for item in days)]
     found = []
     for name in names:
         runs = [item.policies[name] for item in days]
-        requests = sum(run.requests for run in runs)
         found.append(
             Baseline(
                 policy=name,
                 usd=sum(run.serving_usd + run.overhead_usd / models for run in runs),
-                attained=1 - sum(run.missed for run in runs) / requests if requests else None,
+                attained=attainment(sum(run.missed for run in runs), sum(run.requests for run in runs)),
                 measured_usd=measured_usd,
-                measured_attained=in_time / finished if finished else None,
+                measured_attained=measured,
                 since=min(item.since for item in days),
                 until=max(item.until for item in days),
                 replayed_s=sum(item.until - item.since for item in days),
@@ -266,12 +267,6 @@ def _measured_usd(ledger: ModelLedger, ledgers: Sequence[ModelLedger], item: Rep
     """Cost of a model in the seconds of a replay, with its part of what all share."""
     own = sum(cost.line.usd for cost in model_days(ledger, item.since, item.until))
     return own + sum(cost.line.usd for cost in shared_days(ledgers, item.since, item.until)) / len(ledgers)
-
-
-def _in_time(ledger: ModelLedger, item: ReplayedDay) -> tuple[int, int]:
-    """Requests answered in time in the seconds of a replay, and all that were finished."""
-    answers = _answers(ledger.marks, item.since, item.until)
-    return answers.answered - answers.late, answers.finished
 
 
 def _decision(priced: PricedOrder) -> LargeDecision:

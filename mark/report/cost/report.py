@@ -13,6 +13,7 @@ from datetime import date
 from typing import Any
 
 from mark.catalog.billing import cost_of
+from mark.dispatch.objective import attainment, burn_rate
 from mark.domain.costs import BillLine, CostUsd
 from mark.domain.objective import Slo
 from mark.report.formatting import finite
@@ -52,6 +53,11 @@ class Answers:
         return self.answered + self.shed + self.failed
 
     @property
+    def missed(self) -> int:
+        """Finished requests that missed the objective."""
+        return self.late + self.shed + self.failed
+
+    @property
     def came(self) -> int:
         """All that gateways were asked."""
         return self.finished + self.rejected
@@ -59,7 +65,7 @@ class Answers:
     @property
     def attained(self) -> float | None:
         """Share answered in time; None where nothing came."""
-        return (self.answered - self.late) / self.finished if self.finished else None
+        return attainment(self.missed, self.finished)
 
     @property
     def overflow(self) -> float | None:
@@ -68,12 +74,7 @@ class Answers:
 
     def burn(self, target: float) -> float | None:
         """Share of the misses that `target` allows that were used: above 1 the objective was not kept."""
-        if self.attained is None:
-            return None
-        missed = 1 - self.attained
-        if target < 1:
-            return missed / (1 - target)
-        return 0.0 if missed == 0 else float("inf")
+        return burn_rate(self.missed, self.finished, target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

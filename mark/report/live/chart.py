@@ -70,7 +70,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class ChartSeries:
     """Series of a chart, requests/s."""
 
     mean: Stretch
@@ -79,7 +79,7 @@ class Load:
     forecast: Stretch
 
     @classmethod
-    def of(cls, series: LoadSeries) -> Load:
+    def of(cls, series: LoadSeries) -> ChartSeries:
         """Series of a status or a replay."""
 
         def stretch(values: Sequence[float | None], start_at: float = series.start_at) -> Stretch:
@@ -129,7 +129,7 @@ class Frame:
 
 def load_chart(series: LoadSeries, *, now: float, width: int, height: int, prefix: str) -> Markup:
     """The series as an `<svg>`; `prefix` makes its ids its own."""
-    load = Load.of(series)
+    load = ChartSeries.of(series)
     past_at = min(load.mean.start_at if load.mean.values else now, now - LEAST_PAST_S)
     ahead_at = load.forecast.end_at if load.forecast.values else now
     ends = rate_ticks(load.peak_rps, count=4 if height < 240 else 5)
@@ -159,7 +159,7 @@ def pair_chart(live: Stretch, replayed: Stretch, *, title: str, width: int, heig
     )
 
 
-def describe(load: Load) -> str:
+def describe(load: ChartSeries) -> str:
     """The chart in a sentence, for those who hear it."""
     if not load.mean.values:
         return "No minute is closed yet."
@@ -214,7 +214,7 @@ def _grid(frame: Frame, rates: Sequence[float]) -> str:
     return "".join(parts)
 
 
-def _drawn(load: Load, frame: Frame) -> str:
+def _drawn(load: ChartSeries, frame: Frame) -> str:
     parts = []
     for piece in load.capacity.edges():
         parts.append(f'<path class="capacity-area" d="{frame.area(piece)}"/>')

@@ -15,7 +15,7 @@ from rich.text import Text
 from mark.domain.demand import WINDOW_S
 from mark.domain.documents import json_text
 from mark.report.formatting import MISSING, finite, usd
-from mark.report.live.chart import Load, Stretch, pair_chart
+from mark.report.live.chart import ChartSeries, Stretch, pair_chart
 from mark.report.live.formatting import (
     ANSWERERS,
     COMPONENTS,
@@ -197,7 +197,7 @@ def comparison_page(
     document: ComparisonDocument, *, live: LoadSeries, replayed: RunResult, title: str, command: str
 ) -> str:
     """One page that needs nothing else. `command` repeats the run."""
-    here, there = Load.of(live), Load.of(replay_series(replayed))
+    here, there = ChartSeries.of(live), ChartSeries.of(replay_series(replayed))
     # the live series tells the capacity at a minute's end, the replay's at its start
     ready = replace(here.capacity, start_at=here.capacity.start_at + here.capacity.unit_s)
     figures = [

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
@@ -17,14 +16,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mark.report.cost.report import CostReport, ModelReport, spend_by_day
-from mark.report.figures import SERIES, drawing_rules, style_axes
+from mark.report.figures import DARK, LIGHT, Theme, drawing_rules, style_axes
 from mark.report.formatting import percent
 from mark.report.mail.formatting import format_own_policy, money_of
 from mark.report.mail.view import COMPONENTS
 
 WIDTH_IN, DPI = 5.6, 200
 """560 CSS pixels at two dots a pixel."""
-DARK = "-dark"
+DARK_SUFFIX = "-dark"
 FONT_SIZE = 11.0
 MOST_MARKS = 7
 """Days that are named on an axis; more would overlap."""
@@ -32,48 +31,23 @@ TOP_BURN = 3.0
 """The axis of used error budgets ends here at most: beyond it a bar is only told to be higher."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Theme:
-    """Colours of a mail program's look."""
-
-    suffix: str
-    surface: str
-    ink: str
-    grid: str
-    other: str
-    series: tuple[str, ...]
-
-
-THEMES = (
-    _Theme(suffix="", surface="#ffffff", ink="#1b2027", grid="#e3e6ea", other="#8a8f98", series=SERIES),
-    _Theme(
-        suffix=DARK,
-        surface="#1d2229",
-        ink="#e6e9ed",
-        grid="#343c47",
-        other="#7a818c",
-        series=("#3a9bdc", "#e8ad2e", "#22b68c", "#d890b8", "#7cc8f2", "#ec7a32", "#b3a12c", "#9a86d1"),
-    ),
-)
-
-
 def mail_plots(report: CostReport) -> tuple[tuple[str, bytes], ...]:
     """(name, PNG) of what there is to draw: `spend`, `objective`, and `baselines-N` of the model number N."""
     found: list[tuple[str, bytes]] = []
-    for theme in THEMES:
+    for suffix, theme in (("", LIGHT), (DARK_SUFFIX, DARK)):
         with drawing_rules("mail"), mpl.rc_context({"font.size": FONT_SIZE}):
             if report.lines:
-                found.append((f"spend{theme.suffix}", _spend(report, theme)))
+                found.append((f"spend{suffix}", _spend(report, theme)))
             used = [model for model in report.models if model.days]
             if used:
-                found.append((f"objective{theme.suffix}", _objective(used, theme)))
+                found.append((f"objective{suffix}", _objective(used, theme)))
             for number, model in enumerate(report.models):
                 if model.baselines:
-                    found.append((f"baselines-{number}{theme.suffix}", _baselines(report, model, theme)))
+                    found.append((f"baselines-{number}{suffix}", _baselines(report, model, theme)))
     return tuple(found)
 
 
-def _spend(report: CostReport, theme: _Theme) -> bytes:
+def _spend(report: CostReport, theme: Theme) -> bytes:
     """A bar a day, its components on one another."""
     days = spend_by_day(report.lines)
     figure, axes = _figure(2.7, theme)
@@ -91,7 +65,7 @@ def _spend(report: CostReport, theme: _Theme) -> bytes:
     return _png(figure, theme, columns=4)
 
 
-def _objective(models: Sequence[ModelReport], theme: _Theme) -> bytes:
+def _objective(models: Sequence[ModelReport], theme: Theme) -> bytes:
     """The share of the allowed misses that each day used, a line a model; above 1 the objective was missed."""
     days = sorted({item.day for model in models for item in model.days})
     figure, axes = _figure(2.5, theme)
@@ -109,7 +83,7 @@ def _objective(models: Sequence[ModelReport], theme: _Theme) -> bytes:
     return _png(figure, theme, columns=2)
 
 
-def _baselines(report: CostReport, model: ModelReport, theme: _Theme) -> bytes:
+def _baselines(report: CostReport, model: ModelReport, theme: Theme) -> bytes:
     """A bar a policy, ours first; whose objective was missed is hatched."""
     first, money = model.baselines[0], money_of(report.cost)
     bars = [(format_own_policy(report, model), first.measured_usd, first.measured_attained)]
@@ -135,10 +109,10 @@ def _baselines(report: CostReport, model: ModelReport, theme: _Theme) -> bytes:
     return _png(figure, theme, columns=0)
 
 
-def _figure(height_in: float, theme: _Theme) -> tuple[Figure, Axes]:
+def _figure(height_in: float, theme: Theme) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained", facecolor=theme.surface)
     axes = figure.subplots()
-    style_axes(axes, ink=theme.ink, frame=theme.grid, grid=theme.grid, surface=theme.surface)
+    style_axes(axes, theme)
     return figure, axes
 
 
@@ -155,7 +129,7 @@ def _days(axes: Axes, names: Sequence[str]) -> None:
     axes.grid(visible=False, axis="x")
 
 
-def _png(figure: Figure, theme: _Theme, *, columns: int) -> bytes:
+def _png(figure: Figure, theme: Theme, *, columns: int) -> bytes:
     if columns:
         figure.legend(
             loc="outside upper left", ncols=columns, frameon=False, labelcolor=theme.ink, columnspacing=1.2,

@@ -118,8 +118,8 @@ def headline(runs: Sequence[ComparedRun]) -> str:
     sentence += f", {format_attainment(lead, digits=1)} within {format_duration(result.slo.latency_s)}"
     if not lead.keeps_objective:
         sentence += f", below the objective of {percent(result.slo.target)}"
-    if result.stood_in:
-        sentence += f" ({format_fallbacks(result.stood_in, result.forecasts)} for its forecaster)"
+    if result.fallback_forecasts:
+        sentence += f" ({format_fallbacks(result.fallback_forecasts, result.forecasts)} for its forecaster)"
     rival, cheaper = _rival(runs, lead), _cheaper(runs, lead)
     times = cost_ratio(rival, lead) if rival else None
     if rival is not None and times is not None:
@@ -144,7 +144,7 @@ def _cheaper(runs: Sequence[ComparedRun], lead: ComparedRun) -> ComparedRun | No
         for run in runs
         if run.keeps_objective
         and not run.result.uses_truth
-        and not run.result.stood_in
+        and not run.result.fallback_forecasts
         and (run.result.model, run.result.trace) == same
     ]
     best = min(able, key=lambda run: (run.result.cost.total, run.result.policy), default=None)

@@ -95,7 +95,7 @@ def run_document(run: ComparedRun) -> RunDocument:
         "cold_start_rate": finite(result.cold_start_rate),
         "throttled": int(result.throttled),
         "forecasts": int(result.forecasts),
-        "stood_in": int(result.stood_in),
+        "stood_in": int(result.fallback_forecasts),
         "assumed_profiles": list(result.assumed_profiles),
         "stand_in_profiles": list(result.stand_in_profiles),
         "launches": int(result.launches),

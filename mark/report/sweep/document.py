@@ -3,14 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 from mark.report.sweep.pareto import ParetoRow, Spread
 
 
+class SpreadDocument(TypedDict):
+    """A figure over the seeds."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class SweepRowDocument(TypedDict):
+    """One choice of settings, over its seeds."""
+
+    group: str
+    policy: str
+    settings: dict[str, object]
+    seeds: list[int]
+    missing: int
+    total_usd: SpreadDocument | None
+    serving_usd: SpreadDocument | None
+    attained: SpreadDocument | None
+    cost_over_bound: SpreadDocument | None
+    target: float
+    keeps_objective: bool
+    foreseeing: bool
+    forecasts: int
+    stood_in: int
+    on_front: bool
+
+
+class SweepDocument(TypedDict):
+    """Settings over their seeds, single replays, and what did not run."""
+
+    rows: list[SweepRowDocument]
+    cells: list[dict[str, object]]
+    failed: list[dict[str, object]]
+
+
 def sweep_document(
     rows: Sequence[ParetoRow], *, cells: Sequence[Mapping[str, object]], failed: Sequence[Mapping[str, object]]
-) -> dict[str, object]:
-    """`{"rows", "cells", "failed"}`: settings over their seeds, single replays, and what did not run."""
+) -> SweepDocument:
+    """The rows and cells of a sweep as plain JSON."""
     return {
         "rows": [_row_object(row) for row in rows],
         "cells": [dict(cell) for cell in cells],
@@ -18,7 +55,7 @@ def sweep_document(
     }
 
 
-def _row_object(row: ParetoRow) -> dict[str, object]:
+def _row_object(row: ParetoRow) -> SweepRowDocument:
     return {
         "group": row.group,
         "policy": row.policy,
@@ -31,12 +68,12 @@ def _row_object(row: ParetoRow) -> dict[str, object]:
         "cost_over_bound": _spread_object(row.cost_over_bound),
         "target": row.target,
         "keeps_objective": row.keeps_objective,
-        "foreseeing": row.foreseeing,
+        "foreseeing": row.uses_truth,
         "forecasts": row.forecasts,
-        "stood_in": row.stood_in,
+        "stood_in": row.fallback_forecasts,
         "on_front": row.front > 0,
     }
 
 
-def _spread_object(spread: Spread | None) -> dict[str, float] | None:
+def _spread_object(spread: Spread | None) -> SpreadDocument | None:
     return None if spread is None else {"mean": spread.mean, "low": spread.low, "high": spread.high}

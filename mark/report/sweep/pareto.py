@@ -22,8 +22,8 @@ class SweptRun:
     """One finished replay of a sweep.
 
     `settings` are the swept settings that tell its row from others of its `group`, by dotted name. `attained` is
-    None where no request was finished, `cost_over_bound` where there is no bound. `stood_in` counts those of the
-    `forecasts` that are the last value because the forecaster failed.
+    None where no request was finished, `cost_over_bound` where there is no bound. `fallback_forecasts`
+    counts those of the `forecasts` that are the last value because the forecaster failed.
     """
 
     group: str
@@ -35,9 +35,9 @@ class SweptRun:
     attained: float | None
     target: float
     cost_over_bound: float | None
-    foreseeing: bool = False
+    uses_truth: bool = False
     forecasts: int = 0
-    stood_in: int = 0
+    fallback_forecasts: int = 0
 
     @property
     def row(self) -> Key:
@@ -58,8 +58,8 @@ class Spread:
 class ParetoRow:
     """One choice of settings, over its seeds. `front` counts the front's rows from the cheapest, 0 is not on it.
 
-    `missing` counts seeds without a replay, `forecasts` and `stood_in` are sums over the seeds. A spread is None
-    where a replay has no such figure.
+    `missing` counts seeds without a replay, `forecasts` and `fallback_forecasts` are sums over the seeds. A spread
+    is None where a replay has no such figure.
     """
 
     group: str
@@ -72,9 +72,9 @@ class ParetoRow:
     attained: Spread | None
     cost_over_bound: Spread | None
     target: float
-    foreseeing: bool
+    uses_truth: bool
     forecasts: int = 0
-    stood_in: int = 0
+    fallback_forecasts: int = 0
     front: int = 0
 
     @property
@@ -85,7 +85,7 @@ class ParetoRow:
     @property
     def comparable(self) -> bool:
         """True where it can be on the front."""
-        return self.attained is not None and not (self.foreseeing or self.missing or self.stood_in)
+        return self.attained is not None and not (self.uses_truth or self.missing or self.fallback_forecasts)
 
 
 def pareto_front(costs: Sequence[float], attained: Sequence[float]) -> tuple[bool, ...]:
@@ -164,9 +164,9 @@ def _row(runs: Sequence[SweptRun], seed_count: int) -> ParetoRow:
         attained=_known([run.attained for run in runs]),
         cost_over_bound=_known([run.cost_over_bound for run in runs]),
         target=first.target,
-        foreseeing=first.foreseeing,
+        uses_truth=first.uses_truth,
         forecasts=sum(run.forecasts for run in runs),
-        stood_in=sum(run.stood_in for run in runs),
+        fallback_forecasts=sum(run.fallback_forecasts for run in runs),
     )
 
 

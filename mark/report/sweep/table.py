@@ -31,16 +31,16 @@ def pareto_tables(rows: Sequence[ParetoRow]) -> list[tuple[str, Table]]:
 def group_headline(rows: Sequence[ParetoRow]) -> str:
     """The group's outcome in words: the cheapest that keeps its objective, and what may still change that."""
     best = cheapest_keeping(rows)
-    rentable = [row for row in rows if not row.foreseeing]
+    rentable = [row for row in rows if not row.uses_truth]
     waiting = sum(row.missing > 0 for row in rentable)
     if best is not None and best.attained is not None:
         kept, cost = format_share(best.attained.mean), usd(best.total_usd.mean)
         headline = f"Cheapest that keeps its objective: {row_label(best)}: {cost} USD, {kept} in time."
     elif rentable and waiting == len(rentable):
         return "No row has all its seeds yet."
-    elif rentable and all(row.stood_in for row in rentable):
+    elif rentable and all(row.fallback_forecasts for row in rentable):
         headline = "The forecaster failed in every row, and last-value stood in."
-    elif waiting or any(row.stood_in for row in rentable):
+    elif waiting or any(row.fallback_forecasts for row in rentable):
         headline = "No row that can be compared kept its objective."
     else:
         headline = "Nothing that can be rented kept its objective."
@@ -74,12 +74,12 @@ def format_attainment(row: ParetoRow) -> str:
 def remark(row: ParetoRow) -> str:
     """Reasons that keep a row off the front."""
     remarks = []
-    if row.foreseeing:
+    if row.uses_truth:
         remarks.append("knows the load to come")
     if row.missing:
         remarks.append(f"{row.missing} of {row.missing + len(row.seeds)} seeds missing")
-    if row.stood_in:
-        remarks.append(format_fallbacks(row.stood_in, row.forecasts))
+    if row.fallback_forecasts:
+        remarks.append(format_fallbacks(row.fallback_forecasts, row.forecasts))
     return ", ".join(remarks)
 
 

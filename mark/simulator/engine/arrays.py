@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
 import numpy as np
 
+from mark.controller.policy import MonitorPolicy
 from mark.dispatch.overflow import BUCKETS
 from mark.dispatch.policy import Bounced, DispatchPolicy, Late, Routing
 from mark.domain.objective import Slo
@@ -22,13 +23,15 @@ from mark.simulator.engine.kernel_tally import (
     TOTAL,
     Record,
     Records,
-    Tally,
+    RunTally,
 )
 from mark.simulator.results import Latency
 
 FIRST_SLOTS, FIRST_QUEUE = 32, 64
 LIVES = 4096
 """Draws of a Lambda environment's idle life, used in turn."""
+ENDLESS = int(np.iinfo(np.int64).max)
+"""Requests of a window that never fills: nobody watches."""
 _ROUTING = {
     Routing.LEAST_FINISH: kernel.BY_FINISH,
     Routing.WEIGHTED: kernel.BY_WEIGHT,
@@ -41,14 +44,6 @@ _BOUNCED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonitorWindow:
-    """The SLO monitor's window: so many requests or seconds, whichever fills first (MArk section 4.4)."""
-
-    requests: int = 1000
-    seconds: float = 60.0
-
-
 def rules(
     slo: Slo,
     dispatch: DispatchPolicy,
@@ -56,7 +51,7 @@ def rules(
     *,
     start_at: float,
     seconds: int,
-    monitor: MonitorWindow,
+    monitor: MonitorPolicy | None,
     speed: float = 1.0,
 ) -> Record:
     """The rules of a run as numbers, on the trace's clock: what takes real seconds takes `speed` times as long."""
@@ -71,8 +66,8 @@ def rules(
         "target": slo.target,
         "start_at": start_at,
         "last_second": seconds - 1,
-        "monitor_requests": monitor.requests,
-        "monitor_s": monitor.seconds,
+        "monitor_requests": monitor.requests if monitor else ENDLESS,
+        "monitor_s": monitor.seconds if monitor else math.inf,
         "has_lambda": overflow is not None,
         "lambda_s": overflow.latency_s * speed if overflow else 0.0,
         "cold_s": overflow.cold_start_s * speed if overflow else 0.0,
@@ -139,19 +134,19 @@ def pool(made: Record, overflow: LambdaOffering | None, rng: np.random.Generator
     )
 
 
-def tally(start_at: float, seconds: int) -> Tally:
+def tally(start_at: float, seconds: int) -> RunTally:
     """Nothing has happened yet."""
     totals = records(TOTAL, 1)[0]
     totals.opened_at = start_at
     totals.closed_at = -np.inf
-    return Tally(
+    return RunTally(
         seconds=records(SECOND, seconds),
         histogram=np.zeros(HISTOGRAM_BINS, np.int64),
         totals=totals,
     )
 
 
-def summarise(made: Tally) -> Latency:
+def summarise(made: RunTally) -> Latency:
     """Percentiles (upper edge of their bin), mean and the tail of the latencies counted in a tally."""
     edges = np.concatenate(
         (

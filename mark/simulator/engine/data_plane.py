@@ -15,19 +15,20 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from mark.controller.policy import MonitorPolicy
 from mark.dispatch.credits import earned
+from mark.dispatch.objective import attainment
 from mark.dispatch.overflow import believed_warm, note_in_flight
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.costs import LambdaUsage
 from mark.domain.demand import WINDOW_S
-from mark.domain.objective import Slo
+from mark.domain.objective import Slo, SloWindow
 from mark.domain.offering import LambdaOffering, Offering
-from mark.domain.orders import SloWindow
 from mark.simulator.engine import arrays, kernel
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.kernel_lambda import Pool
-from mark.simulator.engine.kernel_tally import Record, Tally, shed
-from mark.simulator.results import Latency, SecondSeries, Served
+from mark.simulator.engine.kernel_tally import Record, RunTally, shed
+from mark.simulator.results import Latency, SecondSeries, ServedCounts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -55,7 +56,7 @@ class Engine:
         start_at: float,
         duration_s: float,
         rng: np.random.Generator,
-        monitor: arrays.MonitorWindow,
+        monitor: MonitorPolicy | None,
         speed: float = 1.0,
     ) -> None:
         self._kernel = kernel_
@@ -233,14 +234,14 @@ class Engine:
         """Lambda environments that the gateways believe to be warm."""
         return int(believed_warm(self._pool.belief, self._now))
 
-    def served(self) -> Served:
+    def served(self) -> ServedCounts:
         """Outcomes of the requests so far."""
         totals = self._tally.totals
         instance, standby, lambda_, shed = (
             int(n) for n in (totals.instance, totals.standby, totals.lambda_, totals.shed)
         )
         arrived = int(self._tally.seconds.arrivals.sum())
-        return Served(
+        return ServedCounts(
             instance=instance,
             standby=standby,
             lambda_=lambda_,
@@ -256,7 +257,8 @@ class Engine:
         """Share of the finished requests that were answered in time (1 when none finished)."""
         served = self.served()
         finished = served.total - served.in_flight
-        return 1.0 - int(self._tally.seconds.missed.sum()) / finished if finished else 1.0
+        attained = attainment(int(self._tally.seconds.missed.sum()), finished)
+        return 1.0 if attained is None else attained
 
     def lambda_usage(self) -> LambdaUsage:
         """Billed use of Lambda, pings included.
@@ -303,7 +305,7 @@ class Engine:
         )
 
     @property
-    def _state(self) -> tuple[Record, kernel.Fleet, Pool, Tally]:
+    def _state(self) -> tuple[Record, kernel.Fleet, Pool, RunTally]:
         return self._rules, self._fleet, self._pool, self._tally
 
     def _send(self, arrived_at: float) -> None:

@@ -24,7 +24,7 @@ from mark.simulator.engine.kernel_tally import (
     Ints,
     Record,
     Records,
-    Tally,
+    RunTally,
     answer,
     second_of,
     shed,
@@ -85,7 +85,7 @@ def run(
     rules: Record,
     fleet: Fleet,
     pool: Pool,
-    tally: Tally,
+    tally: RunTally,
 ) -> tuple[int, int]:
     """Dispatch the arrivals before `until` from `index` on, then bring all servers to `until`.
 
@@ -107,7 +107,7 @@ def run(
     return index, DONE
 
 
-def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: Tally) -> None:
+def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: RunTally) -> None:
     """Complete everything that was answered by `now`; idle burstable servers show what they have earned."""
     tally.totals.due_at = -np.inf  # routing looked at the accepting ones only; those that drain are due too
     _advance_all(now, every, rules, fleet, tally)
@@ -122,7 +122,7 @@ def settle(now: float, every: Ints, rules: Record, fleet: Fleet, pool: Pool, tal
 
 
 def dispatch(
-    now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: Tally
+    now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: RunTally
 ) -> bool:
     """Send one request somewhere; True when a queue has become full."""
     outcome = _offer(now, arrived_at, rows, rules, fleet, tally)
@@ -131,7 +131,7 @@ def dispatch(
     return bool(outcome == FULL)
 
 
-def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> int:
+def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, tally: RunTally) -> int:
     """Route it and let the Bouncer of that instance say whether it stays there."""
     row = _route(now, rows, rules, fleet, tally)
     if row == NONE:
@@ -146,7 +146,7 @@ def _offer(now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Flee
     return BOUNCED
 
 
-def _route(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> int:
+def _route(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: RunTally) -> int:
     if rules.routing == BY_WEIGHT:
         return weighted(rows, fleet.servers)
     _advance_all(now, rows, rules, fleet, tally)
@@ -156,7 +156,7 @@ def _route(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) ->
 
 
 def _bounce(
-    now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: Tally
+    now: float, arrived_at: float, rows: Ints, rules: Record, fleet: Fleet, pool: Pool, tally: RunTally
 ) -> int:
     """Its instance did not admit it: Lambda, the instance that finishes first, or nobody."""
     _advance_all(now, rows, rules, fleet, tally)
@@ -176,7 +176,9 @@ def _bounce(
     return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
 
 
-def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, pool: Pool, tally: Tally) -> bool:
+def _overflow(
+    now: float, arrived_at: float, instance_at: float, rules: Record, pool: Pool, tally: RunTally
+) -> bool:
     """Send it to Lambda if that is where it should go and Lambda takes it."""
     reap(now, rules, pool, tally)
     marks = pool.marks
@@ -203,7 +205,7 @@ def _overflow(now: float, arrived_at: float, instance_at: float, rules: Record, 
     return True
 
 
-def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, tally: Tally) -> None:
+def _warm_one_more(now: float, deadline_at: float, rules: Record, pool: Pool, tally: RunTally) -> None:
     """A request shed because Lambda would be cold starts an environment, or none would ever be warm."""
     if now + rules.lambda_s <= deadline_at and pool.marks.warm + pool.marks.cold < rules.concurrency:
         start_environment(now, np.nan, rules.cold_s, rules, pool, tally)
@@ -217,7 +219,7 @@ def _finish_at(now: float, server: Record) -> float:
 
 
 def _enqueue_or_shed(
-    row: int, now: float, arrived_at: float, finish_at: float, rules: Record, fleet: Fleet, tally: Tally
+    row: int, now: float, arrived_at: float, finish_at: float, rules: Record, fleet: Fleet, tally: RunTally
 ) -> int:
     if finish_at - arrived_at > rules.give_up_s:
         shed(arrived_at, rules, tally)
@@ -268,7 +270,7 @@ def show_pace(balance: float, server: Record, batch_s: Floats) -> None:
     server.full_batch_s = full_batch_s * pace
 
 
-def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tally) -> None:
+def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: RunTally) -> None:
     """Complete what is due on all rows; nothing is before `totals.due_at`, the earliest end of a batch."""
     totals = tally.totals
     if now < totals.due_at:
@@ -285,7 +287,7 @@ def _advance_all(now: float, rows: Ints, rules: Record, fleet: Fleet, tally: Tal
     totals.due_at = due_at
 
 
-def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: Tally) -> None:
+def _advance(row: int, now: float, rules: Record, fleet: Fleet, tally: RunTally) -> None:
     """Complete the batches that ended by `now` and start what waited behind them."""
     server, held = fleet.servers[row], fleet.queue[row]
     capacity = held.size

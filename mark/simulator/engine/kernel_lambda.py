@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mark.dispatch.overflow import note_in_flight
-from mark.simulator.engine.kernel_tally import Floats, Ints, Record, Tally, answer
+from mark.simulator.engine.kernel_tally import Floats, Ints, Record, RunTally, answer
 
 WARM_FINISH, WARM_ARRIVED, COLD_FINISH, COLD_ARRIVED = range(4)
 """Rows of Pool.rings."""
@@ -36,7 +36,7 @@ class Pool(NamedTuple):
     belief: Ints
 
 
-def invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: Tally) -> bool:
+def invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: RunTally) -> bool:
     """Call Lambda; False when it throttles (concurrency, or too many new environments at once)."""
     marks = pool.marks
     if marks.warm + marks.cold >= rules.concurrency:
@@ -55,7 +55,7 @@ def invoke(now: float, arrived_at: float, rules: Record, pool: Pool, tally: Tall
 
 
 def start_environment(
-    now: float, arrived_at: float, busy_s: float, rules: Record, pool: Pool, tally: Tally
+    now: float, arrived_at: float, busy_s: float, rules: Record, pool: Pool, tally: RunTally
 ) -> bool:
     """Start a new environment, busy for `busy_s`; False when too many were started at once.
 
@@ -91,7 +91,7 @@ def _take_idle(now: float, pool: Pool) -> bool:
     return False
 
 
-def reap(now: float, rules: Record, pool: Pool, tally: Tally) -> None:
+def reap(now: float, rules: Record, pool: Pool, tally: RunTally) -> None:
     """Answer the calls that ended by `now`, in order of their end; their environments become idle."""
     marks = pool.marks
     room = pool.rings.shape[1]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mark.dispatch.objective import missed_target
+from mark.dispatch.objective import is_window_full, missed_target
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,7 +41,7 @@ TOTAL = np.dtype(
 )
 
 
-class Tally(NamedTuple):
+class RunTally(NamedTuple):
     """Counts of outcomes."""
 
     #: Records of SECOND by second of arrival.
@@ -51,7 +51,7 @@ class Tally(NamedTuple):
     totals: Record
 
 
-def answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) -> None:
+def answer(arrived_at: float, finish_at: float, rules: Record, tally: RunTally) -> None:
     """A request was answered. Of a rehearsal's latency, on the trace's clock, the real one is counted."""
     taken_s = finish_at - arrived_at
     latency_s = taken_s / rules.speed
@@ -68,7 +68,7 @@ def answer(arrived_at: float, finish_at: float, rules: Record, tally: Tally) -> 
         totals.window_missed += 1
 
 
-def shed(arrived_at: float, rules: Record, tally: Tally) -> None:
+def shed(arrived_at: float, rules: Record, tally: RunTally) -> None:
     """Refuse a request (503); it counts as missed."""
     totals = tally.totals
     tally.seconds[second_of(arrived_at, rules)].missed += 1
@@ -80,7 +80,7 @@ def shed(arrived_at: float, rules: Record, tally: Tally) -> None:
 def window_closed(now: float, rules: Record, totals: Record) -> bool:
     """Close the monitor's window when it is full; True when it missed the target outside a cool-down."""
     requests, missed = totals.window_requests, totals.window_missed
-    if requests < rules.monitor_requests and now - totals.opened_at < rules.monitor_s:
+    if not is_window_full(requests, now - totals.opened_at, rules.monitor_requests, rules.monitor_s):
         return False
     totals.last_requests, totals.last_missed = requests, missed
     totals.window_requests, totals.window_missed = 0, 0

@@ -43,8 +43,8 @@ def peers_python(folder: Path) -> Path:
     except subprocess.TimeoutExpired as error:
         raise NoPeers(f"installing took more than {INSTALL_WITHIN_S:g} s") from error
     except (OSError, subprocess.CalledProcessError) as error:
-        said = str(getattr(error, "stderr", None) or error).strip().splitlines()
-        raise NoPeers(f"not installable: {said[-1]:.200}") from error
+        lines = str(getattr(error, "stderr", None) or error).strip().splitlines()
+        raise NoPeers(f"not installable: {lines[-1]:.200}") from error
     done.write_text("\n".join(REQUIREMENTS))
     return python
 

@@ -71,7 +71,7 @@ def test_agents_say_who_is_ready(there: Scene) -> None:
     assert seen[first].credits == 12.0
     assert seen[second].state is InstanceState.PENDING
     assert seen[third].state is InstanceState.DRAINING
-    assert seen[third].interrupt_at == 1100.0
+    assert seen[third].terminates_at == 1100.0
 
 
 def test_another_model_and_service_are_not_seen(there: Scene) -> None:
@@ -348,7 +348,7 @@ def test_guardrails_hold_at_the_actuator(moto: None, rails: Guardrails, words: s
     [fact] = strict.cloud.drain_facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.cause, fact.code) == (RefusalCause.GUARDRAIL, "")
-    assert words in fact.said
+    assert words in fact.detail
     assert asked == []
     strict.cloud.close()
     there.close()
@@ -382,7 +382,7 @@ def test_standbys_are_woken_as_far_as_the_spend_allows(moto: None) -> None:
     assert isinstance(fact, LaunchRefused)
     assert (fact.token, fact.offering, fact.count, fact.at) == ("t3-1", SLEEPER.name, 1, 1000.0)
     assert fact.cause is RefusalCause.GUARDRAIL
-    assert fact.said == "waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"
+    assert fact.detail == "waking: 0.1664 USD an hour and 0.0832 more exceed 0.208"
     there.close()
 
 
@@ -474,7 +474,7 @@ def test_an_order_that_does_not_fit_is_cut_to_what_does(moto: None, rails: Guard
             offering=ON_DEMAND.name,
             count=3,
             cause=RefusalCause.GUARDRAIL,
-            said=why,
+            detail=why,
             at=1000.0,
         )
     ]
@@ -506,7 +506,7 @@ def test_an_offering_of_which_not_even_one_may_run_is_refused_as_such(moto: None
     [fact] = there.cloud.drain_facts()
     assert isinstance(fact, LaunchRefused)
     assert (fact.count, fact.cause) == (2, RefusalCause.FORBIDDEN)
-    assert fact.said == "one costs 0.0850 USD an hour, the limit is 0.0425"
+    assert fact.detail == "one costs 0.0850 USD an hour, the limit is 0.0425"
     there.close()
 
 
@@ -565,7 +565,7 @@ def test_a_spot_notice_is_a_fact_until_it_is_acknowledged(there: Scene) -> None:
     there.send(notice)
     assert there.cloud.drain_facts() == [notice]
     [seen] = there.cloud.observe()
-    assert seen.interrupt_at == 1120.0
+    assert seen.terminates_at == 1120.0
 
     crashed = scene(again=there)  # nothing was acknowledged: the next controller gets it too
     crashed.cloud.observe()

@@ -54,9 +54,9 @@ def test_the_earlier_notice_counts_and_credits_are_the_agent_s() -> None:
     agent = replace(member("i-1"), terminates_at=90.0, credits=7.0)
     for warned, wanted in ((None, 90.0), (80.0, 80.0), (95.0, 90.0)):
         [instance] = fleet_view([ROW], [agent], warned={"i-1": warned} if warned else None)
-        assert (instance.interrupt_at, instance.credits) == (wanted, 7.0)
+        assert (instance.terminates_at, instance.credits) == (wanted, 7.0)
     [instance] = fleet_view([ROW], [])
-    assert (instance.interrupt_at, instance.credits) == (None, None)
+    assert (instance.terminates_at, instance.credits) == (None, None)
 
 
 ROWS = st.lists(

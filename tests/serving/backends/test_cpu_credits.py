@@ -40,6 +40,7 @@ def test_it_spends_as_the_simulator_does(burst, balance, steps):
         batch_s = np.array([0.0, work_s])
         expected_s = kernel._spend_credits(now, work_s, server, batch_s)
         assert live.spend(now, work_s) == pytest.approx(expected_s)
+        assert server.single_s == pytest.approx(work_s * live.throttle(now, work_s))
         now += expected_s
         assert live.balance(now) >= 0.0
         assert live.surplus == pytest.approx(server.surplus)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
-from mark.simulator.traces.formats.rows import Kind, Rows, TraceOptions
+from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -64,7 +64,7 @@ def join(name: str, parts: Sequence[Rows], options: TraceOptions) -> Instants | 
             else f"{name} holds no request; check what was exported"
         )
     notes = (*dict.fromkeys(note for part in parts for note in part.notes), *_group_notes(parts))
-    if first.kind is Kind.REQUEST:
+    if first.kind is RowKind.REQUEST:
         return _instants(parts, notes)
     return _bins(_Joined.of(name, parts), notes)
 
@@ -106,7 +106,7 @@ class _Joined:
 
     name: str
     parts: Sequence[Rows]
-    kind: Kind
+    kind: RowKind
     order: Ints
     times: Floats
     values: Floats
@@ -136,7 +136,7 @@ class _Joined:
         bad = ~(np.isfinite(self.values) & (self.values >= 0))
         if bad.any():
             row = int(np.argmax(bad))
-            what = "count" if self.kind is Kind.COUNT else "rate"
+            what = "count" if self.kind is RowKind.COUNT else "rate"
             number = f"{self.values[row]:.15g}"
             raise self.wrong(row, f"{what} {number} is negative; {what}s are 0 or more")
         twice = np.diff(self.times) == 0
@@ -149,19 +149,19 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
     bin_s, at = _places(rows)
     _check_widths(rows, bin_s)
     kind = rows.kind
-    if kind is Kind.UNSAID:
+    if kind is RowKind.UNSAID:
         whole = bool((rows.values == np.floor(rows.values)).all())
-        kind = Kind.COUNT if whole else Kind.RATE
-        said = (
+        kind = RowKind.COUNT if whole else RowKind.RATE
+        meaning = (
             f"requests per bin of {bin_s:g} s, as all are whole"
             if whole
             else "requests per second, as some have fractions"
         )
         notes = (
             *notes,
-            f"no header names the numbers: they are taken as {said}; set --rows counts or rates",
+            f"no header names the numbers: they are taken as {meaning}; set --rows counts or rates",
         )
-    rates = rows.values / bin_s if kind is Kind.COUNT else rows.values
+    rates = rows.values / bin_s if kind is RowKind.COUNT else rows.values
     huge = rates > MAX_RPS
     if huge.any():
         row = int(np.argmax(huge))
@@ -179,13 +179,13 @@ def _bins(rows: _Joined, notes: tuple[str, ...]) -> Bins:
 def _places(rows: _Joined) -> tuple[float, Ints]:
     """Length of a bin, s, and the bin of each row. Misconfigured where bins are not equal."""
     times = rows.times
-    said = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
+    width_s = next((part.bin_s for part in rows.parts if part.bin_s is not None), None)
     if len(times) < 2:
-        if said is None:
+        if width_s is None:
             raise rows.wrong(0, "one row does not give the length of a bin; give at least two")
-        return said, np.zeros(1, dtype=np.int64)
+        return width_s, np.zeros(1, dtype=np.int64)
     steps = np.diff(times)
-    widths = [said] if said is not None else [_common_s(times)] if rows.parts[0].exact else []
+    widths = [width_s] if width_s is not None else [_common_s(times)] if rows.parts[0].exact else []
     widths = widths or [float(np.median(steps)), float(steps.min())]
     for bin_s in widths:
         if np.abs(steps - bin_s).max() <= BIN_TOLERANCE * bin_s:

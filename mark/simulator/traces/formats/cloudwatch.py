@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import EmptyFile, Text
-from mark.simulator.traces.formats.rows import Kind, Rows, TraceOptions
+from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
 from mark.simulator.traces.formats.times import MAX_TIME_S, is_instant, seconds_of
 
 Floats = NDArray[np.float64]
@@ -59,7 +59,7 @@ def read_statistics(text: Text, document: Mapping[str, Any], options: TraceOptio
     return Rows(
         name=text.name,
         format=STATISTICS,
-        kind=options.number_kind(Kind.COUNT, text.name),
+        kind=options.number_kind(RowKind.COUNT, text.name),
         times=times,
         values=values,
         exact=True,
@@ -89,7 +89,7 @@ def read_data(text: Text, document: Mapping[str, Any], options: TraceOptions) ->
     if not stamps and not options.where:
         raise EmptyFile(f"{text.name} holds no datapoint; check the metric's dimensions and the times asked for")
     return Rows(
-        name=text.name, format=DATA, kind=options.number_kind(Kind.COUNT, text.name),
+        name=text.name, format=DATA, kind=options.number_kind(RowKind.COUNT, text.name),
         times=_times(text, stamps), values=_values(text, values), exact=True,
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ def read_console(text: Text, options: TraceOptions) -> Rows:
     return Rows(
         name=text.name,
         format=CONSOLE,
-        kind=options.number_kind(Kind.COUNT, text.name),
+        kind=options.number_kind(RowKind.COUNT, text.name),
         times=_times(text, stamps),
         values=numbers,
         lines=np.array(lines, dtype=np.int64),
@@ -164,17 +164,17 @@ def _column(text: Text, named: Mapping[str, Sequence[str]], count: int, options:
             f"{text.name} holds {count} metrics: {listed}; choose one with --where label={labels[0]}"
         )
     statistics = named.get("statistic") or named.get("stat") or ()
-    said = statistics[taken[0]] if taken[0] < len(statistics) else ""
-    if said and said.lower() not in COUNTING_STATISTICS:
+    statistic = statistics[taken[0]] if taken[0] < len(statistics) else ""
+    if statistic and statistic.lower() not in COUNTING_STATISTICS:
         raise Misconfigured(
-            f"{text.name} holds the statistic {said}; choose Sum in the console and download it again"
+            f"{text.name} holds the statistic {statistic}; choose Sum in the console and download it again"
         )
     return taken[0] + 1
 
 
-def _period_s(said: str) -> float | None:
-    """Seconds of `300`, `5 minutes` or `1 hour`; None where nothing is said."""
-    parts = re.fullmatch(r"(\d+)\s*(second|minute|hour|day)?s?", said.strip().lower())
+def _period_s(text: str) -> float | None:
+    """Seconds of `300`, `5 minutes` or `1 hour`; None where there is none."""
+    parts = re.fullmatch(r"(\d+)\s*(second|minute|hour|day)?s?", text.strip().lower())
     return None if parts is None else float(parts[1]) * PERIOD_WORDS[parts[2] or "second"]
 
 

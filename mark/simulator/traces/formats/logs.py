@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import Text, rows_of
 from mark.simulator.traces.formats.filters import Where
-from mark.simulator.traces.formats.rows import Kind, Rows, TraceOptions
+from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
 from mark.simulator.traces.formats.times import seconds_of
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,7 @@ def read_alb(text: Text, options: TraceOptions) -> Rows:
             line = _line_of(text, number, entries[bad])
             raise text.wrong(line, f"{stamps[bad][:40]!r} is no ISO 8601 time; correct the entry") from error
     return Rows(
-        name=text.name, format=ALB, kind=Kind.REQUEST, times=_joined(parts),
+        name=text.name, format=ALB, kind=RowKind.REQUEST, times=_joined(parts),
         groups={group_name(arn): count for arn, count in groups.items()}, notes=text.notes,
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def read_combined(text: Text, options: TraceOptions) -> Rows:
             seconds[at] = known[stamp]
         known = {stamp: known[stamp]} if entries else {}
         parts.append(seconds)
-    return Rows(name=text.name, format=COMBINED, kind=Kind.REQUEST, times=_joined(parts), notes=text.notes)
+    return Rows(name=text.name, format=COMBINED, kind=RowKind.REQUEST, times=_joined(parts), notes=text.notes)
 
 
 def group_name(arn: str) -> str:

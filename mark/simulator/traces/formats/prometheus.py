@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import EmptyFile, Text
-from mark.simulator.traces.formats.rows import Kind, Rows, TraceOptions
+from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
 from mark.simulator.traces.formats.times import MAX_TIME_S
 
 Floats = NDArray[np.float64]
@@ -38,7 +38,7 @@ def read_range(text: Text, document: Mapping[str, Any], options: TraceOptions) -
     takes = options.where.on({label: _label(label) for label in labels})
     taken = [one for one in series if takes(one)]
     if not taken:
-        return Rows(name=text.name, format=RANGE, kind=Kind.RATE, times=np.empty(0), values=np.empty(0))
+        return Rows(name=text.name, format=RANGE, kind=RowKind.RATE, times=np.empty(0), values=np.empty(0))
     sampled = [_samples(text, one["values"]) for one in taken]
     step = int(np.gcd.reduce(np.concatenate([np.diff(times) for times, _ in sampled])))
     if step == 0:
@@ -66,7 +66,7 @@ def read_range(text: Text, document: Mapping[str, Any], options: TraceOptions) -
     return Rows(
         name=text.name,
         format=RANGE,
-        kind=Kind.RATE if counters else options.number_kind(Kind.RATE, text.name),
+        kind=RowKind.RATE if counters else options.number_kind(RowKind.RATE, text.name),
         times=starts / MS,
         values=np.array([rates[at] for at in starts.tolist()]),
         bin_s=step / MS,
@@ -126,8 +126,8 @@ def _bins(times: NDArray[np.int64], values: Floats, step: int, *, counter: bool)
 
 
 def _notes(taken: Sequence[Any], counters: int, options: TraceOptions, left_out: int) -> tuple[str, ...]:
-    what = options.rows or Kind.RATE
-    per = "step" if what is Kind.COUNT else "second"
+    what = options.rows or RowKind.RATE
+    per = "step" if what is RowKind.COUNT else "second"
     notes = [
         f"the values are taken as requests per {per}"
         if not counters

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Kind(StrEnum):
+class RowKind(StrEnum):
     """Meaning of a row."""
 
     REQUEST = "requests"
@@ -33,13 +33,13 @@ class TraceOptions:
     #: Filter of requests or series.
     where: Where = field(default_factory=Where)
     #: Meaning of a row where the file leaves it open; None: the file defines it.
-    rows: Kind | None = None
+    rows: RowKind | None = None
 
-    def number_kind(self, usual: Kind, name: str) -> Kind:
-        """Meaning of the numbers of a metric: `usual` unless the options set another."""
-        if self.rows is Kind.REQUEST:
+    def number_kind(self, default: RowKind, name: str) -> RowKind:
+        """Meaning of the numbers of a metric: `default` unless the options set another."""
+        if self.rows is RowKind.REQUEST:
             raise Misconfigured(f"{name} holds a number a period, no row a request; use --rows counts or rates")
-        return self.rows or usual
+        return self.rows or default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Rows:
 
     name: str
     format: str
-    kind: Kind
+    kind: RowKind
     #: Epoch seconds or seconds from another zero, shape (rows,).
     times: Floats
     #: Numbers of the bins that start at `times`, shape (rows,); None for requests.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mark.domain.errors import Misconfigured
 from mark.simulator.traces.formats.content import EmptyFile, Text, rows_of
-from mark.simulator.traces.formats.rows import Kind, Rows, TraceOptions
+from mark.simulator.traces.formats.rows import RowKind, Rows, TraceOptions
 from mark.simulator.traces.formats.times import MAX_TIME_S, is_instant, is_number, seconds_of, unit_of
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ DELIMITERS = ",;\t"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class CsvLayout:
     """Columns of a CSV and their meaning."""
 
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Layout:
     time: int
     #: Index of the column of values; None where a row is a request.
     value: int | None
-    kind: Kind
+    kind: RowKind
     #: The header is MArk's own.
     own: bool
 
@@ -63,7 +63,7 @@ class Layout:
         return f"a CSV of {self.kind}"
 
 
-def find_layout(text: Text, options: TraceOptions) -> Layout | None:
+def find_layout(text: Text, options: TraceOptions) -> CsvLayout | None:
     """The layout of a CSV; None where its first line is none of a trace. Misconfigured where it is ambiguous."""
     first = text.lines()[0]
     delimiter = next((mark for mark in DELIMITERS if mark in first), ",")
@@ -78,7 +78,7 @@ def find_layout(text: Text, options: TraceOptions) -> Layout | None:
         return None
     value, kind = _value_column(text, names, time, options)
     own = names == RATES_HEADER or (len(names) == 1 and names[0] in ARRIVALS_HEADERS)
-    return Layout(
+    return CsvLayout(
         names=names,
         header=True,
         delimiter=delimiter,
@@ -97,12 +97,12 @@ def _split(line: str, delimiter: str) -> list[str]:
         return [line]
 
 
-def _without_header(fields: Sequence[str], delimiter: str, options: TraceOptions) -> Layout | None:
-    requests = len(fields) == 1 or options.rows is Kind.REQUEST
+def _without_header(fields: Sequence[str], delimiter: str, options: TraceOptions) -> CsvLayout | None:
+    requests = len(fields) == 1 or options.rows is RowKind.REQUEST
     if not requests and len(fields) != 2:
         return None
-    kind = Kind.REQUEST if requests else options.rows or Kind.UNSAID
-    return Layout(
+    kind = RowKind.REQUEST if requests else options.rows or RowKind.UNSAID
+    return CsvLayout(
         names=(), header=False, delimiter=delimiter, columns=len(fields), time=0,
         value=None if requests else 1, kind=kind, own=False,
     )  # fmt: skip
@@ -118,20 +118,22 @@ def _time_column(text: Text, names: Sequence[str], delimiter: str) -> int | None
     return dated[0] if dated and dated[0] < len(names) else None
 
 
-def _value_column(text: Text, names: Sequence[str], time: int, options: TraceOptions) -> tuple[int | None, Kind]:
+def _value_column(
+    text: Text, names: Sequence[str], time: int, options: TraceOptions
+) -> tuple[int | None, RowKind]:
     """The column of counts or rates, and which of them; none where a row is a request."""
     others = [at for at in range(len(names)) if at != time]
-    if not others or options.rows is Kind.REQUEST:
-        return None, Kind.REQUEST
-    found = [(at, Kind.COUNT) for at in others if COUNT_NAMES.fullmatch(names[at])]
-    found += [(at, Kind.RATE) for at in others if RATE_NAMES.fullmatch(names[at])]
+    if not others or options.rows is RowKind.REQUEST:
+        return None, RowKind.REQUEST
+    found = [(at, RowKind.COUNT) for at in others if COUNT_NAMES.fullmatch(names[at])]
+    found += [(at, RowKind.RATE) for at in others if RATE_NAMES.fullmatch(names[at])]
     if len(found) == 1 or (
         found and options.rows and len([at for at, kind in found if kind is options.rows]) == 1
     ):
         at, kind = next((pair for pair in found if pair[1] is options.rows), found[0])
         return at, options.rows or kind
     if len(others) == 1 and (options.rows or names[others[0]] in NEUTRAL_NAMES):
-        return others[0], options.rows or Kind.UNSAID
+        return others[0], options.rows or RowKind.UNSAID
     listed = ", ".join(names)
     raise Misconfigured(
         f"{text.name}: the columns {listed} do not show which of them holds the load; name one count (per bin) "
@@ -139,7 +141,7 @@ def _value_column(text: Text, names: Sequence[str], time: int, options: TraceOpt
     )
 
 
-def read_table(text: Text, layout: Layout, options: TraceOptions) -> Rows:
+def read_table(text: Text, layout: CsvLayout, options: TraceOptions) -> Rows:
     """The rows of a CSV. MArk's own formats hold seconds, rising; others may be in any order."""
     keys = {} if layout.own else _keys(layout)
     options.where.check(layout.format, keys)
@@ -165,13 +167,13 @@ Columns = tuple[Floats, Floats, Ints]
 Takes = Callable[[list[str]], bool]
 
 
-def _keys(layout: Layout) -> dict[str, Callable[[list[str]], str]]:
+def _keys(layout: CsvLayout) -> dict[str, Callable[[list[str]], str]]:
     """The columns beside time and load, by name."""
     others = [at for at in range(len(layout.names)) if at not in (layout.time, layout.value)]
     return {layout.names[at]: operator.itemgetter(at) for at in others}
 
 
-def _data_blocks(text: Text, layout: Layout) -> Iterator[tuple[int, str]]:
+def _data_blocks(text: Text, layout: CsvLayout) -> Iterator[tuple[int, str]]:
     """The blocks below the header that hold anything."""
     header = layout.header
     for number, block in text.blocks():
@@ -183,7 +185,7 @@ def _data_blocks(text: Text, layout: Layout) -> Iterator[tuple[int, str]]:
             yield first, rest
 
 
-def _read_block(text: Text, layout: Layout, number: int, block: str, takes: Takes | None) -> Columns:
+def _read_block(text: Text, layout: CsvLayout, number: int, block: str, takes: Takes | None) -> Columns:
     """Times, numbers (of no meaning where a row is a request) and lines of a block's rows."""
     row = next(row for _, row in rows_of(number, block))
     numeric = is_number(_split(row, layout.delimiter)[layout.time]) if _fits(row, layout) else True
@@ -193,11 +195,11 @@ def _read_block(text: Text, layout: Layout, number: int, block: str, takes: Take
     return _fields(text, layout, number, block, takes)
 
 
-def _fits(row: str, layout: Layout) -> bool:
+def _fits(row: str, layout: CsvLayout) -> bool:
     return len(_split(row, layout.delimiter)) == layout.columns
 
 
-def _numbers(text: Text, layout: Layout, number: int, block: str) -> Columns:
+def _numbers(text: Text, layout: CsvLayout, number: int, block: str) -> Columns:
     """The columns of a block that holds numbers alone, read in one pass in C."""
     try:
         numbers: Floats = np.loadtxt(io.StringIO(block), delimiter=",", comments=None, ndmin=2)
@@ -212,7 +214,7 @@ def _numbers(text: Text, layout: Layout, number: int, block: str) -> Columns:
     return numbers[:, 0], numbers[:, -1], lines
 
 
-def _bad_row(text: Text, layout: Layout, number: int, block: str) -> Misconfigured:
+def _bad_row(text: Text, layout: CsvLayout, number: int, block: str) -> Misconfigured:
     """The error for the first row that is not numbers alone."""
     for line, row in rows_of(number, block):
         fields = [field.strip() for field in row.split(",")]
@@ -226,7 +228,7 @@ def _bad_row(text: Text, layout: Layout, number: int, block: str) -> Misconfigur
     return Misconfigured(f"{text.name} cannot be read as {layout.columns} columns of numbers; check its rows")
 
 
-def _bad_width(text: Text, layout: Layout, line: int, fields: Sequence[str]) -> Misconfigured:
+def _bad_width(text: Text, layout: CsvLayout, line: int, fields: Sequence[str]) -> Misconfigured:
     return text.wrong(line, f"{len(fields)} columns where {layout.columns} are expected; correct the row")
 
 
@@ -241,7 +243,7 @@ def _number(field: str) -> float:
     return number
 
 
-def _fields(text: Text, layout: Layout, number: int, block: str, takes: Takes | None) -> Columns:
+def _fields(text: Text, layout: CsvLayout, number: int, block: str, takes: Takes | None) -> Columns:
     """The columns of a block whose rows are read field by field."""
     stamps, values, lines = [], [], []
     try:
