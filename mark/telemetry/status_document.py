@@ -21,7 +21,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mark.accounting.budget import Reached
-from mark.controller.spending_limit import SpendingLimit
+from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 
@@ -269,7 +269,9 @@ class BudgetStatus:
     when_reached: Reached = Reached.WARN
     #: What may be rented now.
     limited_by: SpendingLimit = SpendingLimit.NONE
-    #: Why: a line for each budget that is reached, and `paused by hand`.
+    #: The cause of that limit.
+    limit_cause: LimitCause = LimitCause.NONE
+    #: Why, for people: a line for each budget that is reached, and one for a pause.
     reasons: tuple[str, ...] = ()
 
 

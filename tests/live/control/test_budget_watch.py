@@ -17,7 +17,7 @@ from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
 from mark.controller.service import ServedModel, ServiceSpec
-from mark.controller.spending_limit import SpendingLimit
+from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role
@@ -152,14 +152,19 @@ def test_warning_holds_nothing_back(store: ServiceStore, served: ServedModel) ->
     assert (told.limited_by, len(told.reasons)) == (SpendingLimit.NONE, 1)
 
 
+def published_cause(store: ServiceStore) -> LimitCause | None:
+    found = BUDGET.read(store)
+    return found and found.limit_cause
+
+
 def test_a_pause_by_hand_comes_before_the_budget_and_goes(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [], daily_usd=0.01, when_reached="floor")
     PAUSE.write(store, PauseRequest(on=True, at=NOON))
     made.poll()
-    assert made.spending_limit() is SpendingLimit.PAUSE
+    assert (made.spending_limit(), published_cause(store)) == (SpendingLimit.PAUSE, LimitCause.PAUSE)
     PAUSE.write(store, PauseRequest(on=False, at=NOON))
     made.poll()
-    assert made.spending_limit() is SpendingLimit.FLOOR
+    assert (made.spending_limit(), published_cause(store)) == (SpendingLimit.FLOOR, LimitCause.BUDGET)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +219,8 @@ def paused(tmp_path: Path, *flags: str) -> int:
 def last_word(store: ServiceStore, *, on: bool) -> None:
     """What a controller that heard of a pause, or of its end, says of it."""
     limited_by = SpendingLimit.PAUSE if on else SpendingLimit.NONE
-    BUDGET.write(store, BudgetStatus(limited_by=limited_by, reasons=("paused by hand",) if on else ()))
+    cause = LimitCause.PAUSE if on else LimitCause.NONE
+    BUDGET.write(store, BudgetStatus(limited_by=limited_by, limit_cause=cause, reasons=("any sentence",)))
 
 
 def test_a_pause_says_how_this_very_service_goes_on(
