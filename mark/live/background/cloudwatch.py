@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mark.controller.demand_units import totals_of
-from mark.controller.service import ServedModel
 from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import InstanceState
 from mark.domain.traffic import ModelTraffic
+from mark.service_spec import ServedModel
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import MODEL, PublishedModel
 

@@ -13,11 +13,11 @@ from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, ma
 from mark.accounting.ledger import FleetUsage, unpriced, unpriced_words
 from mark.accounting.usage import IncrementalUsage
 from mark.config.budget import BudgetSettings
-from mark.controller.service import ServedModel
 from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.costs import Transition
 from mark.domain.errors import RetryLater
 from mark.live.clock import ServiceClock
+from mark.service_spec import ServedModel
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel
 

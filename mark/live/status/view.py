@@ -26,7 +26,6 @@ from mark.accounting.ledger import (
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import cost_of
 from mark.controller.demand_units import window_speeds
-from mark.controller.service import ServedModel, ServiceSpec
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import InstanceState
@@ -35,6 +34,7 @@ from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
+from mark.service_spec import ServedModel, ServiceSpec
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import (
     ALERTS,

@@ -25,7 +25,6 @@ from mark.accounting.journal_stats import JournalFacts, PricedOrder, Segment, jo
 from mark.accounting.ledger import unpriced, unpriced_words
 from mark.catalog.billing import cost_of
 from mark.controller.journal import BrokenLine, read_journal
-from mark.controller.service import ServedModel, ServiceSpec
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
 from mark.domain.orders import Launch, WarmLambda
@@ -47,6 +46,7 @@ from mark.report.cost.report import (
     spend_by_day,
 )
 from mark.report.mail.formatting import money_of
+from mark.service_spec import ServedModel, ServiceSpec
 from mark.telemetry.status_document import MODEL, LoadSeries, PublishedModel
 
 LONGEST_REASON = 240

@@ -16,7 +16,6 @@ from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
-from mark.controller.service import ServedModel, ServiceSpec
 from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
@@ -26,6 +25,7 @@ from mark.live.commands import pause
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.models import make_live_models, service_spec
 from mark.live.status.view import LiveView
+from mark.service_spec import ServedModel, ServiceSpec
 from mark.store.connect import connect, connect_async
 from mark.store.data_plane import GatewayStore
 from mark.store.embedded import EmbeddedRedis
