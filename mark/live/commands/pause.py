@@ -14,10 +14,10 @@ from mark.domain.errors import Misconfigured
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import RunFolder
 from mark.report.terminal import note, progress, show, show_json
+from mark.steady_time import steady_time
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import BUDGET, PAUSE, PauseRequest
-from mark.telemetry.steady_time import steady_time
 
 ENDED = ("shutting-down", "terminated")
 POLL_S = 0.25

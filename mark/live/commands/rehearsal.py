@@ -30,10 +30,10 @@ from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.documents import RunDocument, run_document
 from mark.report.terminal import note, progress
 from mark.simulator.results import RunResult
+from mark.steady_time import steady_time
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import LoadSeries, ModelStatus
-from mark.telemetry.steady_time import steady_time
 
 BIN_MIN = 10.0
 """Orders are compared by ten minutes of the trace."""

@@ -15,6 +15,7 @@ from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
 from mark.report.formatting import plural
+from mark.steady_time import steady_time
 from mark.store.service import ServiceStore
 from mark.telemetry.status_document import (
     MODEL,
@@ -26,7 +27,6 @@ from mark.telemetry.status_document import (
     PublishedInstance,
     PublishedModel,
 )
-from mark.telemetry.steady_time import steady_time
 
 MINUTES = 60
 DECISIONS = 12

@@ -28,7 +28,7 @@ from mark.serving.agent.gateway_link import GatewayConnection
 from mark.serving.agent.http import AgentHttp
 from mark.serving.agent.queue import AgentCore
 from mark.serving.http.server import HttpServer
-from mark.telemetry.steady_time import steady_time
+from mark.steady_time import steady_time
 
 log = logging.getLogger("mark.agent")
 
