@@ -16,8 +16,8 @@ from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import InstanceState
 from mark.domain.traffic import ModelTraffic
 from mark.service_spec import ServedModel
+from mark.store.published_status import MODEL, PublishedModel
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import MODEL, PublishedModel
 
 log = logging.getLogger(__name__)
 

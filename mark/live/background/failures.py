@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from mark.domain.errors import RetryLater, failure_words
 from mark.steady_time import steady_time
+from mark.store.published_status import BACKGROUND, BackgroundFailure, BackgroundStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BACKGROUND, BackgroundFailure, BackgroundStatus
 
 log = logging.getLogger(__name__)
 

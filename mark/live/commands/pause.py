@@ -16,8 +16,8 @@ from mark.live.local.run_dir import RunFolder
 from mark.report.terminal import note, progress, show, show_json
 from mark.steady_time import steady_time
 from mark.store.connect import connect
+from mark.store.published_status import BUDGET, PAUSE, PauseRequest
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BUDGET, PAUSE, PauseRequest
 
 ENDED = ("shutting-down", "terminated")
 POLL_S = 0.25

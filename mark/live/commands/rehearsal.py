@@ -32,8 +32,8 @@ from mark.report.terminal import note, progress
 from mark.simulator.results import RunResult
 from mark.steady_time import steady_time
 from mark.store.connect import connect
+from mark.store.published_status import LoadSeries, ModelStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import LoadSeries, ModelStatus
 
 BIN_MIN = 10.0
 """Orders are compared by ten minutes of the trace."""

@@ -18,8 +18,8 @@ from mark.domain.costs import Transition
 from mark.domain.errors import RetryLater
 from mark.live.clock import ServiceClock
 from mark.service_spec import ServedModel
+from mark.store.published_status import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel
 
 log = logging.getLogger(__name__)
 

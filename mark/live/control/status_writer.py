@@ -16,8 +16,7 @@ from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
 from mark.report.formatting import plural
 from mark.steady_time import steady_time
-from mark.store.service import ServiceStore
-from mark.telemetry.status_document import (
+from mark.store.published_status import (
     MODEL,
     AssumedLoad,
     ForecasterStatus,
@@ -27,6 +26,7 @@ from mark.telemetry.status_document import (
     PublishedInstance,
     PublishedModel,
 )
+from mark.store.service import ServiceStore
 
 MINUTES = 60
 DECISIONS = 12

@@ -13,8 +13,8 @@ from mark.live.local.account_upkeep import AccountUpkeep
 from mark.live.local.children import HEARTBEAT_TIMEOUT_S, Restarts
 from mark.steady_time import steady_time
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import PROCESSES, LostAccount, ProcessesStatus, RestartStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import PROCESSES, LostAccount, ProcessesStatus, RestartStatus
 
 log = logging.getLogger(__name__)
 

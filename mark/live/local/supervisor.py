@@ -55,8 +55,8 @@ from mark.protocols.oip import example_body
 from mark.steady_time import WALL, steady_time
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import MODEL, PublishedModel
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import MODEL, PublishedModel
 
 log = logging.getLogger(__name__)
 

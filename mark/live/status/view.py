@@ -36,8 +36,7 @@ from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.steady_time import steady_time
-from mark.store.service import ServiceStore
-from mark.telemetry.status_document import (
+from mark.store.published_status import (
     ALERTS,
     ARCHIVE,
     BACKGROUND,
@@ -67,6 +66,7 @@ from mark.telemetry.status_document import (
     SpentStatus,
     StoreStatus,
 )
+from mark.store.service import ServiceStore
 
 RATE_WINDOWS = 12
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p98", 0.98), ("p99", 0.99))

@@ -18,8 +18,8 @@ from mark.live.status.view import LiveView
 from mark.report.live.table import status_table
 from mark.report.terminal import note, show, show_json
 from mark.store.connect import connect
+from mark.store.published_status import SERVICE, STARTING, StartingStatus, StartStep
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import SERVICE, STARTING, StartingStatus, StartStep
 
 EACH_S = 1.0
 

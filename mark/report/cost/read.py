@@ -47,7 +47,7 @@ from mark.report.cost.report import (
 )
 from mark.report.mail.formatting import money_of
 from mark.service_spec import ServedModel, ServiceSpec
-from mark.telemetry.status_document import MODEL, LoadSeries, PublishedModel
+from mark.store.published_status import MODEL, LoadSeries, PublishedModel
 
 LONGEST_REASON = 240
 """Characters of a reason that a mail shows."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from mark.controller.spending_limit import SpendingLimit
 from mark.report.formatting import MISSING, finite, format_duration, percent, ratio, usd
-from mark.telemetry.status_document import (
+from mark.store.published_status import (
     AlertsStatus,
     AnswerCounts,
     AssumedLoad,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import Metric
 
+from mark.store.published_status import ModelStatus, ServiceStatus
 from mark.telemetry.metrics import Labels, Rows, counter, exposition, gauge
-from mark.telemetry.status_document import ModelStatus, ServiceStatus
 
 MOST_OFFERINGS = 64
 OTHER = "other"

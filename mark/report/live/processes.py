@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mark.report.live import formatting
-from mark.telemetry.status_document import RestartStatus, ServiceStatus
+from mark.store.published_status import RestartStatus, ServiceStatus
 
 
 def format_restarts(status: ServiceStatus) -> str:

@@ -32,7 +32,7 @@ from mark.report.page import write_whole
 from mark.report.runs.documents import RunDocument
 from mark.report.tables import figures, make_table, texts
 from mark.simulator.results import RunResult
-from mark.telemetry.status_document import LoadSeries, ModelStatus
+from mark.store.published_status import LoadSeries, ModelStatus
 
 PAGE_NAME, DOCUMENT_NAME = "live.html", "live.json"
 MINUTE_S = 60

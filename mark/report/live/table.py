@@ -10,7 +10,7 @@ from mark.report.formatting import MISSING, format_count, usd
 from mark.report.live import formatting
 from mark.report.live.processes import format_restarts, process_banners
 from mark.report.tables import figures, make_table, texts
-from mark.telemetry.status_document import ModelStatus, OrderStatus, ServiceStatus
+from mark.store.published_status import ModelStatus, OrderStatus, ServiceStatus
 
 WIDTH = 100
 DECISIONS = 4

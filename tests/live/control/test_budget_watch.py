@@ -29,8 +29,8 @@ from mark.service_spec import ServedModel, ServiceSpec
 from mark.store.connect import connect, connect_async
 from mark.store.data_plane import GatewayStore
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import BUDGET, PAUSE, BudgetStatus, PauseRequest
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BUDGET, PAUSE, BudgetStatus, PauseRequest
 
 DAY_S = 86400.0
 NOON = 20_000 * DAY_S + DAY_S / 2

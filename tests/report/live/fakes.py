@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mark.domain.fleet import Role
-from mark.telemetry.status_document import (
+from mark.store.published_status import (
     AnswerCounts,
     ArrivalRates,
     ControllerStatus,

@@ -22,7 +22,7 @@ from mark.report.live.formatting import (
     format_span,
 )
 from mark.report.live.page import LivePage
-from mark.telemetry.status_document import (
+from mark.store.published_status import (
     AlarmStatus,
     AlertsStatus,
     ArchiveStatus,

@@ -20,7 +20,7 @@ from mark.report.live.rehearsal import (
     write_comparison,
 )
 from mark.report.runs.documents import simulate_document
-from mark.telemetry.status_document import ModelStatus
+from mark.store.published_status import ModelStatus
 from tests.report.fakes import fake_run
 from tests.report.live.fakes import busy_model, empty_model
 from tests.report.test_page import outline

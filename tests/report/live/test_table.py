@@ -8,7 +8,7 @@ from rich.console import Console
 
 from mark.controller.spending_limit import SpendingLimit
 from mark.report.live.table import status_table
-from mark.telemetry.status_document import (
+from mark.store.published_status import (
     AssumedLoad,
     BudgetStatus,
     ForecasterStatus,

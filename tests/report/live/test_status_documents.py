@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.documents import json_text
 from mark.domain.fleet import InstanceState, Role
-from mark.telemetry.status_document import (
+from mark.store.published_status import (
     ALERTS,
     ARCHIVE,
     BACKGROUND,
@@ -42,7 +42,7 @@ from tests.report.live.fakes import busy_model, status
 
 OLDER: Mapping[str, Any] = json.loads(Path(__file__).with_name("older_status.json").read_text(encoding="utf-8"))
 """What a service had in its store before these types were, by name, and the status that it printed."""
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "json.md"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "json.md"
 STORED: Mapping[str, StoredStatus[Any]] = {
     "alerts": ALERTS, "archive": ARCHIVE, "budget": BUDGET, "model": MODEL, "paused": PAUSE,
     "processes": PROCESSES, "replaying": NIGHTLY, "background-failures": BACKGROUND,
