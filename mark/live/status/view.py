@@ -34,6 +34,23 @@ from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
+from mark.report.live.service_status import (
+    AnswerCounts,
+    ArrivalRates,
+    ControllerStatus,
+    FleetStatus,
+    HourlyStatus,
+    LambdaStatus,
+    LatencyStatus,
+    ModelStatus,
+    ObjectiveStatus,
+    ObservedInstance,
+    OfferingCapacity,
+    ReplaysStatus,
+    ServiceStatus,
+    SpentStatus,
+    StoreStatus,
+)
 from mark.service_spec import ServedModel, ServiceSpec
 from mark.steady_time import steady_time
 from mark.store.published_status import (
@@ -44,27 +61,12 @@ from mark.store.published_status import (
     MODEL,
     NIGHTLY,
     PROCESSES,
-    AnswerCounts,
-    ArrivalRates,
     BackgroundStatus,
-    ControllerStatus,
-    FleetStatus,
-    HourlyStatus,
-    LambdaStatus,
-    LatencyStatus,
     LoadSeries,
-    ModelStatus,
     NightlyStatus,
-    ObjectiveStatus,
-    ObservedInstance,
-    OfferingCapacity,
     ProcessesStatus,
     PublishedInstance,
     PublishedModel,
-    ReplaysStatus,
-    ServiceStatus,
-    SpentStatus,
-    StoreStatus,
 )
 from mark.store.service import ServiceStore
 

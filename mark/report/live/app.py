@@ -27,7 +27,7 @@ from mark.protocols.local_names import REFUSAL, is_local_name
 from mark.report.live.auth import Gate
 from mark.report.live.metrics import service_metrics
 from mark.report.live.page import Fragments, LivePage
-from mark.store.published_status import SERVICE, ServiceStatus
+from mark.report.live.service_status import SERVICE, ServiceStatus
 from mark.telemetry.metrics import CONTENT_TYPE
 
 View = Callable[[], ServiceStatus]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import Metric
 
-from mark.store.published_status import ModelStatus, ServiceStatus
+from mark.report.live.service_status import ModelStatus, ServiceStatus
 from mark.telemetry.metrics import Labels, Rows, counter, exposition, gauge
 
 MOST_OFFERINGS = 64

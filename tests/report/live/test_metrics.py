@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mark.report.live.metrics import MOST_OFFERINGS, service_metrics
-from mark.store.published_status import ControllerStatus, FleetStatus, ServiceStatus, StoreStatus
+from mark.report.live.service_status import ControllerStatus, FleetStatus, ServiceStatus, StoreStatus
 from tests.report.live.fakes import busy_model, empty_model, instance, status
 
 

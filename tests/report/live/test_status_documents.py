@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.documents import json_text
 from mark.domain.fleet import InstanceState, Role
+from mark.report.live.service_status import SERVICE, STARTING, StartingStatus, StartStep
 from mark.store.published_status import (
     ALERTS,
     ARCHIVE,
@@ -27,14 +28,10 @@ from mark.store.published_status import (
     NIGHTLY,
     PAUSE,
     PROCESSES,
-    SERVICE,
-    STARTING,
     BudgetStatus,
     LoadSeries,
     PublishedInstance,
     PublishedModel,
-    StartingStatus,
-    StartStep,
     StatusCodec,
     StoredStatus,
 )
