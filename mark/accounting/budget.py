@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from mark.accounting.daily_costs import ModelLedger, model_bill, shared_bill
-from mark.controller.spending_limit import SpendingLimit
+from mark.controller.spending_limit import LimitCause, SpendingLimit
 
 
 class Reached(StrEnum):
@@ -34,10 +34,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The spending limit, and why: one line for each budget that is reached."""
+    """The spending limit and its cause."""
 
-    spending_limit: SpendingLimit
-    reasons: tuple[str, ...]
+    spending_limit: SpendingLimit = SpendingLimit.NONE
+    cause: LimitCause = LimitCause.NONE
+    #: For people: a line for each budget that is reached, and one for a pause.
+    reasons: tuple[str, ...] = ()
 
 
 _LIMITS = {
@@ -55,7 +57,9 @@ def judge(budget: Budget, *, day_usd: float, month_usd: float) -> Verdict:
         for period, limit, spent in pairs
         if limit is not None and spent >= limit
     )
-    return Verdict(spending_limit=_LIMITS[budget.when_reached] if reasons else SpendingLimit.NONE, reasons=reasons)
+    limit = _LIMITS[budget.when_reached] if reasons else SpendingLimit.NONE
+    cause = LimitCause.NONE if limit is SpendingLimit.NONE else LimitCause.BUDGET
+    return Verdict(spending_limit=limit, cause=cause, reasons=reasons)
 
 
 def day_start(now: float) -> float:

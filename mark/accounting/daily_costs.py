@@ -14,9 +14,9 @@ from mark.accounting.compaction import rolled_up
 from mark.accounting.hourly_totals import HourlyMark, totals_at
 from mark.accounting.ledger import joined, live_bill, usage_before
 from mark.catalog.billing import bill_overhead
-from mark.controller.service import ServedModel
 from mark.domain.costs import BillLine, FleetUsage, LedgerRecord, Transition
 from mark.domain.traffic import ModelTraffic
+from mark.service_spec import ServedModel
 
 DAY_S = 86400.0
 OWN = ("disks", "load balancer traffic")

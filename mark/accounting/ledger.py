@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from mark.catalog.billing import bill_fleet, bill_overhead
 from mark.catalog.listed import listed_usd_per_hour
-from mark.controller.service import ServedModel
 from mark.domain.costs import BillLine, FleetUsage, InstanceUsage, LambdaUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.traffic import ModelTraffic
+from mark.service_spec import ServedModel
 
 _ORDER = {"pending": 0, "running": 1, "stopping": 2, "stopped": 3, "shutting-down": 4, "terminated": 5}
 """States that an instance may enter at one instant, in their order."""

@@ -19,6 +19,17 @@ class SpendingLimit(StrEnum):
     PAUSE = "pause"
 
 
+class LimitCause(StrEnum):
+    """The cause of a spending limit."""
+
+    #: Nothing is limited.
+    NONE = "none"
+    #: A budget is reached.
+    BUDGET = "budget"
+    #: Someone paused the service; a budget may be reached besides.
+    PAUSE = "pause"
+
+
 def no_spending_limit() -> SpendingLimit:
     """Limit nothing, as in a replay."""
     return SpendingLimit.NONE

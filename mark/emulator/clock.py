@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mark.domain.clock import ClockAnchor
-from mark.telemetry.steady_time import steady_time
+from mark.steady_time import steady_time
 
 TOLERANCE_S = 1e-6
 """Epoch seconds as floats are no finer."""

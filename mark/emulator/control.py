@@ -17,7 +17,7 @@ from mark.emulator.events.alarms import Alarms
 from mark.emulator.faults import Faults, fault_of
 from mark.emulator.functions.pool import LambdaPools
 from mark.emulator.ses import Ses
-from mark.telemetry.steady_time import WALL
+from mark.steady_time import WALL
 
 Request = dict[str, Any]
 

@@ -14,13 +14,13 @@ from mark.aws.schedules import ReportSetup
 from mark.aws.session import Aws, AwsSettings, Credentials
 from mark.config.rollout import ReportMailSettings, RolloutSettings
 from mark.config.settings import Settings
-from mark.controller.service import ServedModel
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
 from mark.live.local.run_dir import Running
 from mark.live.models import LiveModel
+from mark.service_spec import ServedModel
 
 MODEL_FOLDER = "MARK_BACKEND_FOLDER"
 """Where a function finds a user's modules on this machine; in an account they are in its zip or image."""

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
+from mark.steady_time import WALL, steady_time
 from mark.store.service import ServiceStore
-from mark.telemetry.steady_time import WALL, steady_time
 
 REFRESH_S = 0.05
 

@@ -14,7 +14,6 @@ from mark.config.policies import chosen_overrides, chosen_policies, usable_cache
 from mark.config.service import BackendSettings, Mode, OfferingSettings, ServedSettings
 from mark.config.settings import Settings
 from mark.controller.runner import KEEP_HISTORY
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.domain.demand import UNIT_S, WINDOW_S, Demand, unit_of_windows
 from mark.domain.errors import Misconfigured, unknown
 from mark.domain.offering import Market
@@ -26,6 +25,7 @@ from mark.policies.assemble import Assembly
 from mark.policies.bundles import PolicyBundle
 from mark.ports import ForecasterSetup, PythonModel
 from mark.protocols.model_contract import class_mistakes
+from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.simulator.rng import stream
 
 EXPECTED_RPS = 10.0

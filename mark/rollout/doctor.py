@@ -25,8 +25,8 @@ from mark.rollout.findings import Finding
 from mark.rollout.images import FOR_FUNCTIONS, FOR_PROCESSES, builds
 from mark.rollout.refresh_prices import refresh_prices
 
-MENDS = 1
-"""Exit status where something must be mended."""
+ERRORS_FOUND = 1
+"""Exit status where something must be fixed."""
 OLD_DAYS = 30
 """Prices of AWS change some times a year, spot prices in days: after so long they are said to be old."""
 
@@ -46,18 +46,18 @@ def examine(settings: Settings, options: DoctorOptions, *, as_json: bool) -> int
     try:
         with progress() as report:
             findings = list(_findings(settings, models, aws, today, lambda what: report(what, 0.0)))
-            if options.prices is not None and findings[0].state == "well":
+            if options.prices is not None and findings[0].state == "ok":
                 report("prices", 0.0)
                 findings.append(refresh_prices(aws, load_prices(settings.prices), options.prices, today))
     finally:
         aws.close()
-    mend = any(finding.state == "mend" for finding in findings)
+    failed = any(finding.state == "error" for finding in findings)
     if as_json:
-        show_json(_document(settings, aws, findings, well=not mend))
+        show_json(_document(settings, aws, findings, ok=not failed))
     else:
         show(_table(findings))
         _show(findings)
-    return MENDS if mend else 0
+    return ERRORS_FOUND if failed else 0
 
 
 def _findings(
@@ -69,7 +69,7 @@ def _findings(
     yield who
     prices = load_prices(settings.prices)
     yield check_prices(prices, settings.service.aws.region, today)
-    if who.state != "well":
+    if who.state != "ok":
         return
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("vCPU quotas", lambda: check_vcpus(models, aws)),
@@ -84,9 +84,11 @@ def _findings(
         try:
             yield from check()
         except MarkError as error:
-            away = isinstance(error, RetryLater)
-            do = "try again later" if away else "allow the role of mark.aws.permissions.policies: doctor"
-            yield Finding(check=what, state="unknown", said=str(error), do=do)
+            unreachable = isinstance(error, RetryLater)
+            remedy = (
+                "try again later" if unreachable else "allow the role of mark.aws.permissions.policies: doctor"
+            )
+            yield Finding(check=what, state="unknown", message=str(error), remedy=remedy)
 
 
 def check_credentials(settings: Settings, aws: Aws) -> Finding:
@@ -94,13 +96,13 @@ def check_credentials(settings: Settings, aws: Aws) -> Finding:
     try:
         who = caller(aws)
     except MarkError as error:
-        do = "sign in: `aws configure sso`, AWS_PROFILE, or a role; service.aws.region names the region"
-        return Finding(check="credentials", state="mend", said=str(error), do=do)
+        remedy = "sign in: `aws configure sso`, AWS_PROFILE, or a role; service.aws.region names the region"
+        return Finding(check="credentials", state="error", message=str(error), remedy=remedy)
     wanted = settings.rollout.account
     if wanted is not None and wanted != who.account:
         detail = f"these are of account {who.account}, rollout.account is {wanted}"
-        return Finding(check="credentials", state="mend", said=detail, do="use a profile of that account")
-    return Finding(check="credentials", state="well", said=f"account {who.account}, {who.arn}")
+        return Finding(check="credentials", state="error", message=detail, remedy="use a profile of that account")
+    return Finding(check="credentials", state="ok", message=f"account {who.account}, {who.arn}")
 
 
 def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
@@ -108,23 +110,25 @@ def check_prices(prices: PriceSnapshot, region: str, today: date) -> Finding:
     renew = "`mark doctor --prices prices.json` writes AWS's of today; name the file as prices in the settings"
     detail = f"of {prices.region}, {prices.date}, {age_days(prices, today)} days old"
     if prices.region != region:
-        return Finding(check="prices", state="mend", said=f"{detail}; the service is in {region}", do=renew)
+        return Finding(
+            check="prices", state="error", message=f"{detail}; the service is in {region}", remedy=renew
+        )
     if age_days(prices, today) > OLD_DAYS:
-        return Finding(check="prices", state="warn", said=detail, do=renew)
-    return Finding(check="prices", state="well", said=detail)
+        return Finding(check="prices", state="warning", message=detail, remedy=renew)
+    return Finding(check="prices", state="ok", message=detail)
 
 
 def check_certificate(settings: Settings) -> Finding:
     """Check that the certificate is of the load balancer's region. ACM itself is not called."""
     arn, region = settings.rollout.certificate, settings.service.aws.region
     if arn is None:
-        return Finding(check="certificate", state="off", said="rollout.certificate is not set")
+        return Finding(check="certificate", state="skipped", message="rollout.certificate is not set")
     _, _, service, where, *_ = arn.split(":")
     if (service, where) != ("acm", region):
         detail = f"{arn} is of {service} in {where or 'no region'}, the service is in {region}"
-        do = f"request one in {region} (`aws acm request-certificate --region {region}`)"
-        return Finding(check="certificate", state="mend", said=detail, do=do)
-    return Finding(check="certificate", state="well", said=f"of {region}")
+        remedy = f"request one in {region} (`aws acm request-certificate --region {region}`)"
+        return Finding(check="certificate", state="error", message=detail, remedy=remedy)
+    return Finding(check="certificate", state="ok", message=f"of {region}")
 
 
 def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
@@ -134,7 +138,9 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
     missing = [name for name in names if name not in facts_of]
     if missing:
         detail = f"not in {aws.settings.region}: {', '.join(missing)}"
-        yield Finding(check="instance types", state="mend", said=detail, do="leave them out of offerings.types")
+        yield Finding(
+            check="instance types", state="error", message=detail, remedy="leave them out of offerings.types"
+        )
     wrong = []
     for name in (name for name in names if name in facts_of):
         known, facts = prices.instance_type(name), facts_of[name]
@@ -143,10 +149,10 @@ def check_types(prices: PriceSnapshot, models: Sequence[LiveModel], aws: Aws) ->
         if known.architecture not in facts.architectures:
             wrong.append(f"{name}: {known.architecture}, in AWS {' and '.join(facts.architectures)}")
     if wrong:
-        do = "correct the price file that `prices` names"
-        yield Finding(check="instance types", state="warn", said="; ".join(wrong), do=do)
+        remedy = "correct the price file that `prices` names"
+        yield Finding(check="instance types", state="warning", message="; ".join(wrong), remedy=remedy)
     if not missing and not wrong:
-        yield Finding(check="instance types", state="well", said=f"{len(names)} are as the catalogue says")
+        yield Finding(check="instance types", state="ok", message=f"{len(names)} are as the catalogue says")
 
 
 def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
@@ -159,34 +165,38 @@ def check_image(settings: Settings, aws: Aws) -> Iterator[Finding]:
     )
     for key, image, dockerfile in images:
         if image is None:
-            yield Finding(check=key, state="off", said=f"rollout.{key} is not set")
+            yield Finding(check=key, state="skipped", message=f"rollout.{key} is not set")
         elif has_image(aws, image):
-            yield Finding(check=key, state="well", said=f"{image} is there")
+            yield Finding(check=key, state="ok", message=f"{image} is there")
         else:
             makes = f"{builds(image, dockerfile)}; " if dockerfile else "push it, or "
-            do = f"{makes}name one that is there (`aws ecr describe-images`)"
-            yield Finding(check=key, state="mend", said=f"{image} is not in ECR", do=do)
+            remedy = f"{makes}name one that is there (`aws ecr describe-images`)"
+            yield Finding(check=key, state="error", message=f"{image} is not in ECR", remedy=remedy)
 
 
 def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
     """Check that the report can be mailed."""
     mails = settings.rollout.report
     if mails.sender is None:
-        yield Finding(check="mail", state="off", said="rollout.report.sender is not set: no report is mailed")
+        yield Finding(
+            check="mail", state="skipped", message="rollout.report.sender is not set: no report is mailed"
+        )
         return
     verified = is_verified(aws, mails.sender)
     if verified:
-        yield Finding(check="sender", state="well", said=f"{mails.sender} is verified")
+        yield Finding(check="sender", state="ok", message=f"{mails.sender} is verified")
     else:
         detail = "is not verified yet" if verified is False else "is not known to SES"
-        do = f"`aws sesv2 create-email-identity --email-identity {mails.sender}`, then follow the link in the mail"
-        yield Finding(check="sender", state="mend", said=f"{mails.sender} {detail}", do=do)
+        remedy = (
+            f"`aws sesv2 create-email-identity --email-identity {mails.sender}`, then follow the link in the mail"
+        )
+        yield Finding(check="sender", state="error", message=f"{mails.sender} {detail}", remedy=remedy)
     account = mail_account(aws)
     if not account.sends:
-        do = "see SES's account dashboard: sending is paused"
-        yield Finding(check="SES", state="mend", said="sending is switched off", do=do)
+        remedy = "see SES's account dashboard: sending is paused"
+        yield Finding(check="SES", state="error", message="sending is switched off", remedy=remedy)
     elif not account.sandbox:
-        yield Finding(check="SES", state="well", said=f"out of the sandbox, {account.a_day:,.0f} mails a day")
+        yield Finding(check="SES", state="ok", message=f"out of the sandbox, {account.a_day:,.0f} mails a day")
     else:
         yield _sandbox(mails.to, aws)
 
@@ -194,20 +204,20 @@ def check_mail(settings: Settings, aws: Aws) -> Iterator[Finding]:
 def _sandbox(to: Sequence[str], aws: Aws) -> Finding:
     """In the sandbox, mail reaches verified addresses only."""
     lacking = [address for address in to if not is_verified(aws, address)]
-    do = "verify the addresses, or ask for production access (`aws sesv2 put-account-details`)"
+    remedy = "verify the addresses, or ask for production access (`aws sesv2 put-account-details`)"
     if lacking:
         detail = f"in the sandbox, and {', '.join(lacking)} is not verified: the report would be refused"
-        return Finding(check="SES", state="mend", said=detail, do=do)
-    return Finding(check="SES", state="warn", said="in the sandbox: verified addresses only", do=do)
+        return Finding(check="SES", state="error", message=detail, remedy=remedy)
+    return Finding(check="SES", state="warning", message="in the sandbox: verified addresses only", remedy=remedy)
 
 
-def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well: bool) -> dict[str, object]:
+def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, ok: bool) -> dict[str, object]:
     """The document of `mark doctor --json` (docs/json.md)."""
     return {
         "service": settings.service.name,
         "region": aws.settings.region,
         "endpoint": aws.settings.endpoint_url,
-        "well": well,
+        "ok": ok,
         "findings": [asdict(finding) for finding in findings],
     }
 
@@ -215,13 +225,13 @@ def _document(settings: Settings, aws: Aws, findings: Sequence[Finding], *, well
 def _table(findings: Sequence[Finding]) -> Table:
     table = make_table(texts("", "check", "found", "to do"))
     for finding in findings:
-        table.add_row(finding.state, finding.check, finding.said, finding.do)
+        table.add_row(finding.state, finding.check, finding.message, finding.remedy)
     return table
 
 
 def _show(findings: Sequence[Finding]) -> None:
-    mend = sum(1 for finding in findings if finding.state == "mend")
-    checked = sum(1 for finding in findings if finding.state != "off")
-    show(f"{mend} of {checked} must be mended" if mend else f"nothing of {checked} must be mended")
+    errors = sum(1 for finding in findings if finding.state == "error")
+    checked = sum(1 for finding in findings if finding.state != "skipped")
+    show(f"{errors} of {checked} must be fixed" if errors else f"nothing of {checked} must be fixed")
     if any(finding.state == "unknown" for finding in findings):
         note("what is unknown could not be checked: the calls are in `mark.aws.permissions.calls`, role doctor")

@@ -27,33 +27,33 @@ def check_vcpus(models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
         name = f"vCPUs {family or 'of other families'} {market.value}"
         limit = quotas.get((family, market))
         if limit is None:
-            yield Finding(check=name, state="unknown", said="the account lists no quota of these types")
+            yield Finding(check=name, state="unknown", message="the account lists no quota of these types")
             continue
         smallest = min(item.instance_type.vcpus for _, item in needs)
         needed = _vcpus_for_all(needs)
-        do = _ask_for("ec2", code_of_quota(family, market), math.ceil(max(smallest, HEADROOM * needed)))
+        remedy = _ask_for("ec2", code_of_quota(family, market), math.ceil(max(smallest, HEADROOM * needed)))
         if limit < smallest:
             detail = f"{limit:g}: not one instance; the smallest offering has {smallest}"
-            yield Finding(check=name, state="mend", said=detail, do=do)
+            yield Finding(check=name, state="error", message=detail, remedy=remedy)
         elif limit < needed:
             detail = f"{limit:g}; the load that came before takes {needed} with these types alone"
-            yield Finding(check=name, state="warn", said=detail, do=do)
+            yield Finding(check=name, state="warning", message=detail, remedy=remedy)
         else:
-            yield Finding(check=name, state="well", said=f"{limit:g}")
+            yield Finding(check=name, state="ok", message=f"{limit:g}")
 
 
 def check_lambda(settings: Settings, models: Sequence[LiveModel], aws: Aws) -> Iterator[Finding]:
     """Check that Lambda runs as many calls at once as plans count on."""
     if all(model.served.overflow is None for model in models):
-        yield Finding(check="Lambda", state="off", said="no model overflows to Lambda")
+        yield Finding(check="Lambda", state="skipped", message="no model overflows to Lambda")
         return
     limit, wanted = lambda_concurrency(aws), settings.policy.overflow_limits.concurrency
     detail = f"{limit} calls at once, plans reckon with {wanted}"
     if limit >= wanted:
-        yield Finding(check="Lambda", state="well", said=detail)
+        yield Finding(check="Lambda", state="ok", message=detail)
         return
-    do = f"set policy.overflow_limits.concurrency to {limit}, or {_ask_for('lambda', LAMBDA_QUOTA, wanted)}"
-    yield Finding(check="Lambda", state="mend", said=detail, do=do)
+    remedy = f"set policy.overflow_limits.concurrency to {limit}, or {_ask_for('lambda', LAMBDA_QUOTA, wanted)}"
+    yield Finding(check="Lambda", state="error", message=detail, remedy=remedy)
 
 
 def _by_pool(models: Sequence[LiveModel]) -> dict[tuple[str, Market], list[tuple[LiveModel, Offering]]]:

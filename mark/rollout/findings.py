@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Found = Literal["well", "warn", "mend", "unknown", "off"]
-"""It is well, could be better, must be mended, could not be asked, is not wanted."""
+State = Literal["ok", "warning", "error", "unknown", "skipped"]
+"""Nothing to do, could be better, must be fixed, could not be checked, is not wanted by the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`said` is what was found, `do` what to do about it; empty where nothing is to be done."""
+    """Result of one check."""
 
     check: str
-    state: Found
-    said: str
-    do: str = ""
+    state: State
+    #: What was found.
+    message: str
+    #: What to do about it; empty where nothing is to be done.
+    remedy: str = ""

@@ -26,15 +26,20 @@ def refresh_prices(aws: Aws, floor: PriceSnapshot, to: Path, today: date) -> Fin
         spot = spot_usd_per_hour(aws, names, time.time())
     except MarkError as error:
         return Finding(
-            check="prices renewed", state="warn", said=f"{error}; {_kept_note(to, today)}", do="try again later"
+            check="prices renewed",
+            state="warning",
+            message=f"{error}; {_kept_note(to, today)}",
+            remedy="try again later",
         )
     if not listed:
         detail = f"AWS lists no price in {aws.settings.region}; {_kept_note(to, today)}"
-        return Finding(check="prices renewed", state="warn", said=detail, do="is service.aws.region right?")
+        return Finding(
+            check="prices renewed", state="warning", message=detail, remedy="is service.aws.region right?"
+        )
     made = refresh(floor, Quotes(region=aws.settings.region, day=today, on_demand=listed, spot=spot))
     _write(to, format_prices(made))
     detail = f"{to}: {len(listed)} list prices and {len(spot)} spot prices of {len(made.types)} types"
-    return Finding(check="prices renewed", state="well", said=detail)
+    return Finding(check="prices renewed", state="ok", message=detail)
 
 
 def _kept_note(to: Path, today: date) -> str:

@@ -7,13 +7,13 @@ from typing import Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.documents import plain
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import Warmed
+from mark.service_spec import ServiceSpec
 
 Value = TypeVar("Value")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from mark.controller.service import ServiceSpec
 from mark.controller.spending_limit import SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member, Peer
 from mark.domain.traffic import GatewayReport, Warmed
+from mark.service_spec import ServiceSpec
 from mark.store.codec import MEMBER, PEER, WARMED
 from mark.store.connect import AsyncLink
 from mark.store.hosts import share_wall_async

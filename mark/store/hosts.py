@@ -1,4 +1,4 @@
-"""One wall clock for all processes of a host: which instant they count from (`mark.telemetry.steady_time`).
+"""One wall clock for all processes of a host: which instant they count from (`mark.steady_time`).
 
 It lies in the store under the host's boot, because a monotonic clock means nothing beyond it. A host that no
 process of the service has begun on for KEEP_S is forgotten.

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from mark.controller.service import ServiceSpec
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
 from mark.domain.member import Member
 from mark.domain.traffic import GatewayReport, ModelTraffic, Warmed
+from mark.service_spec import ServiceSpec
 from mark.store.codec import CLOCK, MEMBER, SPEC, WARMED
 from mark.store.connect import Link
 from mark.store.hosts import forget_wall, share_wall

@@ -16,7 +16,6 @@ from typing import Any
 import uvloop
 
 import models.digits
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Role
@@ -27,6 +26,7 @@ from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.traffic import GatewayReport, Warmed
 from mark.ports import Backend, InferReply, InferRequest
 from mark.protocols.frames import FrameParser, Request, State, encode, encode_response
+from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.python import PythonBackend
 from mark.serving.gateway.server import GatewayConfig, serve_gateway

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mark.accounting.budget import Budget, Reached, day_start, judge, month_start, spent_usd
 from mark.controller.plan_request import plan_fleet, plan_request
-from mark.controller.spending_limit import SpendingLimit, apply_spending_limit
+from mark.controller.spending_limit import LimitCause, SpendingLimit, apply_spending_limit
 from mark.controller.state import SloBoost, State
 from mark.domain.demand import Demand
 from mark.domain.fleet import InstanceState, Role
@@ -53,6 +53,7 @@ def test_something_is_held_back_only_where_a_budget_is_reached(budget: Budget, d
     assert len(verdict.reasons) == sum(reached)
     limited = any(reached) and budget.when_reached is not Reached.WARN
     assert (verdict.spending_limit is not SpendingLimit.NONE) == limited
+    assert verdict.cause is (LimitCause.BUDGET if limited else LimitCause.NONE)
 
 
 @given(budget=BUDGETS, day=USD, month=USD, more=USD)

@@ -14,13 +14,13 @@ from mark.accounting.hourly_totals import HourlyMark, Totals, first_mark, is_due
 from mark.accounting.ledger import fleet_usage, live_bill, rent_usd_per_hour, running_now, unpriced
 from mark.catalog.billing import cost_of
 from mark.catalog.load import load_prices
-from mark.controller.service import BackendSpec, ServedModel
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.demand import Demand
 from mark.domain.fleet import Role
 from mark.domain.objective import ModelSpec
 from mark.domain.traffic import ModelTraffic
+from mark.service_spec import BackendSpec, ServedModel
 from tests.planner.builders import SLO, offering, overflow
 
 BEGAN = 20_000 * DAY_S + 61_234.5

@@ -106,7 +106,7 @@ def test_an_image_that_is_pushed_is_found(world: World, there: Aws) -> None:
 def test_prices_are_renewed_and_kept_where_aws_does_not_answer(world: World, there: Aws, tmp_path: Path) -> None:
     file, floor = tmp_path / "prices.json", load_prices()
     done = refresh_prices(there, floor, file, TODAY)
-    assert (done.state, done.check) == ("well", "prices renewed")
+    assert (done.state, done.check) == ("ok", "prices renewed")
     found = load_prices(file)
     assert found.date == "2026-11-21"
     assert found.instance_type("c5.large").on_demand_usd_per_hour == TYPES["c5.large"].on_demand_usd_per_hour
@@ -115,8 +115,8 @@ def test_prices_are_renewed_and_kept_where_aws_does_not_answer(world: World, the
     before = file.read_text()
     gone = aws(endpoint_url="http://127.0.0.1:9")
     failed = refresh_prices(gone, floor, file, date(2026, 12, 1))
-    assert failed.state == "warn"
-    assert "stays, 10 days old" in failed.said
+    assert failed.state == "warning"
+    assert "stays, 10 days old" in failed.message
     assert file.read_text() == before
     with pytest.raises(RetryLater):
         read_quotas(gone)

@@ -54,7 +54,7 @@ def doctor(account: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         config.write_text(CONFIG.format(rollout=rollout))
         status = run(["doctor", "--config", str(config), "--json", *flags])
         document = json.loads(capsys.readouterr().out)
-        assert document["well"] == (status == 0)
+        assert document["ok"] == (status == 0)
         return status, {finding["check"]: finding for finding in document["findings"]}
 
     return ask
@@ -65,54 +65,56 @@ def test_each_finding_says_what_to_do(doctor: Doctor) -> None:
     assert status == 1
     states = {name: finding["state"] for name, finding in found.items()}
     assert states == {
-        "credentials": "well",
-        "prices": "warn",
-        "vCPUs standard spot": "warn",
-        "vCPUs standard on-demand": "well",
-        "vCPUs p spot": "mend",
-        "vCPUs p on-demand": "well",
-        "Lambda": "mend",
-        "instance types": "mend",  # p2 has been retired
-        "image": "mend",
-        "model_image": "off",
-        "functions.infer_image": "off",
-        "certificate": "off",
-        "sender": "mend",
-        "SES": "mend",
+        "credentials": "ok",
+        "prices": "warning",
+        "vCPUs standard spot": "warning",
+        "vCPUs standard on-demand": "ok",
+        "vCPUs p spot": "error",
+        "vCPUs p on-demand": "ok",
+        "Lambda": "error",
+        "instance types": "error",  # p2 has been retired
+        "image": "error",
+        "model_image": "skipped",
+        "functions.infer_image": "skipped",
+        "certificate": "skipped",
+        "sender": "error",
+        "SES": "error",
     }
-    assert f"infra/image/Dockerfile -t {IMAGE} ." in found["image"]["do"]
-    assert "--quota-code L-7212CCBC" in found["vCPUs p spot"]["do"]
-    assert found["instance types"]["said"] == "not in us-east-1: p2.xlarge"
-    assert "policy.overflow_limits.concurrency to 1000" in found["Lambda"]["do"]
-    assert "create-email-identity --email-identity a@example.org" in found["sender"]["do"]
-    assert "b@example.org" in found["SES"]["said"]
-    assert all(finding["do"] for finding in found.values() if finding["state"] in {"warn", "mend", "unknown"})
+    assert f"infra/image/Dockerfile -t {IMAGE} ." in found["image"]["remedy"]
+    assert "--quota-code L-7212CCBC" in found["vCPUs p spot"]["remedy"]
+    assert found["instance types"]["message"] == "not in us-east-1: p2.xlarge"
+    assert "policy.overflow_limits.concurrency to 1000" in found["Lambda"]["remedy"]
+    assert "create-email-identity --email-identity a@example.org" in found["sender"]["remedy"]
+    assert "b@example.org" in found["SES"]["message"]
+    assert all(
+        finding["remedy"] for finding in found.values() if finding["state"] in {"warning", "error", "unknown"}
+    )
 
 
-def test_what_was_mended_is_well(world: World, doctor: Doctor) -> None:
+def test_what_was_fixed_is_ok(world: World, doctor: Doctor) -> None:
     world.mark("POST", "mail", {"verify": ["example.org"], "sandbox": False})
     certificate = "certificate: arn:aws:acm:us-east-1:123456789012:certificate/0"
     _, found = doctor(f"{certificate}\n  report: {{sender: a@example.org, to: [b@example.org]}}")
-    assert [found[name]["state"] for name in ("sender", "SES", "certificate")] == ["well"] * 3
+    assert [found[name]["state"] for name in ("sender", "SES", "certificate")] == ["ok"] * 3
 
 
 def test_an_image_of_functions_that_is_missing_says_what_makes_it(doctor: Doctor) -> None:
     _, found = doctor(f"model_image: {IMAGE}\n  functions: {{infer_image: {IMAGE}}}")
-    assert found["functions.infer_image"]["state"] == found["model_image"]["state"] == "mend"
-    assert f"--provenance=false -t {IMAGE} . && docker push {IMAGE}" in found["functions.infer_image"]["do"]
-    assert found["model_image"]["do"].startswith("push it")
+    assert found["functions.infer_image"]["state"] == found["model_image"]["state"] == "error"
+    assert f"--provenance=false -t {IMAGE} . && docker push {IMAGE}" in found["functions.infer_image"]["remedy"]
+    assert found["model_image"]["remedy"].startswith("push it")
 
 
-def test_another_account_or_region_must_be_mended(doctor: Doctor) -> None:
+def test_another_account_or_region_must_be_fixed(doctor: Doctor) -> None:
     status, found = doctor('account: "999999999999"')
     assert (status, set(found)) == (1, {"credentials", "prices"})
-    assert "999999999999" in found["credentials"]["said"]
+    assert "999999999999" in found["credentials"]["message"]
     _, found = doctor("certificate: arn:aws:acm:eu-west-1:123456789012:certificate/0")
-    assert found["certificate"]["state"] == "mend"
-    assert "--region us-east-1" in found["certificate"]["do"]
+    assert found["certificate"]["state"] == "error"
+    assert "--region us-east-1" in found["certificate"]["remedy"]
 
 
-def test_what_may_not_be_asked_is_unknown_and_mends_nothing(world: World, doctor: Doctor) -> None:
+def test_what_may_not_be_asked_is_unknown_and_no_error(world: World, doctor: Doctor) -> None:
     fault = {"kind": "error", "code": "AccessDeniedException", "status": 400, "action": "ListServiceQuotas"}
     world.mark("POST", "faults", fault)
     try:
@@ -120,15 +122,15 @@ def test_what_may_not_be_asked_is_unknown_and_mends_nothing(world: World, doctor
     finally:
         world.mark("DELETE", "faults")
     assert found["vCPU quotas"]["state"] == "unknown"
-    assert "AccessDenied" in found["vCPU quotas"]["said"]
-    assert "mark.aws.permissions.policies" in found["vCPU quotas"]["do"]
-    assert found["image"]["state"] == "off"
+    assert "AccessDenied" in found["vCPU quotas"]["message"]
+    assert "mark.aws.permissions.policies" in found["vCPU quotas"]["remedy"]
+    assert found["image"]["state"] == "skipped"
     world.mark("POST", "faults", {**fault, "code": "ThrottlingException"})
     try:
         _, found = doctor()
     finally:
         world.mark("DELETE", "faults")
-    assert found["vCPU quotas"]["do"] == "try again later"
+    assert found["vCPU quotas"]["remedy"] == "try again later"
 
 
 def test_the_table_and_bad_input(account: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +138,7 @@ def test_the_table_and_bad_input(account: None, tmp_path: Path, capsys: pytest.C
     config.write_text(CONFIG.format(rollout="owner: team"))
     assert run(["doctor", "--config", str(config), "--prices", str(tmp_path / "p.json")]) == 1
     told = capsys.readouterr().out
-    assert "must be mended" in told
+    assert "must be fixed" in told
     assert load_prices(tmp_path / "p.json").region == "us-east-1"
     assert run(["doctor", "--config", str(tmp_path / "none.yaml")]) == 2
 

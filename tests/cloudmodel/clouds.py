@@ -13,7 +13,6 @@ from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup
 from mark.aws.inbox import EventInbox
 from mark.aws.provision import set_up
-from mark.controller.service import BackendSpec, ServedModel
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.fleet import Instance, InstanceState
@@ -21,6 +20,7 @@ from mark.domain.objective import ModelSpec
 from mark.domain.orders import Fact
 from mark.live.control.observe_mode import ShadowCloud
 from mark.ports import Cloud
+from mark.service_spec import BackendSpec, ServedModel
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt, Refuse

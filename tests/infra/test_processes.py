@@ -17,7 +17,7 @@ from mark.live.aws_resources import RESOURCES, launches_of
 from mark.live.background.cloudwatch import metric_line, spend, watch_metrics
 from mark.live.processes import cloud
 from mark.live.processes.cloud import deployed, live_models, main, resources
-from mark.telemetry.status_document import MODEL, PublishedInstance, PublishedModel
+from mark.store.published_status import MODEL, PublishedInstance, PublishedModel
 from tests.infra.conftest import Template, of_type, plain
 from tests.planner.builders import offering
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mark.accounting.ledger import fleet_usage, live_bill
 from mark.catalog.billing import cost_of
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import CostUsd, Ec2State, Transition
 from mark.domain.fleet import Role
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from tests.planner.builders import offering

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.controller.journal import Header, entry_line, header_line
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.controller.state import Decision, Observation, State
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
@@ -13,6 +12,7 @@ from mark.domain.demand import Demand, DemandUnit
 from mark.domain.fleet import FleetView, Role
 from mark.domain.objective import ModelSpec
 from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 from tests.controller.builders import POLICY, SMALL

@@ -11,7 +11,7 @@ import pytest
 from mark.domain.clock import ClockAnchor
 from mark.live.local.children import Restarts
 from mark.live.local.process_watch import ProcessStatus
-from mark.telemetry.status_document import PROCESSES, ProcessesStatus, RestartStatus
+from mark.store.published_status import PROCESSES, ProcessesStatus, RestartStatus
 
 STANDS_AT = 1_800_000_000.0
 

@@ -10,7 +10,6 @@ import pytest
 
 from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key, next_mark
 from mark.controller.journal import Header, entry_line, header_line
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.controller.state import Decision, Observation, State
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
@@ -24,6 +23,7 @@ from mark.live.status.view import LiveView
 from mark.report.cost.read import read_cost_report, report_period
 from mark.report.cost.replays import ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
 from mark.report.mail import message
+from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

@@ -29,7 +29,7 @@ def test_the_models_of_a_service_share_a_quota(monkeypatch: pytest.MonkeyPatch) 
     anything: Any = None
 
     (one,) = check_vcpus([model("a", 40.0)], anything)
-    assert one.state == "well"
+    assert one.state == "ok"
     (both,) = check_vcpus([model("a", 40.0), model("b", 40.0)], anything)
-    assert both.state == "warn"
-    assert f"takes {2 * each} with" in both.said
+    assert both.state == "warning"
+    assert f"takes {2 * each} with" in both.message

@@ -11,7 +11,6 @@ from typing import Any
 
 import uvloop
 
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.fleet import Role
 from mark.domain.objective import ModelSpec, Slo
@@ -19,6 +18,7 @@ from mark.domain.offering import BatchPolicy, InstanceType, LambdaOffering, Mark
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.domain.tensor import TensorSpec
 from mark.protocols import oip
+from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.serving.http.server import HttpLimits

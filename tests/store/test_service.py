@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import LedgerRecord, Transition
 from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
+from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store import ledger as stored
 from mark.store import traffic
 from mark.store.codec import TRANSITION

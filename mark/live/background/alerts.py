@@ -7,8 +7,8 @@ import math
 from mark.aws.alarms import Alerts, read_alerts
 from mark.aws.session import Aws
 from mark.ports import Clock
+from mark.store.published_status import ALERTS, AlarmStatus, AlertsStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import ALERTS, AlarmStatus, AlertsStatus
 
 EACH_S = 60.0
 """Of the service's clock: CloudWatch evaluates no oftener, and each of its answers is billed."""

@@ -22,8 +22,8 @@ from mark.domain.documents import json_text
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.aws_resources import RESOURCES
 from mark.ports import Clock
+from mark.store.published_status import ARCHIVE, ArchiveStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import ARCHIVE, ArchiveStatus
 
 log = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from mark.controller.service import ServedModel
 from mark.dispatch.objective import burn_rate
 from mark.domain.documents import json_text
 from mark.domain.errors import RetryLater, failure_words
 from mark.domain.fleet import InstanceState
 from mark.domain.traffic import ModelTraffic
+from mark.service_spec import ServedModel
+from mark.store.published_status import MODEL, PublishedModel
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import MODEL, PublishedModel
 
 log = logging.getLogger(__name__)
 

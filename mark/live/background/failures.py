@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mark.domain.errors import RetryLater, failure_words
+from mark.steady_time import steady_time
+from mark.store.published_status import BACKGROUND, BackgroundFailure, BackgroundStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BACKGROUND, BackgroundFailure, BackgroundStatus
-from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import math
 
 from mark.accounting.compaction import folding_end
 from mark.ports import Clock
+from mark.steady_time import WALL
 from mark.store.service import ServiceStore
-from mark.telemetry.steady_time import WALL
 
 log = logging.getLogger(__name__)
 

@@ -29,9 +29,9 @@ from mark.live.forecasting.training import ONE_THREAD
 from mark.live.local.run_dir import Running
 from mark.report.cost.read import Period, report_period
 from mark.report.cost.replays import KEEP_DAYS
+from mark.steady_time import steady_time
+from mark.store.published_status import NIGHTLY, FailedReplay, NightlyStatus, RunningReplay
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import NIGHTLY, FailedReplay, NightlyStatus, RunningReplay
-from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger(__name__)
 

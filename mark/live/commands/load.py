@@ -27,9 +27,9 @@ from mark.serving.loadgen.run import Load, LoadResult, Target
 from mark.simulator.traces.bursts import with_bursts
 from mark.simulator.traces.generators import constant
 from mark.simulator.workload import Workload
+from mark.steady_time import steady_time
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
-from mark.telemetry.steady_time import steady_time
 
 LEAD_S = 0.3
 """Between reading the clock and the first request: connections are made in it."""

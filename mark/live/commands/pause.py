@@ -9,15 +9,15 @@ import typer
 
 from mark.config.service import ServiceSettings
 from mark.config.settings import Settings
-from mark.controller.spending_limit import SpendingLimit
+from mark.controller.spending_limit import LimitCause
 from mark.domain.errors import Misconfigured
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import RunFolder
 from mark.report.terminal import note, progress, show, show_json
+from mark.steady_time import steady_time
 from mark.store.connect import connect
+from mark.store.published_status import BUDGET, PAUSE, PauseRequest
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BUDGET, PAUSE, PauseRequest
-from mark.telemetry.steady_time import steady_time
 
 ENDED = ("shutting-down", "terminated")
 POLL_S = 0.25
@@ -90,8 +90,7 @@ def _is_acknowledged(store: ServiceStore, *, on: bool) -> bool:
     budget = BUDGET.read(store)
     if budget is None:
         return False
-    by_hand = "paused by hand" in budget.reasons
-    return by_hand and budget.limited_by is SpendingLimit.PAUSE if on else not by_hand
+    return (budget.limit_cause is LimitCause.PAUSE) == on
 
 
 def _found(settings: Settings) -> tuple[ServiceStore, tuple[str, ...]]:

@@ -26,14 +26,15 @@ from mark.live.local.run_dir import Running
 from mark.live.status.watch import live_table, view_of
 from mark.offline.experiments import make_experiment
 from mark.offline.trace_source import TraceReading
+from mark.report.live.service_status import ModelStatus
 from mark.report.runs.comparison import ComparedRun
 from mark.report.runs.documents import RunDocument, run_document
 from mark.report.terminal import note, progress
 from mark.simulator.results import RunResult
+from mark.steady_time import steady_time
 from mark.store.connect import connect
+from mark.store.published_status import LoadSeries
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import LoadSeries, ModelStatus
-from mark.telemetry.steady_time import steady_time
 
 BIN_MIN = 10.0
 """Orders are compared by ten minutes of the trace."""

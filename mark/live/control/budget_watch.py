@@ -13,13 +13,13 @@ from mark.accounting.hourly_totals import HourlyMark, first_mark, load_marks, ma
 from mark.accounting.ledger import unpriced, unpriced_words
 from mark.accounting.usage import IncrementalUsage
 from mark.config.budget import BudgetSettings
-from mark.controller.service import ServedModel
-from mark.controller.spending_limit import SpendingLimit
+from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.costs import FleetUsage, Transition
 from mark.domain.errors import RetryLater
 from mark.live.clock import ServiceClock
+from mark.service_spec import ServedModel
+from mark.store.published_status import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BUDGET, MODEL, PAUSE, BudgetStatus, PublishedModel
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class BudgetWatch:
             daily_usd=asked.daily_usd, monthly_usd=asked.monthly_usd, when_reached=asked.when_reached
         )
         self._served, self._store, self._clock, self._wake = served, store, clock, wake
-        self._verdict = Verdict(spending_limit=SpendingLimit.NONE, reasons=())
+        self._verdict = Verdict()
         self._day_usd = self._month_usd = 0.0
         self._polls = 0
         self._unpriced: dict[str, tuple[str, ...]] = {}
@@ -74,7 +74,11 @@ class BudgetWatch:
         verdict = judge(self._budget, day_usd=self._day_usd, month_usd=self._month_usd)
         paused = PAUSE.read(self._store)
         if paused is not None and paused.on:
-            verdict = Verdict(spending_limit=SpendingLimit.PAUSE, reasons=("paused by hand", *verdict.reasons))
+            verdict = Verdict(
+                spending_limit=SpendingLimit.PAUSE,
+                cause=LimitCause.PAUSE,
+                reasons=("paused by hand", *verdict.reasons),
+            )
         before, self._verdict = self._verdict, verdict
         BUDGET.write(self._store, self._document())
         if verdict.reasons != before.reasons:
@@ -128,5 +132,6 @@ class BudgetWatch:
             monthly_usd=self._budget.monthly_usd,
             when_reached=self._budget.when_reached,
             limited_by=self._verdict.spending_limit,
+            limit_cause=self._verdict.cause,
             reasons=self._verdict.reasons,
         )

@@ -29,8 +29,8 @@ from mark.live.background.archive import may_drop
 from mark.live.models import LiveModel
 from mark.store.journal import StoreJournal
 from mark.store.lease import Lease
+from mark.store.published_status import MODEL
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import MODEL
 
 log = logging.getLogger(__name__)
 

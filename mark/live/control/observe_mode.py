@@ -15,7 +15,6 @@ from typing import Protocol, assert_never
 from pydantic import TypeAdapter
 
 from mark.cloudmodel.lifecycle import DAY_S, Event, Life, Phase, launched, next_due, step, wake, when_drained
-from mark.controller.service import ServedModel
 from mark.domain.costs import Transition
 from mark.domain.fleet import FleetView, Instance, Role
 from mark.domain.orders import (
@@ -30,6 +29,7 @@ from mark.domain.orders import (
 )
 from mark.domain.times import CloudTimes
 from mark.ports import Clock, Cloud
+from mark.service_spec import ServedModel
 from mark.store.service import ServiceStore
 
 

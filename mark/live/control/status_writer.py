@@ -15,8 +15,8 @@ from mark.live.clock import ServiceClock
 from mark.live.control.hourly_totals import HourlyTotalsWriter
 from mark.live.models import LiveModel
 from mark.report.formatting import plural
-from mark.store.service import ServiceStore
-from mark.telemetry.status_document import (
+from mark.steady_time import steady_time
+from mark.store.published_status import (
     MODEL,
     AssumedLoad,
     ForecasterStatus,
@@ -26,7 +26,7 @@ from mark.telemetry.status_document import (
     PublishedInstance,
     PublishedModel,
 )
-from mark.telemetry.steady_time import steady_time
+from mark.store.service import ServiceStore
 
 MINUTES = 60
 DECISIONS = 12

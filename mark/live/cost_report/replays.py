@@ -13,7 +13,6 @@ from mark.accounting.daily_costs import DAY_S, days_between
 from mark.catalog.billing import bill_provisioned
 from mark.config.policies import chosen_overrides
 from mark.config.settings import Settings
-from mark.controller.service import ServedModel
 from mark.domain.demand import UNIT_S
 from mark.domain.errors import MarkError, Misconfigured
 from mark.live.models import settings_of_model
@@ -23,6 +22,7 @@ from mark.report.cost.archive_reader import ArchiveReader
 from mark.report.cost.read import Period
 from mark.report.cost.replays import LATE_S, ReplayedDay, ReplayedPolicy, keep_replayed_days, replayed_days
 from mark.report.terminal import Report, note
+from mark.service_spec import ServedModel
 from mark.simulator.experiment import Experiment
 from mark.simulator.results import RunResult
 from mark.simulator.traces.trace import Trace

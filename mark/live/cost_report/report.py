@@ -29,9 +29,9 @@ from mark.report.mail.text import mail_text
 from mark.report.mail.view import mail_view
 from mark.report.page import check_file, write_whole
 from mark.report.terminal import note, progress, show, show_json
+from mark.steady_time import steady_time
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
-from mark.telemetry.steady_time import steady_time
 
 ROLE = "report"
 """Who asks AWS, as in the table of its calls."""

@@ -32,8 +32,8 @@ from mark.live.models import LiveModel
 from mark.plugins.deadline import PunctualForecaster
 from mark.plugins.load import build_forecaster
 from mark.ports import Forecaster
+from mark.store.published_status import FailedTraining, ForecasterStatus, RunningTraining, TrainingCause
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import FailedTraining, ForecasterStatus, RunningTraining, TrainingCause
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from mark.domain.demand import WINDOW_S
 from mark.domain.errors import Misconfigured
 from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.run_dir import Running
+from mark.steady_time import steady_time
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
-from mark.telemetry.steady_time import steady_time
 
 MARGIN_S = 2.0
 """The clock keeps its speed a little longer than the load lasts: answers are still to come."""

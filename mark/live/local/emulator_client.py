@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from mark.domain.clock import ClockAnchor
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.telemetry.steady_time import WALL
+from mark.steady_time import WALL
 
 TIMEOUT_S = 10.0
 

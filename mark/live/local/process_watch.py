@@ -11,10 +11,10 @@ from pathlib import Path
 from mark.domain.errors import MarkError, RetryLater
 from mark.live.local.account_upkeep import AccountUpkeep
 from mark.live.local.children import HEARTBEAT_TIMEOUT_S, Restarts
+from mark.steady_time import steady_time
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import PROCESSES, LostAccount, ProcessesStatus, RestartStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import PROCESSES, LostAccount, ProcessesStatus, RestartStatus
-from mark.telemetry.steady_time import steady_time
 
 log = logging.getLogger(__name__)
 

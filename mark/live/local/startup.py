@@ -18,8 +18,8 @@ from mark.domain.fleet import Role
 from mark.domain.member import MemberState
 from mark.live.local.children import Restarts
 from mark.live.local.emulator_client import EmulatedControls, EmulatedInstance
+from mark.store.published_status import BUDGET, MODEL, PublishedModel
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BUDGET, MODEL, PublishedModel
 
 MOST_STARTS = 3
 """An agent or another process that ended so often while a service starts will not come up."""

@@ -52,11 +52,11 @@ from mark.live.local.startup import (
 from mark.live.models import LiveModel, make_live_models, service_spec
 from mark.offline.out_folder import JOURNAL_NAME
 from mark.protocols.oip import example_body
+from mark.steady_time import WALL, steady_time
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import MODEL, PublishedModel
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import MODEL, PublishedModel
-from mark.telemetry.steady_time import WALL, steady_time
 
 log = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from mark.plugins.load import load_model
 from mark.ports import Backend
 from mark.serving.agent.process import AgentConfig, serve_agent
 from mark.serving.backends.factory import make_backend
+from mark.steady_time import WALL, steady_time
 from mark.store.connect import connect_async
 from mark.store.data_plane import AgentStore
-from mark.telemetry.steady_time import WALL, steady_time
 from mark.telemetry.structured_logs import log_json
 
 BOOTED_AT = "meta-data/mark/ready-at"

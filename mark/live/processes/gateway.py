@@ -18,9 +18,9 @@ from mark.live.local.run_dir import RunFolder, Running
 from mark.live.processes.heartbeat import keep_beating
 from mark.live.processes.lifeline import begin
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
+from mark.steady_time import WALL
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore
-from mark.telemetry.steady_time import WALL
 
 MOST_THREADS = 500
 """A call of Lambda takes a thread; half of an account's usual thousand."""

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from mark.aws.ec2.launch import EXPIRES, OFFERING, PROFILE_OF
 from mark.catalog.load import load_prices
-from mark.controller.service import ServedModel
 from mark.domain.clock import ClockAnchor
 from mark.domain.member import Member
 from mark.domain.offering import BatchPolicy, Market, Offering
 from mark.domain.profile import Evidence, LatencyPoint, Profile, Provenance
 from mark.ports import AgentLink
+from mark.service_spec import ServedModel
 
 LARGEST = 256
 """Batches that are measured are no larger."""

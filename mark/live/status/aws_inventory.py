@@ -20,7 +20,7 @@ from mark.report.formatting import plural
 from mark.report.live.formatting import alert_banners
 from mark.report.tables import Column, make_table
 from mark.report.terminal import show, show_json
-from mark.telemetry.status_document import ALERTS
+from mark.store.published_status import ALERTS
 
 
 def show_standing(settings: Settings, *, as_json: bool) -> None:

@@ -26,7 +26,6 @@ from mark.accounting.ledger import (
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import cost_of
 from mark.controller.demand_units import window_speeds
-from mark.controller.service import ServedModel, ServiceSpec
 from mark.dispatch.objective import attainment
 from mark.domain.demand import WINDOW_S
 from mark.domain.errors import RetryLater
@@ -36,8 +35,26 @@ from mark.domain.traffic import LATENCY_BIN_S, ModelTraffic
 from mark.live.background.failures import failure_lines
 from mark.live.clock import adopt_wall
 from mark.live.local.run_dir import process_of
-from mark.store.service import ServiceStore
-from mark.telemetry.status_document import (
+from mark.report.live.service_status import (
+    AnswerCounts,
+    ArrivalRates,
+    ControllerStatus,
+    FleetStatus,
+    HourlyStatus,
+    LambdaStatus,
+    LatencyStatus,
+    ModelStatus,
+    ObjectiveStatus,
+    ObservedInstance,
+    OfferingCapacity,
+    ReplaysStatus,
+    ServiceStatus,
+    SpentStatus,
+    StoreStatus,
+)
+from mark.service_spec import ServedModel, ServiceSpec
+from mark.steady_time import steady_time
+from mark.store.published_status import (
     ALERTS,
     ARCHIVE,
     BACKGROUND,
@@ -45,29 +62,14 @@ from mark.telemetry.status_document import (
     MODEL,
     NIGHTLY,
     PROCESSES,
-    AnswerCounts,
-    ArrivalRates,
     BackgroundStatus,
-    ControllerStatus,
-    FleetStatus,
-    HourlyStatus,
-    LambdaStatus,
-    LatencyStatus,
     LoadSeries,
-    ModelStatus,
     NightlyStatus,
-    ObjectiveStatus,
-    ObservedInstance,
-    OfferingCapacity,
     ProcessesStatus,
     PublishedInstance,
     PublishedModel,
-    ReplaysStatus,
-    ServiceStatus,
-    SpentStatus,
-    StoreStatus,
 )
-from mark.telemetry.steady_time import steady_time
+from mark.store.service import ServiceStore
 
 RATE_WINDOWS = 12
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p98", 0.98), ("p99", 0.99))

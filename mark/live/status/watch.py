@@ -15,11 +15,11 @@ from mark.live.local.emulator_client import EmulatedControls
 from mark.live.local.run_dir import Running, find_known, is_alive
 from mark.live.local.startup import look_at_start, start_lines
 from mark.live.status.view import LiveView
+from mark.report.live.service_status import SERVICE, STARTING, StartingStatus, StartStep
 from mark.report.live.table import status_table
 from mark.report.terminal import note, show, show_json
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import SERVICE, STARTING, StartingStatus, StartStep
 
 EACH_S = 1.0
 

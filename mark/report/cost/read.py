@@ -25,7 +25,6 @@ from mark.accounting.journal_stats import JournalFacts, PricedOrder, Segment, jo
 from mark.accounting.ledger import unpriced, unpriced_words
 from mark.catalog.billing import cost_of
 from mark.controller.journal import BrokenLine, read_journal
-from mark.controller.service import ServedModel, ServiceSpec
 from mark.dispatch.objective import attainment
 from mark.domain.demand import Demand
 from mark.domain.errors import Misconfigured
@@ -48,7 +47,8 @@ from mark.report.cost.report import (
     spend_by_day,
 )
 from mark.report.mail.formatting import money_of
-from mark.telemetry.status_document import MODEL, LoadSeries, PublishedModel
+from mark.service_spec import ServedModel, ServiceSpec
+from mark.store.published_status import MODEL, LoadSeries, PublishedModel
 
 LONGEST_REASON = 240
 """Characters of a reason that a mail shows."""

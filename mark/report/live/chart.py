@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from mark.report.formatting import finite
 from mark.report.live.formatting import format_rps, format_time
-from mark.telemetry.status_document import LoadSeries
+from mark.store.published_status import LoadSeries
 
 LEAST_PAST_S = 900.0
 """A service that has just begun shows a quarter of an hour, or a minute would fill the page."""

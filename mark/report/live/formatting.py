@@ -10,16 +10,8 @@ from datetime import UTC, datetime
 
 from mark.controller.spending_limit import SpendingLimit
 from mark.report.formatting import MISSING, finite, format_duration, percent, ratio, usd
-from mark.telemetry.status_document import (
-    AlertsStatus,
-    AnswerCounts,
-    AssumedLoad,
-    ForecasterStatus,
-    LatencyStatus,
-    ModelStatus,
-    ServiceStatus,
-    SpentStatus,
-)
+from mark.report.live.service_status import AnswerCounts, LatencyStatus, ModelStatus, ServiceStatus, SpentStatus
+from mark.store.published_status import AlertsStatus, AssumedLoad, ForecasterStatus
 
 SILENT_AFTER_S = 180.0
 """Three ticks of service time: the fleet is then no longer steered."""

@@ -19,7 +19,7 @@ from mark.report.html import make_environment, trusted
 from mark.report.live import formatting
 from mark.report.live.chart import load_chart
 from mark.report.live.processes import format_restarts, process_banners
-from mark.telemetry.status_document import ModelStatus, ObservedInstance, ServiceStatus
+from mark.report.live.service_status import ModelStatus, ObservedInstance, ServiceStatus
 
 WIDE, NARROW = (1112, 300), (360, 240)
 """Charts in CSS pixels: on a desk, on a phone."""

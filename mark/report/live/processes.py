@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mark.report.live import formatting
-from mark.telemetry.status_document import RestartStatus, ServiceStatus
+from mark.report.live.service_status import ServiceStatus
+from mark.store.published_status import RestartStatus
 
 
 def format_restarts(status: ServiceStatus) -> str:

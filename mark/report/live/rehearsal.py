@@ -28,11 +28,12 @@ from mark.report.live.formatting import (
     quantiles,
 )
 from mark.report.live.page import NARROW, WIDE, live_environment
+from mark.report.live.service_status import ModelStatus
 from mark.report.page import write_whole
 from mark.report.runs.documents import RunDocument
 from mark.report.tables import figures, make_table, texts
 from mark.simulator.results import RunResult
-from mark.telemetry.status_document import LoadSeries, ModelStatus
+from mark.store.published_status import LoadSeries
 
 PAGE_NAME, DOCUMENT_NAME = "live.html", "live.json"
 MINUTE_S = 60

@@ -9,8 +9,9 @@ from rich.text import Text
 from mark.report.formatting import MISSING, format_count, usd
 from mark.report.live import formatting
 from mark.report.live.processes import format_restarts, process_banners
+from mark.report.live.service_status import ModelStatus, ServiceStatus
 from mark.report.tables import figures, make_table, texts
-from mark.telemetry.status_document import ModelStatus, OrderStatus, ServiceStatus
+from mark.store.published_status import OrderStatus
 
 WIDTH = 100
 DECISIONS = 4

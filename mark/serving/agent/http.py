@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import mark
-from mark.controller.service import ServedModel, ServiceSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols import oip
+from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.agent.queue import AgentCore, Job
 from mark.serving.gateway.parsed_head import MAX_TYPE_BYTES, accept_of
 from mark.serving.gateway.routes import Endpoint, Route, Routes, versions_of

@@ -17,18 +17,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from mark.controller.service import ServedModel
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import MarkError, RetryLater
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
 from mark.domain.offering import Offering
 from mark.ports import AgentLink, Backend
+from mark.service_spec import ServedModel
 from mark.serving.agent.gateway_link import GatewayConnection
 from mark.serving.agent.http import AgentHttp
 from mark.serving.agent.queue import AgentCore
 from mark.serving.http.server import HttpServer
-from mark.telemetry.steady_time import steady_time
+from mark.steady_time import steady_time
 
 log = logging.getLogger("mark.agent")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
-from mark.controller.service import BackendSpec, ServedModel
 from mark.domain.offering import Offering
 from mark.ports import Backend, PythonModel
+from mark.service_spec import BackendSpec, ServedModel
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.oip_server import OipBackend
 from mark.serving.backends.python import PythonBackend

@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol
 
-from mark.controller.service import ServedModel
 from mark.dispatch.overflow import TO_INSTANCE, TO_LAMBDA, after_bounce
 from mark.dispatch.policy import Bounced, Late, Routing
 from mark.dispatch.redispatch import AfterLoss, after_loss, at_work
 from mark.dispatch.routing import NONE, least_finish, least_outstanding, weighted
 from mark.domain.traffic import CLIENT_ERROR
 from mark.protocols.frames import Response
+from mark.service_spec import ServedModel
 from mark.serving.gateway.idempotency import IdempotencyCache, StoredResponse
 from mark.serving.gateway.lambda_overflow import LambdaCalls
 from mark.serving.gateway.members_view import AgentView, ModelView

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from mark.controller.service import ServedModel, ServiceSpec
+from mark.service_spec import ServedModel, ServiceSpec
 
 
 class Endpoint(Enum):

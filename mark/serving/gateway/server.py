@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mark
-from mark.controller.service import ServiceSpec
 from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink, Overflow
 from mark.protocols import oip
 from mark.protocols.local_names import REFUSAL, is_local_name
+from mark.service_spec import ServiceSpec
 from mark.serving.gateway import triton_documents as triton
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.idempotency import IdempotencyCache

@@ -23,7 +23,7 @@ from mark.ports import GatewayLink
 from mark.serving.gateway.agent_pool import AgentConnections
 from mark.serving.gateway.peers import PEERS_S, PROBE_S, Peers
 from mark.serving.unexpected_errors import UnexpectedErrors
-from mark.telemetry.steady_time import steady_time
+from mark.steady_time import steady_time
 
 if TYPE_CHECKING:
     from mark.serving.gateway.model_router import ModelRouter

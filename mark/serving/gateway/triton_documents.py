@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from mark.controller.service import ServedModel
 from mark.domain.tensor import TensorSpec
 from mark.protocols.oip import BadRequest
+from mark.service_spec import ServedModel
 from mark.serving.gateway.routes import versions_of
 from mark.serving.gateway.stats import Tally
 

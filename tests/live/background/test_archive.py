@@ -27,8 +27,8 @@ from mark.live.control.driver import SEGMENT_BYTES, WAITING_BYTES, ModelDriver
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import StoreJournal
+from mark.store.published_status import ARCHIVE
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import ARCHIVE
 from tests.aws.builders import HandClock, aws, wire
 from tests.controller.builders import POLICY
 from tests.lambda_handlers.stored import store_service

@@ -19,8 +19,8 @@ from mark.live.background.worker import start_background_worker
 from mark.live.status.view import LiveView
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import BACKGROUND, BackgroundStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BACKGROUND, BackgroundStatus
 from tests.lambda_handlers.stored import store_service
 
 

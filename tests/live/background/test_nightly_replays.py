@@ -22,8 +22,8 @@ from mark.report.cost.read import read_cost_report
 from mark.report.cost.replays import replayed_days
 from mark.report.mail.message import render
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import NIGHTLY, FailedReplay, NightlyStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import NIGHTLY, FailedReplay, NightlyStatus
 from tests.live.served_day import BEGAN, DAY_S, MODEL, RPS, SERVICE, write_service
 
 POLICIES = ("sagemaker", "static-peak")

@@ -34,7 +34,7 @@ from mark.live.forecasting.training import Task, Training
 from mark.offline.explain import explain_journal
 from mark.ports import ForecasterSetup
 from mark.report.live.table import status_table
-from mark.telemetry.status_document import FailedTraining, RunningTraining
+from mark.store.published_status import FailedTraining, RunningTraining
 from tests.controller.builders import POLICY
 from tests.report.live.fakes import busy_model, status
 

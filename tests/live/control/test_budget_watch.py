@@ -16,8 +16,7 @@ from mark.accounting.hourly_totals import dump_marks, first_mark, marks_key
 from mark.cli.main import run
 from mark.config.budget import BudgetSettings
 from mark.config.settings import Settings
-from mark.controller.service import ServedModel, ServiceSpec
-from mark.controller.spending_limit import SpendingLimit
+from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role
@@ -26,11 +25,12 @@ from mark.live.commands import pause
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.models import make_live_models, service_spec
 from mark.live.status.view import LiveView
+from mark.service_spec import ServedModel, ServiceSpec
 from mark.store.connect import connect, connect_async
 from mark.store.data_plane import GatewayStore
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import BUDGET, PAUSE, BudgetStatus, PauseRequest
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import BUDGET, PAUSE, BudgetStatus, PauseRequest
 
 DAY_S = 86400.0
 NOON = 20_000 * DAY_S + DAY_S / 2
@@ -152,14 +152,19 @@ def test_warning_holds_nothing_back(store: ServiceStore, served: ServedModel) ->
     assert (told.limited_by, len(told.reasons)) == (SpendingLimit.NONE, 1)
 
 
+def published_cause(store: ServiceStore) -> LimitCause | None:
+    found = BUDGET.read(store)
+    return found and found.limit_cause
+
+
 def test_a_pause_by_hand_comes_before_the_budget_and_goes(store: ServiceStore, served: ServedModel) -> None:
     made = watch(store, served, [], daily_usd=0.01, when_reached="floor")
     PAUSE.write(store, PauseRequest(on=True, at=NOON))
     made.poll()
-    assert made.spending_limit() is SpendingLimit.PAUSE
+    assert (made.spending_limit(), published_cause(store)) == (SpendingLimit.PAUSE, LimitCause.PAUSE)
     PAUSE.write(store, PauseRequest(on=False, at=NOON))
     made.poll()
-    assert made.spending_limit() is SpendingLimit.FLOOR
+    assert (made.spending_limit(), published_cause(store)) == (SpendingLimit.FLOOR, LimitCause.BUDGET)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +219,8 @@ def paused(tmp_path: Path, *flags: str) -> int:
 def last_word(store: ServiceStore, *, on: bool) -> None:
     """What a controller that heard of a pause, or of its end, says of it."""
     limited_by = SpendingLimit.PAUSE if on else SpendingLimit.NONE
-    BUDGET.write(store, BudgetStatus(limited_by=limited_by, reasons=("paused by hand",) if on else ()))
+    cause = LimitCause.PAUSE if on else LimitCause.NONE
+    BUDGET.write(store, BudgetStatus(limited_by=limited_by, limit_cause=cause, reasons=("any sentence",)))
 
 
 def test_a_pause_says_how_this_very_service_goes_on(

@@ -32,8 +32,8 @@ from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.journal import KEEP_SEGMENTS
 from mark.store.keys import Keys
+from mark.store.published_status import ARCHIVE, BUDGET, ArchiveStatus
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import ARCHIVE, BUDGET, ArchiveStatus
 from tests.controller.test_runner import World
 
 NOON = 20_000 * 86400.0 + 43_200.0

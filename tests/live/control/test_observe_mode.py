@@ -14,7 +14,6 @@ from mark.accounting.ledger import fleet_usage
 from mark.catalog.billing import SECONDS_PER_HOUR
 from mark.config.settings import Settings
 from mark.controller.runner import Controller
-from mark.controller.service import BackendSpec, ServedModel, ServiceSpec
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.clock import ClockAnchor
 from mark.domain.demand import WINDOW_S, Demand, DemandUnit, point_forecast
@@ -27,6 +26,7 @@ from mark.live.control.observe_mode import ShadowCloud
 from mark.live.control.term import Term
 from mark.report.cost.read import read_cost_report
 from mark.report.mail.message import render
+from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
 from mark.store.service import ServiceStore

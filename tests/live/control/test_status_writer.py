@@ -25,8 +25,8 @@ from mark.live.models import make_live_models
 from mark.live.status.view import LiveView
 from mark.store.connect import connect
 from mark.store.embedded import EmbeddedRedis
+from mark.store.published_status import MODEL, AssumedLoad, PublishedModel
 from mark.store.service import ServiceStore
-from mark.telemetry.status_document import MODEL, AssumedLoad, PublishedModel
 from tests.lambda_handlers.stored import store_service
 
 BEGAN = 500_000 * 3600.0 + 600.0

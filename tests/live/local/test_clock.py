@@ -10,7 +10,7 @@ import pytest
 from mark.domain.clock import ClockAnchor
 from mark.live.clock import ServiceClock, adopt_wall
 from mark.live.local.process_watch import WallWatch
-from mark.telemetry.steady_time import WALL, steady_time
+from mark.steady_time import WALL, steady_time
 
 HOUR_S = 3600.0
 

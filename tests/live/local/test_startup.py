@@ -20,7 +20,7 @@ from mark.live.local.startup import (
     last_log_line,
     start_lines,
 )
-from mark.telemetry.status_document import PlanStatus, PublishedModel
+from mark.store.published_status import PlanStatus, PublishedModel
 
 REASON = "20 requests/s expected: nothing is worth its rent, 20 are cheaper elsewhere"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mark.domain.fleet import Role
-from mark.telemetry.status_document import (
+from mark.report.live.service_status import (
     AnswerCounts,
     ArrivalRates,
     ControllerStatus,
@@ -15,16 +15,14 @@ from mark.telemetry.status_document import (
     HourlyStatus,
     LambdaStatus,
     LatencyStatus,
-    LoadSeries,
     ModelStatus,
     ObjectiveStatus,
     ObservedInstance,
     OfferingCapacity,
-    OrderStatus,
-    PlanStatus,
     ServiceStatus,
     SpentStatus,
 )
+from mark.store.published_status import LoadSeries, OrderStatus, PlanStatus
 
 NOW = 1_770_000_030.0
 UNIT_S = 60

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mark.report.live.server import status_server
-from mark.telemetry.status_document import ServiceStatus
+from mark.report.live.service_status import ServiceStatus
 
 DEADLINE_S = 120.0
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from mark.telemetry.status_document import SERVICE, ServiceStatus
+from mark.report.live.service_status import SERVICE, ServiceStatus
 from tests.report.live.fakes import busy_model, empty_model, interrupted_model, status
 from tests.report.live.http import Served, serving
 

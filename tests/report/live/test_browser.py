@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mark.telemetry.status_document import ServiceStatus
+from mark.report.live.service_status import ServiceStatus
 from tests.report.live.fakes import busy_model, interrupted_model, status
 from tests.report.live.http import serving
 

@@ -22,19 +22,21 @@ from mark.report.live.formatting import (
     format_span,
 )
 from mark.report.live.page import LivePage
-from mark.telemetry.status_document import (
-    AlarmStatus,
-    AlertsStatus,
-    ArchiveStatus,
+from mark.report.live.service_status import (
     ControllerStatus,
-    FailedReplay,
     FleetStatus,
-    LoadSeries,
     ModelStatus,
-    PlanStatus,
     ReplaysStatus,
     ServiceStatus,
     StoreStatus,
+)
+from mark.store.published_status import (
+    AlarmStatus,
+    AlertsStatus,
+    ArchiveStatus,
+    FailedReplay,
+    LoadSeries,
+    PlanStatus,
 )
 from tests.report.live.fakes import NOW, busy_model, empty_model, instance, interrupted_model, status
 from tests.report.test_page import outline

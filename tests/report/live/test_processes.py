@@ -9,7 +9,8 @@ import pytest
 
 from mark.report.live.formatting import format_capacity, format_controller
 from mark.report.live.processes import format_restarts, process_banners
-from mark.telemetry.status_document import FleetStatus, LostAccount, PlanStatus, RestartStatus, ServiceStatus
+from mark.report.live.service_status import FleetStatus, ServiceStatus
+from mark.store.published_status import LostAccount, PlanStatus, RestartStatus
 from tests.report.live.fakes import NOW, busy_model, empty_model, status
 
 

@@ -19,8 +19,8 @@ from mark.report.live.rehearsal import (
     replay_series,
     write_comparison,
 )
+from mark.report.live.service_status import ModelStatus
 from mark.report.runs.documents import simulate_document
-from mark.telemetry.status_document import ModelStatus
 from tests.report.fakes import fake_run
 from tests.report.live.fakes import busy_model, empty_model
 from tests.report.test_page import outline

@@ -7,15 +7,9 @@ import pytest
 from rich.console import Console
 
 from mark.controller.spending_limit import SpendingLimit
+from mark.report.live.service_status import ModelStatus, ServiceStatus, StoreStatus
 from mark.report.live.table import status_table
-from mark.telemetry.status_document import (
-    AssumedLoad,
-    BudgetStatus,
-    ForecasterStatus,
-    ModelStatus,
-    ServiceStatus,
-    StoreStatus,
-)
+from mark.store.published_status import AssumedLoad, BudgetStatus, ForecasterStatus
 from tests.report.live.fakes import busy_model, empty_model, interrupted_model, status
 
 

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from mark.catalog.load import load_models
-from mark.controller.service import BackendSpec, ServedModel
 from mark.dispatch.policy import DispatchPolicy
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferRequest
+from mark.service_spec import BackendSpec, ServedModel
 from mark.serving.backends.emulated import EmulatedBackend
 from mark.serving.backends.factory import make_backend
 from tests.serving.backends.asks import (

@@ -10,7 +10,7 @@ import sys
 
 import uvloop
 
-from mark.controller.service import ServiceSpec
+from mark.service_spec import ServiceSpec
 from mark.serving.gateway.server import GatewayConfig, serve_gateway
 from mark.store.connect import connect_async
 from mark.store.data_plane import GatewayStore

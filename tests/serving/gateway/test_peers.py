@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mark.controller.service import ServedModel, ServiceSpec
+from mark.service_spec import ServedModel, ServiceSpec
 from mark.serving.backends.http_client import HttpClient
 from mark.serving.gateway.server import Gateway, GatewayConfig, serve_gateway
 from tests.serving.harness import BODY, Client, Live, Reply, live, run, served, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mark.telemetry.steady_time import SteadyWall
+from mark.steady_time import SteadyWall
 
 
 class Clocks:

@@ -1,8 +1,7 @@
-"""The live status: what is published of a running service, and the one document that readers make of it.
+"""Status documents that the processes of a running service publish (`MODEL`, `BUDGET`, `PROCESSES` ...).
 
-Two sets of values. What a process publishes lies in the store, one JSON document a kind (`MODEL`, `BUDGET`,
-`PROCESSES` ...), each written by one process and replaced whole. `ServiceStatus` is what is made of them all at
-one instant: status page, table, metrics and `mark status --json` (docs/json.md) read nothing else.
+Each kind is one JSON document in the store, written by one process and replaced whole; what readers make of them
+all is `mark.report.live.service_status`.
 
 Fields are the keys of the JSON, but for an underscore after what is a keyword of Python. A reader ignores keys
 that it does not know and takes the default of those that are absent: another version may have written the
@@ -21,7 +20,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from mark.accounting.budget import Reached
-from mark.controller.spending_limit import SpendingLimit
+from mark.controller.spending_limit import LimitCause, SpendingLimit
 from mark.domain.documents import plain
 from mark.domain.fleet import InstanceState, Role
 
@@ -29,7 +28,7 @@ log = logging.getLogger(__name__)
 
 TrainingCause = Literal["first", "schedule", "drift"]
 
-# What the acting controller publishes of a model after each tick.
+# Of a model, by the acting controller after each tick.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +201,7 @@ class PublishedModel:
     notes: tuple[str, ...] = ()
 
 
-# What is published of a service as a whole, by whom it concerns.
+# Of the service as a whole.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +268,9 @@ class BudgetStatus:
     when_reached: Reached = Reached.WARN
     #: What may be rented now.
     limited_by: SpendingLimit = SpendingLimit.NONE
-    #: Why: a line for each budget that is reached, and `paused by hand`.
+    #: The cause of that limit.
+    limit_cause: LimitCause = LimitCause.NONE
+    #: Why, for people: a line for each budget that is reached, and one for a pause.
     reasons: tuple[str, ...] = ()
 
 
@@ -365,307 +366,6 @@ class BackgroundStatus:
     failing: Mapping[str, BackgroundFailure] = field(default_factory=dict)
 
 
-# The service as readers see it.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectiveStatus:
-    """Attainment of the model's objective, since the service began."""
-
-    #: The objective's latency, milliseconds.
-    latency_ms: float
-    #: Share of the finished requests to be answered within it.
-    target: float
-    #: Requests that got an answer from the model.
-    answered: int = 0
-    #: Of those, answered too late.
-    late: int = 0
-    #: Requests that were refused.
-    shed: int = 0
-    #: Share answered in time; None while nothing is finished.
-    attained: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrivalRates:
-    """Arrival rates of a model."""
-
-    #: Rate of the last whole 5 s.
-    now_rps: float = 0.0
-    #: Mean rate of the last minute.
-    last_minute_rps: float = 0.0
-    #: Highest rate over 5 s of the last minute.
-    max_rps: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyStatus:
-    """Latency of what was answered, milliseconds; None while nothing was."""
-
-    #: Mean.
-    mean: float | None = None
-    #: Median.
-    p50: float | None = None
-    #: Quantile 0.95.
-    p95: float | None = None
-    #: Quantile 0.98.
-    p98: float | None = None
-    #: Quantile 0.99.
-    p99: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerCounts:
-    """Requests since the service began, by who answered."""
-
-    #: Serving instances.
-    instance: int = 0
-    #: Woken standbys.
-    standby: int = 0
-    #: The Lambda function.
-    lambda_: Annotated[int, Field(alias="lambda")] = 0
-    #: Nobody: refused.
-    shed: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LambdaStatus:
-    """The model's Lambda function."""
-
-    #: Calls under way.
-    in_flight: int = 0
-    #: Environments that are believed warm.
-    warm: int = 0
-    #: Calls since the service began, warm-up pings counted.
-    invocations: int = 0
-    #: Calls that started cold.
-    cold: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedInstance:
-    """One instance as the last tick saw it and its agent speaks of itself since."""
-
-    #: The cloud's name for it.
-    id: str
-    #: Its offering's name.
-    offering: str
-    #: Whether it serves or stands by.
-    role: Role
-    #: A word of `InstanceState`, or `broken` where its model answers no more.
-    state: str
-    #: Seconds until its spot notice takes it away; None without a notice.
-    gone_in_s: float | None = None
-    #: CPU credits that are left; None where its type has none.
-    credits: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetStatus:
-    """The fleet in its three views."""
-
-    #: Instances that are wanted, by offering.
-    planned: Mapping[str, int] = field(default_factory=dict)
-    #: Instances that are ordered and not seen yet, by offering.
-    requested: Mapping[str, int] = field(default_factory=dict)
-    #: Instances that are there, by id.
-    observed: tuple[ObservedInstance, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferingCapacity:
-    """Instances of one offering that are there."""
-
-    #: The offering's name.
-    offering: str
-    #: Instances that serve.
-    ready: int = 0
-    #: Instances that boot.
-    pending: int = 0
-    #: Instances that answer what they hold and then end.
-    draining: int = 0
-    #: Standbys asleep.
-    stopped: int = 0
-    #: What the ready ones carry.
-    rps: float = 0.0
-    #: Rent of those that are not asleep, USD/h.
-    usd_per_hour: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpentStatus:
-    """Spent since the service began, USD."""
-
-    #: Rent of serving instances.
-    instances: float = 0.0
-    #: Rent and disks of standbys.
-    standby: float = 0.0
-    #: Calls of the Lambda function.
-    lambda_: Annotated[float, Field(alias="lambda")] = 0.0
-    #: Sum of the three above.
-    serving: float = 0.0
-    #: The service's own: store, balancer, logs.
-    overhead: float = 0.0
-    #: Sum of serving and overhead.
-    total: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HourlyStatus:
-    """Cost of an hour by part, USD/h."""
-
-    #: The instances that run now, at their price.
-    instances: float = 0.0
-    #: The Lambda function, as a mean.
-    lambda_: Annotated[float, Field(alias="lambda")] = 0.0
-    #: The service's own, as a mean.
-    overhead: float = 0.0
-    #: Over how long those are means, seconds.
-    mean_over_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStatus:
-    """One model of the service."""
-
-    #: Its name.
-    name: str
-    #: The policy's name; None before the first tick.
-    policy: str | None = None
-    #: What is rented; None before the first tick.
-    market: str | None = None
-    #: What arrives.
-    rates: ArrivalRates = field(default_factory=ArrivalRates)
-    #: Load, capacity and forecast.
-    series: LoadSeries = field(default_factory=LoadSeries)
-    #: What was assumed of the load before; None where a trace tells it.
-    assumed: AssumedLoad | None = None
-    #: The forecaster's training; None before the first tick.
-    trained: ForecasterStatus | None = None
-    #: How it keeps its objective.
-    objective: ObjectiveStatus
-    #: Latency of what was answered.
-    latency_ms: LatencyStatus = field(default_factory=LatencyStatus)
-    #: Who answered.
-    by: AnswerCounts = field(default_factory=AnswerCounts)
-    #: Answers that are errors of the service or the model.
-    failed: int = 0
-    #: Requests that the model refused as wrong in themselves.
-    rejected: int = 0
-    #: Requests that were sent again after a lost agent.
-    redispatched: int = 0
-    #: Its Lambda function.
-    lambda_: Annotated[LambdaStatus, Field(alias="lambda")] = field(default_factory=LambdaStatus)
-    #: Its fleet, planned, requested and observed.
-    fleet: FleetStatus = field(default_factory=FleetStatus)
-    #: Its instances by offering.
-    capacity: tuple[OfferingCapacity, ...] = ()
-    #: What it has cost.
-    cost_usd: SpentStatus = field(default_factory=SpentStatus)
-    #: What an hour costs now, USD/h.
-    usd_per_hour: float = 0.0
-    #: What of.
-    usd_per_hour_by: HourlyStatus = field(default_factory=HourlyStatus)
-    #: The last plan; None before the first.
-    plan: PlanStatus | None = None
-    #: The last orders, newest first.
-    decisions: tuple[OrderStatus, ...] = ()
-    #: What a reader must know.
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerStatus:
-    """The controller that acts."""
-
-    #: The process that holds the lease; None where none does.
-    holder: str | None = None
-    #: Seconds since the last tick of any model; None before the first.
-    silent_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStatus:
-    """The store."""
-
-    #: Whether it answers; where not, the rest is the last that was seen.
-    reachable: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaysStatus:
-    """Progress of the replays of past days."""
-
-    #: The last day that is done, as `2026-11-20`; None before the first.
-    last_day: str | None = None
-    #: The one that is replayed now.
-    running: RunningReplay | None = None
-    #: The one that failed last and is tried again.
-    failed: FailedReplay | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceStatus:
-    """A running service at one instant: the document of `mark status --json`."""
-
-    #: Its name.
-    service: str
-    #: The instant, on the service's clock.
-    now: float
-    #: Service seconds a second of the wall.
-    speed: float = 1.0
-    #: Whether its clock stands until a load begins.
-    clock_stands: bool = False
-    #: How far its clock is behind the wall's, seconds; negative: ahead of it.
-    behind_wall_s: float = 0.0
-    #: Who acts.
-    controller: ControllerStatus = field(default_factory=ControllerStatus)
-    #: Whether what stands here is of now.
-    store: StoreStatus = field(default_factory=StoreStatus)
-    #: By process, ends that nobody asked for; empty without a supervisor, as in an account.
-    restarts: Mapping[str, RestartStatus] = field(default_factory=dict)
-    #: Processes that do not run now, or hang.
-    down: tuple[str, ...] = ()
-    #: While the emulated AWS is set up again.
-    account: LostAccount | None = None
-    #: How far the system's clock was set since the service began, seconds.
-    clock_set_by_s: float = 0.0
-    #: What was spent and may be; None before a controller acts.
-    budget: BudgetStatus | None = None
-    #: Replays of past days; None before the first.
-    replays: ReplaysStatus | None = None
-    #: Dead letters and alarms; None before a controller acts.
-    alerts: AlertsStatus | None = None
-    #: The journals' copies; None before the first.
-    archive: ArchiveStatus | None = None
-    #: Each model.
-    models: tuple[ModelStatus, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartStep:
-    """Step of a start."""
-
-    #: The step that it is at.
-    step: str
-    #: For how long it has been starting, seconds of the wall.
-    for_s: float
-    #: Lines of plans, instances and agents.
-    said: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartingStatus:
-    """A service that starts: the document of `mark status --json` until it is up."""
-
-    #: Its name.
-    service: str
-    #: How far it has come.
-    starting: StartStep
-    #: None yet.
-    models: tuple[ModelStatus, ...] = ()
-
-
 # Their codecs.
 
 Document = TypeVar("Document")
@@ -747,5 +447,3 @@ PAUSE = StoredStatus(PauseRequest, "paused")
 NIGHTLY = StoredStatus(NightlyStatus, "replaying")
 ALERTS = StoredStatus(AlertsStatus, "alerts")
 ARCHIVE = StoredStatus(ArchiveStatus, "archive")
-SERVICE = StatusCodec(ServiceStatus)
-STARTING = StatusCodec(StartingStatus)

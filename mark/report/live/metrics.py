@@ -1,0 +1,138 @@
+"""The live status as Prometheus' text: fleet, rates, objective and spend of each model.
+
+Everything is read from the live status at the moment of the scrape, so that whoever answers it needs no counters
+of its own. Labels are bounded: offerings beyond `MOST_OFFERINGS` of a model are summed as `other`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import Metric
+
+from mark.report.live.service_status import ModelStatus, ServiceStatus
+from mark.telemetry.metrics import Labels, Rows, counter, exposition, gauge
+
+MOST_OFFERINGS = 64
+OTHER = "other"
+
+
+def service_metrics(status: ServiceStatus) -> bytes:
+    """The live status as Prometheus' text; what is not known is left out."""
+    return exposition(_status_families(status))
+
+
+def _status_families(status: ServiceStatus) -> Iterator[Metric]:
+    yield from _service_families(status)
+    models = status.models
+    yield from _fleet_families(models)
+    yield from _rate_families(models)
+    yield from _answer_families(models)
+    yield from _spend_families(models)
+
+
+def _service_families(status: ServiceStatus) -> Iterator[Metric]:
+    controller = status.controller
+    yield gauge("store_reachable", "1 while the store answers.", (), [((), int(status.store.reachable))])
+    yield gauge("clock_speed", "Service seconds a second of the wall.", (), [((), status.speed)])
+    held = int(controller.holder is not None)
+    yield gauge("controller_holds_lease", "1 while a controller acts.", (), [((), held)])
+    silent = controller.silent_s
+    yield gauge("controller_silent_seconds", "Service time since its last tick.", (), [((), silent)])
+
+
+def _fleet_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
+    observed: Counter[Labels] = Counter()
+    planned: Counter[Labels] = Counter()
+    requested: Counter[Labels] = Counter()
+    capacity: defaultdict[Labels, float] = defaultdict(float)
+    for model in models:
+        name, fleet = model.name, model.fleet
+        known = _bounded(model)
+        for row in fleet.observed:
+            observed[name, known.get(row.offering, OTHER), row.role, row.state] += 1
+        for counts, view in ((planned, fleet.planned), (requested, fleet.requested)):
+            for offering, count in view.items():
+                counts[name, known.get(offering, OTHER)] += count
+        for there in model.capacity:
+            capacity[name, known.get(there.offering, OTHER)] += there.rps
+    labels = ("model", "offering", "role", "state")
+    yield gauge("fleet_instances", "Instances observed.", labels, observed.items())
+    yield gauge("fleet_planned", "Instances planned.", ("model", "offering"), planned.items())
+    yield gauge("fleet_requested", "Instances requested.", ("model", "offering"), requested.items())
+    yield gauge("capacity_rps", "Requests/s the ready carry.", ("model", "offering"), capacity.items())
+
+
+def _bounded(model: ModelStatus) -> dict[str, str]:
+    """Offerings that keep their names as a label: the first by name."""
+    names = {*model.fleet.planned, *model.fleet.requested, *(row.offering for row in model.fleet.observed)}
+    names |= {row.offering for row in model.capacity}
+    return {name: name for name in sorted(names)[:MOST_OFFERINGS]}
+
+
+def _rate_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
+    rows = [
+        ((m.name, span), rate)
+        for m in models
+        for span, rate in (
+            ("now", m.rates.now_rps), ("last_minute", m.rates.last_minute_rps), ("max", m.rates.max_rps)
+        )
+    ]  # fmt: skip
+    yield gauge("arrivals_rps", "Requests/s that arrive.", ("model", "span"), rows)
+    plans = [((m.name,), m.plan) for m in models if m.plan is not None]
+    required = [(labels, plan.required_rps) for labels, plan in plans]
+    yield gauge("plan_required_rps", "Requests/s the plan is for.", ("model",), required)
+    carried = [(labels, plan.capacity_rps) for labels, plan in plans]
+    yield gauge("plan_capacity_rps", "Requests/s it carries.", ("model",), carried)
+    ahead = [((m.name,), [v for v in m.series.forecast_max_rps if v is not None]) for m in models]
+    peaks = [(labels, max(values)) for labels, values in ahead if values]
+    yield gauge("forecast_max_rps", "Highest forecast maximum ahead, requests/s.", ("model",), peaks)
+
+
+def _answer_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
+    def each(value: Callable[[ModelStatus], float | None]) -> Rows:
+        return [((m.name,), value(m)) for m in models]
+
+    model = ("model",)
+    yield gauge("objective_target", "Share to be answered in time.", model, each(lambda m: m.objective.target))
+    yield gauge("objective_attained", "Share answered in time.", model, each(lambda m: m.objective.attained))
+    by = [
+        ((m.name, who), count)
+        for m in models
+        for who, count in (
+            ("instance", m.by.instance), ("standby", m.by.standby), ("lambda", m.by.lambda_), ("shed", m.by.shed)
+        )
+    ]  # fmt: skip
+    yield counter("requests", "Requests by who answered.", ("model", "by"), by)
+    yield counter("late", "Answers after the objective.", model, each(lambda m: m.objective.late))
+    yield counter("failed", "Requests that failed.", model, each(lambda m: m.failed))
+    refused = "Requests that the model refused as wrong in themselves."
+    yield counter("rejected", refused, model, each(lambda m: m.rejected))
+    yield counter("redispatched", "Requests dispatched again.", model, each(lambda m: m.redispatched))
+    quantiles = [
+        ((m.name, quantile), ms and ms / 1000)
+        for m in models
+        for latency in (m.latency_ms,)
+        for quantile, ms in (
+            ("0.5", latency.p50), ("0.95", latency.p95), ("0.98", latency.p98), ("0.99", latency.p99)
+        )
+    ]  # fmt: skip
+    yield gauge("latency_seconds", "Latency of what was answered.", ("model", "quantile"), quantiles)
+    yield counter("lambda_invocations", "Lambda invocations.", model, each(lambda m: m.lambda_.invocations))
+    yield counter("lambda_cold_starts", "Invocations that started cold.", model, each(lambda m: m.lambda_.cold))
+
+
+def _spend_families(models: Iterable[ModelStatus]) -> Iterator[Metric]:
+    rows = [
+        ((m.name, part), usd)
+        for m in models
+        for part, usd in (
+            ("instances", m.cost_usd.instances), ("standby", m.cost_usd.standby), ("lambda", m.cost_usd.lambda_),
+            ("overhead", m.cost_usd.overhead),
+        )
+    ]  # fmt: skip
+    # a gauge: a late correction of usage may lower it
+    yield gauge("cost_usd", "Spent so far by component.", ("model", "component"), rows)
+    an_hour = [((m.name,), m.usd_per_hour) for m in models]
+    yield gauge("usd_per_hour", "Spent an hour at present.", ("model",), an_hour)

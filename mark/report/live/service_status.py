@@ -1,0 +1,332 @@
+"""A running service at one instant: the document behind status page, table, metrics and `mark status --json`.
+
+It is made of what the service's processes publish (`mark.store.published_status`) and follows the same rules;
+docs/json.md has its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+
+from mark.domain.fleet import Role
+from mark.store.published_status import (
+    AlertsStatus,
+    ArchiveStatus,
+    AssumedLoad,
+    BudgetStatus,
+    FailedReplay,
+    ForecasterStatus,
+    LoadSeries,
+    LostAccount,
+    OrderStatus,
+    PlanStatus,
+    RestartStatus,
+    RunningReplay,
+    StatusCodec,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveStatus:
+    """Attainment of the model's objective, since the service began."""
+
+    #: The objective's latency, milliseconds.
+    latency_ms: float
+    #: Share of the finished requests to be answered within it.
+    target: float
+    #: Requests that got an answer from the model.
+    answered: int = 0
+    #: Of those, answered too late.
+    late: int = 0
+    #: Requests that were refused.
+    shed: int = 0
+    #: Share answered in time; None while nothing is finished.
+    attained: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalRates:
+    """Arrival rates of a model."""
+
+    #: Rate of the last whole 5 s.
+    now_rps: float = 0.0
+    #: Mean rate of the last minute.
+    last_minute_rps: float = 0.0
+    #: Highest rate over 5 s of the last minute.
+    max_rps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyStatus:
+    """Latency of what was answered, milliseconds; None while nothing was."""
+
+    #: Mean.
+    mean: float | None = None
+    #: Median.
+    p50: float | None = None
+    #: Quantile 0.95.
+    p95: float | None = None
+    #: Quantile 0.98.
+    p98: float | None = None
+    #: Quantile 0.99.
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCounts:
+    """Requests since the service began, by who answered."""
+
+    #: Serving instances.
+    instance: int = 0
+    #: Woken standbys.
+    standby: int = 0
+    #: The Lambda function.
+    lambda_: Annotated[int, Field(alias="lambda")] = 0
+    #: Nobody: refused.
+    shed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaStatus:
+    """The model's Lambda function."""
+
+    #: Calls under way.
+    in_flight: int = 0
+    #: Environments that are believed warm.
+    warm: int = 0
+    #: Calls since the service began, warm-up pings counted.
+    invocations: int = 0
+    #: Calls that started cold.
+    cold: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedInstance:
+    """One instance as the last tick saw it and its agent speaks of itself since."""
+
+    #: The cloud's name for it.
+    id: str
+    #: Its offering's name.
+    offering: str
+    #: Whether it serves or stands by.
+    role: Role
+    #: A word of `InstanceState`, or `broken` where its model answers no more.
+    state: str
+    #: Seconds until its spot notice takes it away; None without a notice.
+    gone_in_s: float | None = None
+    #: CPU credits that are left; None where its type has none.
+    credits: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetStatus:
+    """The fleet in its three views."""
+
+    #: Instances that are wanted, by offering.
+    planned: Mapping[str, int] = field(default_factory=dict)
+    #: Instances that are ordered and not seen yet, by offering.
+    requested: Mapping[str, int] = field(default_factory=dict)
+    #: Instances that are there, by id.
+    observed: tuple[ObservedInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferingCapacity:
+    """Instances of one offering that are there."""
+
+    #: The offering's name.
+    offering: str
+    #: Instances that serve.
+    ready: int = 0
+    #: Instances that boot.
+    pending: int = 0
+    #: Instances that answer what they hold and then end.
+    draining: int = 0
+    #: Standbys asleep.
+    stopped: int = 0
+    #: What the ready ones carry.
+    rps: float = 0.0
+    #: Rent of those that are not asleep, USD/h.
+    usd_per_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpentStatus:
+    """Spent since the service began, USD."""
+
+    #: Rent of serving instances.
+    instances: float = 0.0
+    #: Rent and disks of standbys.
+    standby: float = 0.0
+    #: Calls of the Lambda function.
+    lambda_: Annotated[float, Field(alias="lambda")] = 0.0
+    #: Sum of the three above.
+    serving: float = 0.0
+    #: The service's own: store, balancer, logs.
+    overhead: float = 0.0
+    #: Sum of serving and overhead.
+    total: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourlyStatus:
+    """Cost of an hour by part, USD/h."""
+
+    #: The instances that run now, at their price.
+    instances: float = 0.0
+    #: The Lambda function, as a mean.
+    lambda_: Annotated[float, Field(alias="lambda")] = 0.0
+    #: The service's own, as a mean.
+    overhead: float = 0.0
+    #: Over how long those are means, seconds.
+    mean_over_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStatus:
+    """One model of the service."""
+
+    #: Its name.
+    name: str
+    #: The policy's name; None before the first tick.
+    policy: str | None = None
+    #: What is rented; None before the first tick.
+    market: str | None = None
+    #: What arrives.
+    rates: ArrivalRates = field(default_factory=ArrivalRates)
+    #: Load, capacity and forecast.
+    series: LoadSeries = field(default_factory=LoadSeries)
+    #: What was assumed of the load before; None where a trace tells it.
+    assumed: AssumedLoad | None = None
+    #: The forecaster's training; None before the first tick.
+    trained: ForecasterStatus | None = None
+    #: How it keeps its objective.
+    objective: ObjectiveStatus
+    #: Latency of what was answered.
+    latency_ms: LatencyStatus = field(default_factory=LatencyStatus)
+    #: Who answered.
+    by: AnswerCounts = field(default_factory=AnswerCounts)
+    #: Answers that are errors of the service or the model.
+    failed: int = 0
+    #: Requests that the model refused as wrong in themselves.
+    rejected: int = 0
+    #: Requests that were sent again after a lost agent.
+    redispatched: int = 0
+    #: Its Lambda function.
+    lambda_: Annotated[LambdaStatus, Field(alias="lambda")] = field(default_factory=LambdaStatus)
+    #: Its fleet, planned, requested and observed.
+    fleet: FleetStatus = field(default_factory=FleetStatus)
+    #: Its instances by offering.
+    capacity: tuple[OfferingCapacity, ...] = ()
+    #: What it has cost.
+    cost_usd: SpentStatus = field(default_factory=SpentStatus)
+    #: What an hour costs now, USD/h.
+    usd_per_hour: float = 0.0
+    #: What of.
+    usd_per_hour_by: HourlyStatus = field(default_factory=HourlyStatus)
+    #: The last plan; None before the first.
+    plan: PlanStatus | None = None
+    #: The last orders, newest first.
+    decisions: tuple[OrderStatus, ...] = ()
+    #: What a reader must know.
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStatus:
+    """The controller that acts."""
+
+    #: The process that holds the lease; None where none does.
+    holder: str | None = None
+    #: Seconds since the last tick of any model; None before the first.
+    silent_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatus:
+    """The store."""
+
+    #: Whether it answers; where not, the rest is the last that was seen.
+    reachable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaysStatus:
+    """Progress of the replays of past days."""
+
+    #: The last day that is done, as `2026-11-20`; None before the first.
+    last_day: str | None = None
+    #: The one that is replayed now.
+    running: RunningReplay | None = None
+    #: The one that failed last and is tried again.
+    failed: FailedReplay | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStatus:
+    """A running service at one instant: the document of `mark status --json`."""
+
+    #: Its name.
+    service: str
+    #: The instant, on the service's clock.
+    now: float
+    #: Service seconds a second of the wall.
+    speed: float = 1.0
+    #: Whether its clock stands until a load begins.
+    clock_stands: bool = False
+    #: How far its clock is behind the wall's, seconds; negative: ahead of it.
+    behind_wall_s: float = 0.0
+    #: Who acts.
+    controller: ControllerStatus = field(default_factory=ControllerStatus)
+    #: Whether what stands here is of now.
+    store: StoreStatus = field(default_factory=StoreStatus)
+    #: By process, ends that nobody asked for; empty without a supervisor, as in an account.
+    restarts: Mapping[str, RestartStatus] = field(default_factory=dict)
+    #: Processes that do not run now, or hang.
+    down: tuple[str, ...] = ()
+    #: While the emulated AWS is set up again.
+    account: LostAccount | None = None
+    #: How far the system's clock was set since the service began, seconds.
+    clock_set_by_s: float = 0.0
+    #: What was spent and may be; None before a controller acts.
+    budget: BudgetStatus | None = None
+    #: Replays of past days; None before the first.
+    replays: ReplaysStatus | None = None
+    #: Dead letters and alarms; None before a controller acts.
+    alerts: AlertsStatus | None = None
+    #: The journals' copies; None before the first.
+    archive: ArchiveStatus | None = None
+    #: Each model.
+    models: tuple[ModelStatus, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartStep:
+    """Step of a start."""
+
+    #: The step that it is at.
+    step: str
+    #: For how long it has been starting, seconds of the wall.
+    for_s: float
+    #: Lines of plans, instances and agents.
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingStatus:
+    """A service that starts: the document of `mark status --json` until it is up."""
+
+    #: Its name.
+    service: str
+    #: How far it has come.
+    starting: StartStep
+    #: None yet.
+    models: tuple[ModelStatus, ...] = ()
+
+
+SERVICE = StatusCodec(ServiceStatus)
+STARTING = StatusCodec(StartingStatus)
