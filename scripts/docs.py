@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -103,6 +103,15 @@ def example_lines(command: Any) -> list[str]:
     return examples_of(command.epilog or "")
 
 
+def _default_item(value: Any) -> str:
+    """An item of a list as YAML; of a part what is not empty."""
+    if not isinstance(value, BaseModel):
+        return str(value)
+    return (
+        f"{{{', '.join(f'{key}: {item}' for key, item in value.model_dump().items() if item not in (None, ''))}}}"
+    )
+
+
 def _wrapped(text: str) -> str:
     return fill(" ".join(text.split()), WIDTH, break_long_words=False, break_on_hyphens=False)
 
@@ -153,8 +162,17 @@ def _type_words(annotation: Any, *, is_list: bool) -> str:
             found.append(", ".join(f"`{member.value}`" for member in kind))
         elif kind in names:
             found.append(names[kind])
+    if literals := [f"`{value}`" for value in _literals(annotation) if value != ""]:
+        found.append(", ".join(literals))
     words = " or ".join(dict.fromkeys(found))
     return f"list of {words}" if is_list else words
+
+
+def _literals(annotation: Any) -> list[Any]:
+    """Values of every `Literal` within an annotation."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [value for part in get_args(annotation) for value in _literals(part)]
 
 
 def _default_words(value: Any) -> str:
@@ -167,7 +185,7 @@ def _default_words(value: Any) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, tuple):
-        return f"`[{', '.join(map(str, value))}]`"
+        return f"`[{', '.join(map(_default_item, value))}]`"
     return f"`{value}`"
 
 
