@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from textwrap import fill
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -22,12 +23,16 @@ from scripts.printed import rewrite
 
 FOLDER = Path(__file__).parents[1] / "docs"
 README = FOLDER.parent / "README.md"
+WIDTH = 100
 NOTICE = "<!-- Written by `make docs`; edit the sources, not this page. -->\n"
 
 SETTINGS_INTRO = """
-Every command takes `--config FILE`, a YAML file of the keys below. Flags override the file, the file overrides the
-defaults. An unknown key is refused with the nearest known one. Paths in the file count from the file's folder,
-paths in flags from the working directory. Where a default is empty, the sentence says what that means.
+For you if you write a `mark.yaml`: every key with its default.
+
+Pass the file to any command with `--config FILE`. Flags override the file, and the file overrides
+the defaults. An unknown key is refused, with the nearest known one. Paths in the file count from
+the file's folder, paths in flags from the working directory. If a key has no default, its
+description says what happens without it.
 
 Compiled code and trained weights are kept in `$MARK_CACHE`, else in `$XDG_CACHE_HOME/mark`, else in
 `~/.cache/mark`.
@@ -56,12 +61,18 @@ seed: 1
 """
 
 CLI_INTRO = """
-Tables and documents go to stdout, progress, notes and errors to stderr. `--json` prints one document and nothing
-else on stdout; docs/json.md has its fields.
+For you if you need a command or a flag. `mark COMMAND -h` prints the same.
 
-Exit status: 0 done; 1 done with a finding (replays of a sweep failed, `mark doctor` found what must be mended,
-`mark diff` found a difference, a model answered `mark predict` other than it declares); 2 something is wrong with
-the input (one line says what); 130 after Ctrl-C (what is finished is printed).
+Tables and documents go to stdout; progress, notes and errors go to stderr. `--json` prints one
+document and nothing else on stdout; [json.md](json.md) has its fields.
+
+| exit status | meaning |
+|---|---|
+| 0 | done |
+| 1 | done, with a finding: replays of a sweep failed, `mark doctor` found what you must fix, `mark diff` found a \
+difference, `mark predict` found outputs that the model does not declare, no controller confirmed `mark pause` |
+| 2 | the input is wrong; one line says what |
+| 130 | after Ctrl-C; what is finished is printed |
 """
 
 
@@ -74,7 +85,7 @@ def cli_page() -> str:
     """The page of all commands. It is made from their parameters, not from the help's layout, which is typer's."""
     parts = [NOTICE, "# Command line", CLI_INTRO]
     for name, command in commands():
-        paragraphs = [" ".join(text.split()) for text in (command.help or "").split("\n\n")]
+        paragraphs = [_wrapped(text) for text in (command.help or "").split("\n\n")]
         examples = "\n".join(example_lines(command))
         options = "\n".join(_parameter_line(parameter) for parameter in command.params)
         parts.append(f"## {name}\n\n" + "\n\n".join(paragraphs) + f"\n\n| | |\n|---|---|\n{options}\n")
@@ -92,6 +103,19 @@ def example_lines(command: Any) -> list[str]:
     return examples_of(command.epilog or "")
 
 
+def _default_item(value: Any) -> str:
+    """An item of a list as YAML; of a part what is not empty."""
+    if not isinstance(value, BaseModel):
+        return str(value)
+    return (
+        f"{{{', '.join(f'{key}: {item}' for key, item in value.model_dump().items() if item not in (None, ''))}}}"
+    )
+
+
+def _wrapped(text: str) -> str:
+    return fill(" ".join(text.split()), WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
 def _below(command: Any, name: str) -> list[tuple[str, Any]]:
     if hasattr(command, "commands"):
         return [found for key, child in command.commands.items() for found in _below(child, f"{name} {key}")]
@@ -102,13 +126,13 @@ def _parameter_line(parameter: Any) -> str:
     is_option = parameter.opts[0].startswith("-")
     words = [parameter.opts[0] if is_option else "", (parameter.metavar or "").replace("|", "\\|")]
     default = parameter.default if getattr(parameter, "show_default", False) else None
-    shown = "" if default in (None, False, ()) or callable(default) else f" Default `{default}`."
+    shown = "" if default in (None, False, (), "") or callable(default) else f" Default `{default}`."
     return f"| `{' '.join(part for part in words if part)}` | {parameter.help}{shown} |"
 
 
 def _part_lines(part: type[BaseModel], prefix: str) -> list[str]:
     """One table for a part and its plain keys, then the parts below it."""
-    about = (part.__doc__ or "").strip().splitlines()[0]
+    about = _wrapped((part.__doc__ or "").strip().splitlines()[0])
     lines = [
         f"## {prefix.rstrip('.') or 'Top level'}",
         "",
@@ -138,8 +162,17 @@ def _type_words(annotation: Any, *, is_list: bool) -> str:
             found.append(", ".join(f"`{member.value}`" for member in kind))
         elif kind in names:
             found.append(names[kind])
+    if literals := [f"`{value}`" for value in _literals(annotation) if value != ""]:
+        found.append(", ".join(literals))
     words = " or ".join(dict.fromkeys(found))
     return f"list of {words}" if is_list else words
+
+
+def _literals(annotation: Any) -> list[Any]:
+    """Values of every `Literal` within an annotation."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [value for part in get_args(annotation) for value in _literals(part)]
 
 
 def _default_words(value: Any) -> str:
@@ -152,7 +185,7 @@ def _default_words(value: Any) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, tuple):
-        return f"`[{', '.join(map(str, value))}]`"
+        return f"`[{', '.join(map(_default_item, value))}]`"
     return f"`{value}`"
 
 
