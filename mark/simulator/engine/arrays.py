@@ -34,11 +34,6 @@ _ROUTING = {
     Routing.WEIGHTED: kernel.BY_WEIGHT,
     Routing.LEAST_OUTSTANDING: kernel.BY_OUTSTANDING,
 }
-_BOUNCED = {
-    Bounced.NOWHERE: kernel.LAMBDA_NEVER,
-    Bounced.LAMBDA: kernel.LAMBDA_ALWAYS,
-    Bounced.LAMBDA_IF_SOONER: kernel.LAMBDA_IF_SOONER,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +57,6 @@ def rules(
     """The rules of a run as numbers, on the trace's clock: what takes real seconds takes `speed` times as long."""
     values = {
         "routing": _ROUTING[dispatch.routing],
-        "bounced": _BOUNCED[dispatch.bounced],
         "bouncer": dispatch.admission_factor is not None,
         "factor": dispatch.admission_factor or 0.0,
         "shed_late": dispatch.late is Late.SHED,
@@ -73,7 +67,7 @@ def rules(
         "last_second": seconds - 1,
         "monitor_requests": monitor.requests,
         "monitor_s": monitor.seconds,
-        "has_lambda": overflow is not None,
+        "overflows": overflow is not None and dispatch.bounced is Bounced.LAMBDA,
         "lambda_s": overflow.latency_s * speed if overflow else 0.0,
         "cold_s": overflow.cold_start_s * speed if overflow else 0.0,
         "concurrency": overflow.concurrency if overflow else 0,
