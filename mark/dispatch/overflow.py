@@ -62,18 +62,8 @@ def lambda_finish_at(now: float, in_flight: int, warm: int, latency_s: float, co
     return now + latency_s if in_flight < warm else now + latency_s + cold_start_s
 
 
-def prefers_lambda(always: bool, lambda_at: float, instance_at: float, deadline_at: float) -> bool:
-    """True where a bounced request goes to Lambda.
-
-    MArk as published always sends it (`always`). Otherwise it goes where it is in time; a request that is late
-    everywhere goes where it finishes first. `instance_at` is infinite when no instance can take it.
-    """
-    return always or lambda_at <= deadline_at or lambda_at <= instance_at
-
-
 def after_bounce(
     lambda_open: bool,
-    always: bool,
     shed_late: bool,
     lambda_at: float,
     instance_at: float,
@@ -83,13 +73,13 @@ def after_bounce(
 ) -> int:
     """Decide on a request that its instance did not admit: TO_LAMBDA, TO_INSTANCE or SHED (load shedding).
 
-    `lambda_open` says that there is a Lambda and the policy sends bounced requests there; a sender whose call was
-    refused asks again without it. `lambda_at`, `instance_at`: when either is predicted to answer, `instance_at`
-    at the instance that finishes first, infinite where none can take it. `always` is MArk as published;
+    Lambda takes it where it can, as in MArk as published, even where an instance would be sooner: a late request
+    that stays makes those behind it late. `lambda_open` says that there is a Lambda and the policy sends bounced
+    requests there; a sender whose call was refused asks again without it. `lambda_at`, `instance_at`: when either
+    is predicted to answer, `instance_at` at the instance that finishes first, infinite where none can take it.
     `shed_late` sheds what nobody answers in time, and whatever would wait longer than `give_up_s` is shed anyhow.
     """
-    useful = lambda_open and not (shed_late and lambda_at > deadline_at)
-    if useful and prefers_lambda(always, lambda_at, instance_at, deadline_at):
+    if lambda_open and not (shed_late and lambda_at > deadline_at):
         return TO_LAMBDA
     if instance_at == np.inf or (shed_late and instance_at > deadline_at):
         return SHED

@@ -19,7 +19,6 @@ class Bounced(StrEnum):
 
     NOWHERE = "nowhere"
     LAMBDA = "lambda"
-    LAMBDA_IF_SOONER = "lambda-if-sooner"
 
 
 class Late(StrEnum):
@@ -34,7 +33,7 @@ class DispatchPolicy:
     """The data plane's half of a policy."""
 
     routing: Routing = Routing.LEAST_FINISH
-    bounced: Bounced = Bounced.LAMBDA_IF_SOONER
+    bounced: Bounced = Bounced.LAMBDA
     #: share of the latency objective that a predicted finish may use; None without the Bouncer
     admission_factor: float | None = 0.98
     late: Late = Late.SERVE

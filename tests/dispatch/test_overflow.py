@@ -23,7 +23,6 @@ from mark.dispatch.overflow import (
     environments_for,
     lambda_finish_at,
     note_in_flight,
-    prefers_lambda,
 )
 
 
@@ -85,39 +84,22 @@ def test_a_call_beyond_the_warm_environments_starts_cold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("always", "lambda_at", "instance_at", "expected"),
+    ("lambda_open", "shed_late", "lambda_at", "instance_at", "expected"),
     [
-        (True, 99.0, 10.1, True),  # MArk as published always sends it
-        (False, 10.5, 10.2, True),  # in time on Lambda, although an instance is sooner: it was not admitted
-        (False, 10.7, 10.9, True),  # late everywhere: where it finishes first
-        (False, 10.9, 10.7, False),
-        (False, 13.0, math.inf, True),  # no instance can take it
-        (False, 10.7, 10.7, True),
-    ],
-)
-def test_where_a_bounced_request_goes(always: bool, lambda_at: float, instance_at: float, expected: bool) -> None:
-    assert prefers_lambda(always, lambda_at, instance_at, 10.6) is expected
-
-
-@pytest.mark.parametrize(
-    ("lambda_open", "always", "shed_late", "lambda_at", "instance_at", "expected"),
-    [
-        (True, True, False, 99.0, 10.1, TO_LAMBDA),  # MArk as published always sends it
-        (False, True, False, 10.2, 10.1, TO_INSTANCE),  # there is no Lambda, or it refused the call
-        (False, True, False, 10.2, math.inf, SHED),
-        (True, True, True, 10.7, 10.5, TO_INSTANCE),  # Lambda would be late, and late requests are shed
-        (True, True, True, 10.7, 10.65, SHED),  # so would the instance
-        (True, False, True, 10.6, 10.65, TO_LAMBDA),  # just in time
-        (True, False, False, 10.9, 10.7, TO_INSTANCE),  # late everywhere: where it finishes first
-        (False, False, False, math.inf, 70.0, TO_INSTANCE),
-        (False, False, False, math.inf, 70.1, SHED),  # nobody waits that long
+        (True, False, 99.0, 10.1, TO_LAMBDA),  # wherever it would be sooner
+        (False, False, 10.2, 10.1, TO_INSTANCE),  # there is no Lambda, or it refused the call
+        (False, False, 10.2, math.inf, SHED),
+        (True, True, 10.7, 10.5, TO_INSTANCE),  # Lambda would be late, and late requests are shed
+        (True, True, 10.7, 10.65, SHED),  # so would the instance
+        (True, True, 10.6, 10.65, TO_LAMBDA),  # just in time
+        (False, False, math.inf, 70.0, TO_INSTANCE),
+        (False, False, math.inf, 70.1, SHED),  # nobody waits that long
     ],
 )
 def test_what_becomes_of_a_bounced_request(
-    lambda_open: bool, always: bool, shed_late: bool, lambda_at: float, instance_at: float, expected: int
+    lambda_open: bool, shed_late: bool, lambda_at: float, instance_at: float, expected: int
 ) -> None:
-    became = after_bounce(lambda_open, always, shed_late, lambda_at, instance_at, 10.0, 10.6, 60.0)
-    assert became == expected
+    assert after_bounce(lambda_open, shed_late, lambda_at, instance_at, 10.0, 10.6, 60.0) == expected
 
 
 INSTANTS = st.one_of(st.floats(10.0, 11.0), st.floats(10.0, 100.0), st.just(math.inf))
@@ -125,15 +107,14 @@ INSTANTS = st.one_of(st.floats(10.0, 11.0), st.floats(10.0, 100.0), st.just(math
 
 @given(
     lambda_open=st.booleans(),
-    always=st.booleans(),
     shed_late=st.booleans(),
     lambda_at=INSTANTS,
     instance_at=INSTANTS,
 )
 def test_a_bounced_request_is_shed_only_where_nobody_is_left(
-    lambda_open: bool, always: bool, shed_late: bool, lambda_at: float, instance_at: float
+    lambda_open: bool, shed_late: bool, lambda_at: float, instance_at: float
 ) -> None:
-    became = after_bounce(lambda_open, always, shed_late, lambda_at, instance_at, 10.0, 10.6, 60.0)
+    became = after_bounce(lambda_open, shed_late, lambda_at, instance_at, 10.0, 10.6, 60.0)
     if became == TO_LAMBDA:
         assert lambda_open
     elif became == TO_INSTANCE:

@@ -64,13 +64,17 @@ def eventful(kernel: Kernel, dispatch: DispatchPolicy, seed: int) -> Engine:
     return made
 
 
+LIMITS = [(0.98, 60.0), (1.0, 0.9), (None, 60.0), (None, 1.2)]
 RULES = [
-    DispatchPolicy(routing=routing, bounced=bounced, late=late, admission_factor=factor, give_up_s=give_up_s)
-    for (routing, bounced, late), (factor, give_up_s) in zip(
-        product(Routing, Bounced, Late),
-        [(0.98, 60.0), (1.0, 0.9), (None, 60.0), (None, 1.2)] * 5,
-        strict=False,
+    DispatchPolicy(
+        routing=routing,
+        bounced=bounced,
+        late=late,
+        admission_factor=LIMITS[at % 4][0],
+        give_up_s=LIMITS[at % 4][1],
     )
+    for turn, routing in enumerate(Routing)
+    for at, (bounced, late) in enumerate(product(Bounced, Late), turn)
 ] + [DispatchPolicy(routing=routing, bounced=bounced) for routing, bounced in product(Routing, Bounced)]
 
 

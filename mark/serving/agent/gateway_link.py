@@ -6,7 +6,6 @@ import asyncio
 import functools
 import logging
 import time
-from typing import cast
 
 from mark.ports import InferReply, InferRequest
 from mark.protocols.frames import (
@@ -16,7 +15,6 @@ from mark.protocols.frames import (
     Cancel,
     Frame,
     FrameError,
-    FrameParser,
     Goodbye,
     Hello,
     Request,
@@ -26,6 +24,7 @@ from mark.protocols.frames import (
 )
 from mark.protocols.oip import error_reply
 from mark.serving.agent.queue import AgentCore, Job
+from mark.serving.frame_link import FrameLink
 from mark.serving.queue_estimate import QueueEstimate
 
 log = logging.getLogger("mark.agent")
@@ -40,51 +39,33 @@ def _text(value: bytes) -> str:
     return value.decode("latin-1")
 
 
-class GatewayConnection(asyncio.Protocol):
+class GatewayConnection(FrameLink):
     """One gateway's connection. `_mirror` is the gateway's estimate; the state is published where it is off."""
 
     def __init__(self, core: AgentCore, *, standby: bool, connections: set[GatewayConnection]) -> None:
+        super().__init__(log, core.unexpected, "gateway")
         self._core, self._standby = core, standby
         self._connections = connections
-        self._transport: asyncio.Transport | None = None
-        self._loop = asyncio.get_running_loop()
-        self._parser = FrameParser()
         self._mirror = QueueEstimate()
         self._mirror.max_batch = core.max_batch
         self._published: tuple[object, ...] = ()
-        self._out: list[bytes] = []
         self._seen = 0
         self._greeted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
-        self._transport = transport
+        super().connection_made(transport)
         self._connections.add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: requests of this gateway still run, their responses are dropped."""
-        self._transport = None
+        super().connection_lost(exc)
         self._core.clients.discard(self)
         self._connections.discard(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop. Requests that came together may share a batch: it begins after the last of them."""
-        now = time.monotonic()
-        try:
-            for frame in self._parser.feed(data):
-                try:
-                    if type(frame) is Request:
-                        self._on_request(frame, now)
-                    else:
-                        self._on_control_frame(frame)
-                except FrameError:
-                    raise
-                except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
-                    self._on_frame_error(frame, error, now)
-        except FrameError as error:
-            log.warning("malformed frame from gateway", extra={"reason": str(error)})
-            self.abort()
+        FrameLink.data_received(self, data)
         self._core.start()
         self._core.publish_if_changed()
 
@@ -95,12 +76,12 @@ class GatewayConnection(asyncio.Protocol):
         kind = reply.content_type.encode("latin-1")
         frame = encode_response(job.id, reply.status, kind, reply.header_length, reply.body)
         self._mirror.answered(time.monotonic(), self._core.measured.full_batch_s)
-        self._write(frame)
+        self.write(frame)
 
     def bounced(self, job: Job) -> None:
         """Tell the gateway that the job was not run here: it dispatches it again."""
         self.publish()
-        self._write(encode(Bounced(job.id, 0)))
+        self.write(encode(Bounced(job.id, 0)))
 
     def publish_if_changed(self) -> None:
         """Publish the state if the gateway's estimate is off."""
@@ -129,23 +110,22 @@ class GatewayConnection(asyncio.Protocol):
             core.max_batch / measured.full_batch_s,
             measured.batch_s,
         )
-        self._write(encode(state))
+        self.write(encode(state))
         mirror.waiting, mirror.in_service, mirror.free_at = waiting, core.in_service, core.free_at
         self._published = (core.accepting, core.terminates_at)
 
     def leave(self) -> None:
         """Send Goodbye and close, once everything is written."""
-        self._write(encode(Goodbye()))
-        self._flush()
+        self.write(encode(Goodbye()))
+        self.flush()
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self) -> None:
-        """Close at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _on_request(self, frame: Request, now: float) -> None:
+    def on_frame(self, frame: Frame, now: float) -> None:
+        """Take a request, or what the gateway says of itself and of its requests."""
+        if type(frame) is not Request:
+            self._on_control_frame(frame)
+            return
         core = self._core
         self._seen += 1
         self._mirror.sent(now, core.measured.single_s)
@@ -160,14 +140,15 @@ class GatewayConnection(asyncio.Protocol):
         finish_at = core.take(Job(self, frame.id, arrived_at, deadline_at, request, frame.forced), now)
         if finish_at is not None:
             self.publish()  # first: where the request goes now is decided with it
-            self._write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))
+            self.write(encode(Bounced(frame.id, int((finish_at - now) * 1e6))))
 
-    def _on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
+    def on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
+        """Answer the frame's request with 500."""
         if isinstance(frame, Request):
             request = InferRequest(path="", content_type="", body=b"")
             self._core.fail_unexpected(Job(self, frame.id, now, now, request), error, _text(frame.request_id))
         else:
-            self._core.unexpected.note(error, frame=type(frame).__name__)
+            super().on_frame_error(frame, error, now)
 
     def _on_control_frame(self, frame: Frame) -> None:
         match frame:
@@ -181,19 +162,3 @@ class GatewayConnection(asyncio.Protocol):
                 self._core.withdraw(self, id_)
             case _:
                 raise FrameError(f"unexpected frame from gateway: {type(frame).__name__}")
-
-    def _write(self, frame: bytes) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(frame)
-
-    def _flush(self) -> None:
-        out = self._out
-        self._out = []
-        if not out or self._transport is None or self._transport.is_closing():
-            return
-        try:
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        except Exception as error:  # noqa: BLE001 - answers are missing: the gateway is to send those elsewhere
-            self._core.unexpected.note(error)
-            self.abort()

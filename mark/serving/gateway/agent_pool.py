@@ -1,8 +1,7 @@
 """Connections to agents: one each, kept open, with all requests multiplexed on it.
 
 Liveness: an agent that sends nothing for SILENCE_S counts as lost, as does one whose connection breaks; its
-requests are dispatched again (failover). Frames for one agent that arise in one turn of the event loop leave in
-one write.
+requests are dispatched again (failover).
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from mark.domain.member import Member
 from mark.protocols.frames import (
@@ -21,7 +19,6 @@ from mark.protocols.frames import (
     Cancel,
     Frame,
     FrameError,
-    FrameParser,
     Goodbye,
     Hello,
     Response,
@@ -29,6 +26,7 @@ from mark.protocols.frames import (
     encode,
     encode_request,
 )
+from mark.serving.frame_link import FrameLink
 from mark.serving.gateway.members_view import AgentView
 from mark.serving.gateway.request import InferenceRequest
 
@@ -42,22 +40,18 @@ CONNECT_S = 2.0
 BACKOFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-class AgentConnection(asyncio.Protocol):
+class AgentConnection(FrameLink):
     """One connection to one agent. changed: called when the agent begins or ends to accept requests."""
 
     def __init__(self, member: Member, router: ModelRouter, changed: Callable[[], None]) -> None:
+        super().__init__(log, router.unexpected, "agent", instance=member.instance)
         self.view = AgentView(member.instance)
         self.router = router
         self.in_flight: dict[int, InferenceRequest] = {}
         self.closed = asyncio.Event()
         self._changed = changed
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._parser = FrameParser()
-        self._out: list[bytes] = []
         self._sent = 0
         self._idle_s = 0.0
-        self._received = False
 
     @property
     def is_accepting(self) -> bool:
@@ -66,13 +60,12 @@ class AgentConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        transport = cast("asyncio.Transport", transport)  # uvloop's do not inherit from it
-        self._transport = transport
-        transport.write(encode(Hello(VERSION)))
+        super().connection_made(transport)
+        self.write(encode(Hello(VERSION)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: requests in flight here are dispatched again."""
-        self._transport = None
+        super().connection_lost(exc)
         self.view.accepting = False
         self.closed.set()
         lost = list(self.in_flight.values())
@@ -106,34 +99,12 @@ class AgentConnection(asyncio.Protocol):
         self.in_flight[id_] = request
         view = self.view
         view.sent(now, view.single_s)
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(frame)
-
-    def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
-        self._received = True
-        now = time.monotonic()
-        try:
-            for frame in self._parser.feed(data):
-                try:
-                    if type(frame) is Response:
-                        self._on_response(frame, now)
-                    else:
-                        self._on_control_frame(frame)
-                except FrameError:
-                    raise
-                except Exception as error:  # noqa: BLE001 - the frames behind it are other requests'
-                    self._on_frame_error(frame, error)
-        except FrameError as error:
-            fields = {"instance": self.view.instance, "reason": str(error)}
-            log.warning("malformed frame from agent", extra=fields)
-            self.abort()
+        self.write(frame)
 
     def check_timeouts(self, passed_s: float, now: float) -> None:
         """Expire requests past the time-out, and close the connection of a silent agent."""
-        self._idle_s = 0.0 if self._received else self._idle_s + passed_s
-        self._received = False
+        self._idle_s = 0.0 if self.received else self._idle_s + passed_s
+        self.received = False
         if self._idle_s > SILENCE_S and self._transport is not None:
             log.warning(
                 "agent silent; closing its connection",
@@ -143,33 +114,30 @@ class AgentConnection(asyncio.Protocol):
         give_up_at = now - self.router.give_up_s
         overdue = [id_ for id_, request in self.in_flight.items() if request.arrived_at < give_up_at]
         for id_ in overdue:
-            self._write(encode(Cancel(id_)))
+            self.write(encode(Cancel(id_)))
             self.router.expire(self.in_flight.pop(id_))
 
-    def abort(self) -> bool:
-        """Close at once; False where it was closed already."""
-        if self._transport is None:
-            return False
-        self._transport.abort()
-        return True
-
-    def _on_frame_error(self, frame: Frame, error: Exception) -> None:
+    def on_frame_error(self, frame: Frame, error: Exception, now: float) -> None:
+        """Answer the frame's request with 500."""
         id_ = frame.id if isinstance(frame, Response | Bounced) else 0
         request = self.in_flight.pop(id_, None)
         if request is not None:
             self.router.fail_unexpected(request, error)
         else:
-            self.router.unexpected.note(error, instance=self.view.instance, frame=type(frame).__name__)
+            super().on_frame_error(frame, error, now)
 
-    def _on_response(self, frame: Response, now: float) -> None:
+    def on_frame(self, frame: Frame, now: float) -> None:
+        """Take a response, or the agent's state."""
+        if type(frame) is not Response:
+            self._on_control_frame(frame, now)
+            return
         view = self.view
         view.answered(now, view.full_batch_s)
         request = self.in_flight.pop(frame.id, None)
         if request is not None:
             self.router.answer(request, frame, "standby" if view.standby else "instance", now)
 
-    def _on_control_frame(self, frame: Frame) -> None:
-        now = time.monotonic()
+    def _on_control_frame(self, frame: Frame, now: float) -> None:
         match frame:
             case State():
                 accepted = self.view.accepting
@@ -185,22 +153,6 @@ class AgentConnection(asyncio.Protocol):
                 self._changed()
             case _:
                 raise FrameError(f"unexpected frame from agent: {type(frame).__name__}")
-
-    def _write(self, frame: bytes) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(frame)
-
-    def _flush(self) -> None:
-        out = self._out
-        self._out = []
-        if self._transport is None:  # connection_lost has given the requests back
-            return
-        try:
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        except Exception as error:  # noqa: BLE001 - they did not all go out: they go elsewhere
-            self.router.unexpected.note(error, instance=self.view.instance)
-            self.abort()
 
 
 class AgentConnections:

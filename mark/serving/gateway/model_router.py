@@ -131,7 +131,6 @@ class ModelRouter:
             calls.warm_one_more(self, now, request.deadline_at)
         choice = after_bounce(
             lambda_open,
-            policy.bounced is Bounced.LAMBDA,
             policy.late is Late.SHED,
             lambda_at,
             instance_at,

@@ -8,7 +8,7 @@ they are written to after they closed, so a connection that is closing never wri
 
 Reading stops while enough requests wait here (`_is_full`), while a body waits for its share of the server's
 budget (`_awaits`), and while the client does not read its answers (`_paused`). What has been read and not parsed
-then is in `_rest`. Nothing more is taken from a client after a request that is refused before its body (`_deaf`).
+then is in `_rest`. What becomes of the bytes that a client sends is its `State`; TRANSITIONS lists all changes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import functools
 import re
 from collections import deque
 from contextlib import suppress
+from enum import Enum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,6 +49,28 @@ LINGER_S = 2.0
 """Time that a refused client may go on sending before its connection is reset."""
 
 
+class State(Enum):
+    """What a connection does with the bytes that come."""
+
+    IDLE = "between two requests"
+    HEAD = "in a request's head"
+    BODY = "behind a head that is sound"
+    DEAF = "dropped: a request was refused before its end, and its answer closes"
+    LINGERING = "dropped: all is answered, our side is closed"
+    CLOSED = "none come"
+
+
+IDLE, HEAD, BODY, DEAF, LINGERING, CLOSED = State
+TRANSITIONS = {
+    IDLE: {HEAD, DEAF, CLOSED},
+    HEAD: {BODY, DEAF, CLOSED},
+    BODY: {IDLE, DEAF, CLOSED},
+    DEAF: {LINGERING, CLOSED},
+    LINGERING: {CLOSED},
+    CLOSED: frozenset[State](),
+}
+
+
 @functools.lru_cache(maxsize=256)
 def _first_lines(status: int, content_type: bytes) -> bytes:
     line = _STATUS.get(status) or b"%d Unknown" % status
@@ -58,11 +81,11 @@ class HttpConnection(asyncio.Protocol):
     """One client. At most one of its requests is with the handler; those behind it wait in `_pending`."""
 
     __slots__ = (
-        "_awaited_s", "_awaits", "_body", "_body_bytes", "_chunked", "_closing", "_current", "_deaf",
+        "_awaited_s", "_awaits", "_body", "_body_bytes", "_chunked", "_current",
         "_dispatching", "_finished", "_frame_bytes", "_halted", "_head", "_head_bytes", "_headers",
-        "_idle_s", "_in_body", "_in_message", "_known", "_lease", "_offered", "_parser", "_parts", "_paused",
+        "_idle_s", "_known", "_lease", "_offered", "_parser", "_parts", "_paused",
         "_pending", "_pending_bytes", "_reading", "_refusal", "_replayed", "_rest", "_seen",
-        "_server", "_taking", "_target", "_transport",
+        "_server", "_state", "_taking", "_target", "_transport",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -71,8 +94,9 @@ class HttpConnection(asyncio.Protocol):
         self._parser: Any = httptools.HttpRequestParser(self)
         self._pending: deque[HttpExchange] = deque()
         self._current: HttpExchange | None = None
-        self._closing = self._dispatching = self._in_message = self._in_body = self._paused = False
-        self._deaf = self._halted = self._taking = self._chunked = self._offered = self._replayed = False
+        self._state = IDLE
+        self._dispatching = self._paused = self._halted = self._taking = False
+        self._chunked = self._offered = self._replayed = False
         self._reading = True
         self._refusal: tuple[int, str] | None = None
         self._head: Head[Any] | None = None
@@ -83,6 +107,18 @@ class HttpConnection(asyncio.Protocol):
         self._awaits = self._headers = self._head_bytes = self._pending_bytes = 0
         self._body_bytes = self._frame_bytes = self._parts = self._finished = self._seen = 0
         self._idle_s = self._awaited_s = 0.0
+
+    def _enter(self, state: State) -> None:
+        assert state in TRANSITIONS[self._state], f"no way from {self._state} to {state}"
+        self._state = state
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._state is LINGERING or self._state is CLOSED
+
+    def _takes(self) -> bool:
+        """True while what comes is parsed."""
+        return self._state is IDLE or self._state is HEAD or self._state is BODY
 
     @property
     def is_busy(self) -> bool:
@@ -118,7 +154,7 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Called by the loop: the client sends no more, but may wait for its answers; the last one closes."""
         last = self._pending[-1] if self._pending else self._current
-        if last is None or self._closing or self._transport is None or not self._transport.can_write_eof():
+        if last is None or self._is_closing or self._transport is None or not self._transport.can_write_eof():
             return False  # TLS knows no half-closed connections
         if self._refusal is None:  # else what was wrong behind it is told, and that closes
             last.keep_alive = False
@@ -126,10 +162,8 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        if self._closing or self._deaf:
-            return
         head = self._head
-        known = None if head is None or self._in_message or self._halted else head.match(data)
+        known = None if head is None or self._state is not IDLE or self._halted else head.match(data)
         if head is None or known is None or len(known[1]) > self._server.limits.body_bytes:
             self._take(data)
             return
@@ -153,6 +187,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _take(self, data: bytes) -> None:
         """Parse what came; where that would be more requests than may wait, as many as may."""
+        if not self._takes():
+            return
         if self._rest:
             self._rest += data
             return
@@ -165,7 +201,7 @@ class HttpConnection(asyncio.Protocol):
                     self._rest = data[at:] if at else data
                     break
                 self._parse(data[at : at + step] if step < len(data) else data)
-                if self._closing or self._deaf:
+                if not self._takes():
                     return
         finally:
             self._taking = False
@@ -176,7 +212,7 @@ class HttpConnection(asyncio.Protocol):
         return len(self._pending) >= limits.pipelined or self._pending_bytes > WAITING_BYTES
 
     def _parse(self, data: bytes) -> None:
-        begins, finished, in_body, had = not self._in_message, self._finished, self._in_body, self._body_bytes
+        before, finished, had = self._state, self._finished, self._body_bytes
         try:
             self._feed(data)
         except httptools.HttpParserCallbackError as error:  # one of ours raised: it is not the client's fault
@@ -184,16 +220,16 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(500, INTERNAL_ERROR)
         except httptools.HttpParserError as error:
             self._refuse(400, f"malformed HTTP: {error}")
-        if self._in_message and self._finished == finished:  # else part of it belongs to the request before
-            if not self._in_body:
+        if self._finished == finished:  # else part of it belongs to the request before
+            if self._state is HEAD:
                 self._head_bytes += len(data)
                 if self._head_bytes > self._server.limits.head_bytes:
                     self._refuse(431, "headers too large")
-            elif in_body and self._chunked:
+            elif self._state is before is BODY and self._chunked:
                 self._frame_bytes += len(data) - (self._body_bytes - had)
                 if self._frame_bytes > self._server.limits.head_bytes + CHUNK_HEAD_BYTES * self._parts:
                     self._refuse(400, "chunk extensions or trailers are too large")
-        if begins and not self._in_message and self._finished == finished + 1 and not self._deaf:
+        if self._state is before is IDLE and self._finished == finished + 1:
             self._learn(data, self._pending[-1])
         self._next()
 
@@ -210,7 +246,7 @@ class HttpConnection(asyncio.Protocol):
                 data = data[offer.args[0] :]
             else:
                 return
-            if self._deaf:
+            if self._state is DEAF:
                 return
             self._offered, self._replayed = False, True
             before, self._parser = self._parser, httptools.HttpRequestParser(self)
@@ -246,8 +282,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Called by the parser, at the first byte: from now on the request must not be slow."""
-        if not self._replayed:
-            self._in_message = True
+        if not self._replayed and self._state is IDLE:
+            self._enter(HEAD)
             self._idle_s = 0.0
 
     def on_url(self, url: bytes) -> None:
@@ -257,7 +293,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser; also for trailers, which are ignored."""
-        if self._in_body or self._deaf:
+        if self._state is not HEAD:
             return
         self._headers += 1
         self._head_bytes += len(name) + len(value)
@@ -275,10 +311,10 @@ class HttpConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
-        if self._replayed or self._deaf:
+        if self._replayed or self._state is DEAF:
             self._replayed = False
             return
-        self._in_body = True
+        self._enter(BODY)
         parser, known = self._parser, self._known
         self._chunked = "transfer-encoding" in known
         self._offered = parser.should_upgrade()
@@ -291,11 +327,11 @@ class HttpConnection(asyncio.Protocol):
             return
         if length > UNCOUNTED_BYTES:
             self._let_body_in(length)
-        if expects and not self._awaits and not self._deaf:
+        if expects and not self._awaits and self._state is BODY:
             self._go_on()
 
     def _is_head_sound(self) -> bool:
-        """Refuse what the limits or the protocol forbid; whether there was nothing of it."""
+        """Refuse what the limits or the protocol forbid; True where there was nothing of it."""
         limits, known = self._server.limits, self._known
         if self._headers > limits.headers or self._head_bytes + len(self._target) > limits.head_bytes:
             self._refuse(431, "too many or too large headers")
@@ -310,7 +346,7 @@ class HttpConnection(asyncio.Protocol):
                 self._refuse(400, "the Host header is missing: HTTP/1.1 requires it")
         elif not _HOST.fullmatch(known["host"]):
             self._refuse(400, "the Host header is invalid")
-        return not self._deaf
+        return self._state is BODY
 
     def _let_body_in(self, length: int) -> None:
         """Have the body counted; where the budget is used up, it is read when others are done."""
@@ -333,7 +369,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """Called by the parser."""
-        if self._deaf:
+        if self._state is DEAF:
             return
         self._parts += 1
         self._body_bytes += len(body)
@@ -361,9 +397,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
-        if self._offered or self._deaf:
+        if self._offered or self._state is DEAF:
             return
-        self._in_message = self._in_body = False
         if self._awaits:  # it came whole with its head
             self._server.budget.leave(self)
             self._lease = self._server.budget.take(self._awaits, is_here=True)
@@ -371,6 +406,7 @@ class HttpConnection(asyncio.Protocol):
             if self._lease is None:
                 self._refuse(503, HELD)
                 return
+        self._enter(IDLE)
         parser = self._parser
         body = bytes(self._body)
         exchange = self._server.make(
@@ -403,7 +439,7 @@ class HttpConnection(asyncio.Protocol):
         if large:
             transport.write(body)
         if not keep:
-            self._close(linger=self._deaf)
+            self._close()
         elif not self._dispatching and (self._pending or self._halted or self._refusal is not None):
             self._next()
 
@@ -419,13 +455,14 @@ class HttpConnection(asyncio.Protocol):
                 self._refuse(503, HELD)
                 self._next()
             return
-        if self._halted and not self._paused and not self._closing:
+        closing = self._is_closing
+        if self._halted and not self._paused and not closing:
             return  # it is we who do not read
         self._idle_s += passed_s
-        if self._paused or self._closing:
-            if self._idle_s > (LINGER_S if self._closing else limits.slow_s):
+        if self._paused or closing:
+            if self._idle_s > (LINGER_S if closing else limits.slow_s):
                 self.abort()
-        elif self._in_message and not self._deaf:
+        elif self._state is HEAD or self._state is BODY:
             if self._idle_s > limits.slow_s:
                 self._refuse(408, f"the request was not complete within {limits.slow_s:g} s")
                 self._next()
@@ -435,7 +472,8 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close without waiting for anything."""
         self._forget()
-        self._closing = True
+        if self._state is not CLOSED:
+            self._enter(CLOSED)
         if self._transport is not None:
             self._transport.abort()
 
@@ -445,7 +483,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._dispatching = True
         try:
-            while self._current is None and self._pending and not self._closing:
+            while self._current is None and self._pending and not self._is_closing:
                 exchange = self._current = self._pending.popleft()
                 self._pending_bytes -= len(exchange.body)
                 try:
@@ -454,14 +492,14 @@ class HttpConnection(asyncio.Protocol):
                     self._server.on_error(exchange, error)
         finally:
             self._dispatching = False
-        if self._refusal is not None and self._current is None and not self._closing:
+        if self._refusal is not None and self._current is None and not self._is_closing:
             self._finally(*self._refusal)
         elif self._halted and not self._taking:
             self._read_on()
 
     def _read_on(self) -> None:
         """Parse what was kept, where there is room for it again."""
-        if self._rest and not self._closing and not self._is_full():
+        if self._rest and not self._is_closing and not self._is_full():
             rest, self._rest = self._rest, b""
             self._take(rest)
         else:
@@ -473,8 +511,8 @@ class HttpConnection(asyncio.Protocol):
         if self._halted and not halted:
             self._idle_s = 0.0
         self._halted = halted
-        reads = not (self._paused or (halted and not self._deaf))
-        if reads == self._reading or self._transport is None or (self._closing and not self._deaf):
+        reads = not self._paused and (not halted or self._state is DEAF or self._state is LINGERING)
+        if reads == self._reading or self._transport is None or self._state is CLOSED:
             return
         self._reading = reads
         if reads:
@@ -484,14 +522,15 @@ class HttpConnection(asyncio.Protocol):
 
     def _refuse(self, status: int, text: str) -> None:
         """Take no more of what comes; say so when the requests before it are answered. The first reason counts."""
-        self._deaf = True
+        if self._takes():
+            self._enter(DEAF)
         self._refusal = self._refusal or (status, text)
         self._drop_body()
 
     def _cut(self) -> None:
         """The handler will refuse this request whatever its body says: it is answered without, and that closes."""
         exchange = self._server.make(self, self._parser.get_method(), self._target, self._known, b"", False)
-        self._deaf, self._in_message = True, False
+        self._enter(DEAF)
         self._append(exchange)
         self._finished += 1
 
@@ -505,15 +544,15 @@ class HttpConnection(asyncio.Protocol):
         if self._current is None and not self._pending and self._transport is not None:
             self._transport.write(_CONTINUE)
 
-    def _close(self, *, linger: bool = False) -> None:
+    def _close(self) -> None:
         """Close; where we have not read all that was sent, only our side, or the client would lose our answer."""
         self._forget()
-        self._closing = True
+        self._enter(LINGERING if self._state is DEAF else CLOSED)
         self._idle_s = 0.0
         transport = self._transport
         if transport is None:
             return
-        if not linger:
+        if self._state is CLOSED:
             transport.close()
             return
         self._steer()  # what still comes is read, and dropped

@@ -37,11 +37,6 @@ _ROUTING = {
     Routing.WEIGHTED: kernel.BY_WEIGHT,
     Routing.LEAST_OUTSTANDING: kernel.BY_OUTSTANDING,
 }
-_BOUNCED = {
-    Bounced.NOWHERE: kernel.LAMBDA_NEVER,
-    Bounced.LAMBDA: kernel.LAMBDA_ALWAYS,
-    Bounced.LAMBDA_IF_SOONER: kernel.LAMBDA_IF_SOONER,
-}
 
 
 def rules(
@@ -57,7 +52,6 @@ def rules(
     """The rules of a run as numbers, on the trace's clock: what takes real seconds takes `speed` times as long."""
     values = {
         "routing": _ROUTING[dispatch.routing],
-        "bounced": _BOUNCED[dispatch.bounced],
         "bouncer": dispatch.admission_factor is not None,
         "factor": dispatch.admission_factor or 0.0,
         "shed_late": dispatch.late is Late.SHED,
@@ -68,7 +62,7 @@ def rules(
         "last_second": seconds - 1,
         "monitor_requests": monitor.requests if monitor else ENDLESS,
         "monitor_s": monitor.seconds if monitor else math.inf,
-        "has_lambda": overflow is not None,
+        "overflows": overflow is not None and dispatch.bounced is Bounced.LAMBDA,
         "lambda_s": overflow.latency_s * speed if overflow else 0.0,
         "cold_s": overflow.cold_start_s * speed if overflow else 0.0,
         "concurrency": overflow.concurrency if overflow else 0,

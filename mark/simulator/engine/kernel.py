@@ -35,9 +35,8 @@ from mark.simulator.engine.kernel_tally import (
 DONE, QUEUE_FULL, BREACHED = range(3)
 # What became of a request that was offered to an instance: taken, taken into the ring's last place, not admitted.
 TAKEN, FULL, BOUNCED = range(3)
-# Routing rules, and what becomes of a bounced request, as numbers.
+# Routing rules as numbers.
 BY_FINISH, BY_WEIGHT, BY_OUTSTANDING = range(3)
-LAMBDA_NEVER, LAMBDA_ALWAYS, LAMBDA_IF_SOONER = range(3)
 
 
 SERVER = np.dtype(
@@ -56,8 +55,8 @@ SERVER = np.dtype(
 )
 RULES = np.dtype(
     [
-        *((name, "?") for name in ("bouncer", "shed_late", "has_lambda")),
-        *((name, "i8") for name in ("routing", "bounced", "monitor_requests", "concurrency", "burst")),
+        *((name, "?") for name in ("bouncer", "shed_late", "overflows")),
+        *((name, "i8") for name in ("routing", "monitor_requests", "concurrency", "burst")),
         ("last_second", "i8"),
         *((name, "f8") for name in ("factor", "give_up_s", "objective_s", "target", "start_at", "monitor_s")),
         *((name, "f8") for name in ("lambda_s", "cold_s", "burst_window_s", "speed")),
@@ -163,14 +162,10 @@ def _bounce(
     deadline_at = arrived_at + rules.objective_s
     row = least_finish(now, rows, fleet.servers)
     finish_at = _finish_at(now, fleet.servers[row]) if row != NONE else np.inf
-    if (
-        rules.bounced != LAMBDA_NEVER
-        and rules.has_lambda
-        and _overflow(now, arrived_at, finish_at, rules, pool, tally)
-    ):
+    if rules.overflows and _overflow(now, arrived_at, finish_at, rules, pool, tally):
         return TAKEN
     give_up_s = rules.give_up_s
-    if after_bounce(False, False, rules.shed_late, np.inf, finish_at, arrived_at, deadline_at, give_up_s) == SHED:
+    if after_bounce(False, rules.shed_late, np.inf, finish_at, arrived_at, deadline_at, give_up_s) == SHED:
         shed(arrived_at, rules, tally)
         return TAKEN
     return _enqueue_or_shed(row, now, arrived_at, finish_at, rules, fleet, tally)
@@ -187,19 +182,9 @@ def _overflow(
     lambda_at = lambda_finish_at(now, marks.warm + marks.cold, warm, rules.lambda_s, rules.cold_s)
     if rules.shed_late and lambda_at > deadline_at:
         _warm_one_more(now, deadline_at, rules, pool, tally)
-    where = after_bounce(
-        True,
-        rules.bounced == LAMBDA_ALWAYS,
-        rules.shed_late,
-        lambda_at,
-        instance_at,
-        arrived_at,
-        deadline_at,
-        rules.give_up_s,
-    )
-    if where != TO_LAMBDA:
-        return False
-    if not invoke(now, arrived_at, rules, pool, tally):
+    give_up_s = rules.give_up_s
+    where = after_bounce(True, rules.shed_late, lambda_at, instance_at, arrived_at, deadline_at, give_up_s)
+    if where != TO_LAMBDA or not invoke(now, arrived_at, rules, pool, tally):
         return False
     tally.seconds[second_of(arrived_at, rules)].to_lambda += 1
     return True
