@@ -7,25 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Any
 
 from mark.aws.names import name_of
+from mark.aws.resources import LambdaSpec, Resources, describe, mails
 from mark.config.rollout import MachineSettings, RolloutSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferSpec:
-    """A model's function: name, handler, memory, time limit and environment."""
-
-    model: str
-    name: str
-    handler: str
-    memory_mib: int
-    timeout_s: int
-    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +32,7 @@ class Blueprint:
     controllers: int
     rollout: RolloutSettings
     models: tuple[str, ...]
-    infer: tuple[InferSpec, ...]
+    infer: tuple[LambdaSpec, ...]
     bundles: Mapping[str, str]
     processes: str
 
@@ -57,9 +45,14 @@ class Blueprint:
         return f"/mark/{self.service}/{process}"
 
     @property
+    def resources(self) -> Resources:
+        """What the service has on the emulated AWS too."""
+        return describe(self.service, self.rollout, self.infer, store="MARK_STORE_SECRET")
+
+    @property
     def mails(self) -> bool:
         """True where a report is mailed."""
-        return self.rollout.report.sender is not None
+        return mails(self.rollout.report)
 
     @property
     def subnet_cidrs(self) -> tuple[str, ...]:
@@ -79,12 +72,6 @@ class Blueprint:
         return self.rollout.image
 
 
-def write_blueprint(blueprint: Blueprint, path: Path) -> None:
-    """Write it for the app."""
-    document = {**asdict(blueprint), "rollout": blueprint.rollout.model_dump(mode="json")}
-    path.write_text(json.dumps(document), encoding="utf-8")
-
-
 def read_blueprint(text: str) -> Blueprint:
     """The blueprint that `mark synth` wrote."""
     raw: dict[str, Any] = json.loads(text)
@@ -94,6 +81,6 @@ def read_blueprint(text: str) -> Blueprint:
             "zones": tuple(raw["zones"]),
             "models": tuple(raw["models"]),
             "rollout": RolloutSettings.model_validate(raw["rollout"]),
-            "infer": tuple(InferSpec(**one) for one in raw["infer"]),
+            "infer": tuple(LambdaSpec(**one) for one in raw["infer"]),
         }
     )

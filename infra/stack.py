@@ -20,7 +20,7 @@ from aws_cdk import (
 from constructs import Construct
 
 from infra.blueprint import Blueprint
-from mark.aws.ec2.launch import OWNER, SERVICE
+from mark.aws.resources import service_tags
 
 
 class ServiceStack(Stack):
@@ -40,8 +40,9 @@ class ServiceStack(Stack):
             synthesizer=LegacyStackSynthesizer(),
         )
         self.blueprint = blueprint
-        Tags.of(self).add(SERVICE, blueprint.service)
-        Tags.of(self).add(OWNER, blueprint.rollout.owner)
+        self.own_tags = service_tags(blueprint.service, blueprint.rollout.owner)
+        for key, value in self.own_tags.items():
+            Tags.of(self).add(key, value)
 
     def publish(self, name: str, value: str) -> None:
         """Hand a value to later stacks, as the export `mark-SERVICE-NAME`."""
@@ -51,11 +52,6 @@ class ServiceStack(Stack):
     def imported(self, name: str) -> str:
         """A value that an earlier stack published."""
         return Fn.import_value(self.blueprint.name(name))
-
-    def tags_list(self) -> list[dict[str, str]]:
-        """The tags, for what is launched later and for types that CDK does not tag."""
-        owner = self.blueprint.rollout.owner
-        return [{"key": OWNER, "value": owner}, {"key": SERVICE, "value": self.blueprint.service}]
 
 
 def document(*statements: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,6 +81,15 @@ def excuse(
     skips = [*known["skip"], *({"id": rule, "comment": reason} for rule in checkov)]
     if skips:
         resource.add_metadata("checkov", {"skip": skips})
+
+
+def camel(value: Any) -> Any:
+    """A value as CDK has it, of one as CloudFormation has it: names of properties begin with a small letter."""
+    if isinstance(value, list):
+        return [camel(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {f"{key[:1].lower()}{key[1:]}": camel(item) for key, item in value.items()}
 
 
 def compact(value: object) -> str:

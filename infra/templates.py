@@ -7,8 +7,9 @@ from typing import Any
 from aws_cdk import CfnParameter, Fn, aws_ec2, aws_iam
 
 from infra.roles import STORE, TOKEN, allow, make_role, names_of, of_images, of_roles, secret_arn
-from infra.stack import ServiceStack, words
+from infra.stack import ServiceStack, camel, words
 from infra.user_data import Start, start_script
+from mark.aws.resources import TemplateSpec, tag_list
 from mark.config.rollout import MachineSettings
 
 LATEST_IMAGE = {
@@ -17,12 +18,6 @@ LATEST_IMAGE = {
     "amd64-nvidia": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
 }
 """Where AWS publishes its newest image with Docker (ECS developer guide); there is none for arm64-nvidia."""
-METADATA = {
-    "httpEndpoint": "enabled",
-    "httpTokens": "required",
-    "httpPutResponseHopLimit": 1,
-    "instanceMetadataTags": "enabled",
-}
 
 
 def image_of(stack: ServiceStack, machine: MachineSettings) -> str:
@@ -66,38 +61,29 @@ def make_profile(stack: ServiceStack, role: str) -> aws_iam.CfnInstanceProfile:
     )
 
 
-def make_template(  # noqa: PLR0913 - one template, said in full
+def make_template(
     stack: ServiceStack,
-    name: str,
+    template: TemplateSpec,
     *,
-    machine: MachineSettings,
     image: str,
     profile: aws_iam.CfnInstanceProfile,
     group: str,
     start: Start,
-    tagged: tuple[str, ...],
-    more: dict[str, Any],
+    more: dict[str, Any] | None = None,
 ) -> aws_ec2.CfnLaunchTemplate:
-    """A launch template of that name. `tagged`: kinds of resources that it tags when it launches."""
+    """The launch template, with what an instance starts from and runs as."""
     data = {
         "imageId": image,
         "userData": Fn.base64(start_script(start)),
-        "metadataOptions": METADATA,
         "iamInstanceProfile": {"name": profile.ref},
         "securityGroupIds": [group],
-        "blockDeviceMappings": [
-            {
-                "deviceName": "/dev/xvda",
-                "ebs": {"volumeSize": machine.disk_gib, "volumeType": "gp3", "encrypted": True},
-            }
-        ],
-        "tagSpecifications": [{"resourceType": kind, "tags": stack.tags_list()} for kind in tagged],
-        **more,
+        **camel(template.data(stack.own_tags)),
+        **(more or {}),
     }
     return aws_ec2.CfnLaunchTemplate(
         stack,
-        "Template" + words(name),
-        launch_template_name=name,
+        "Template" + words(template.name),
+        launch_template_name=template.name,
         launch_template_data=data,
-        tag_specifications=[{"resourceType": "launch-template", "tags": stack.tags_list()}],
+        tag_specifications=[{"resourceType": "launch-template", "tags": camel(tag_list(stack.own_tags))}],
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.aws.functions.management import RUNTIME
+from mark.aws.resources import RUNTIME
 from mark.domain.errors import Misconfigured
 from scripts.handlers import build as build_lambda
 from scripts.handlers import libraries

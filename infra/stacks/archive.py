@@ -9,10 +9,10 @@ from constructs import Construct
 
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, document, excuse, words
-from mark.aws.archive import JOURNAL, OLD_VERSIONS_DAYS, REPORTS
+from mark.aws.names import HANDLERS
+from mark.aws.resources import ExpirySpec
 
 LOGS = ("agent", "controller", "gateway")
-HANDLERS = ("interruption", "report", "warm")
 
 
 class ArchiveStack(ServiceStack):
@@ -37,7 +37,9 @@ class ArchiveStack(ServiceStack):
                     {"serverSideEncryptionByDefault": {"sseAlgorithm": "AES256"}, "bucketKeyEnabled": False}
                 ]
             },
-            lifecycle_configuration={"rules": self._forgets()},
+            lifecycle_configuration={
+                "rules": [_lifecycle_rule(expiry) for expiry in self.blueprint.resources.expiries]
+            },
             ownership_controls={"rules": [{"objectOwnership": "BucketOwnerEnforced"}]},
             public_access_block_configuration={
                 "blockPublicAcls": True,
@@ -56,24 +58,6 @@ class ArchiveStack(ServiceStack):
         )
         self._policy(bucket)
         self.publish("bucket", bucket.ref)
-
-    def _forgets(self) -> list[dict[str, Any]]:
-        """Lifecycle rules of the bucket; the same as `mark.aws.archive` has it."""
-        archive = self.blueprint.rollout.archive
-        days = {JOURNAL: archive.journals_days, REPORTS: archive.reports_days}
-        return [
-            {
-                "id": "old-versions",
-                "status": "Enabled",
-                "noncurrentVersionExpiration": {"noncurrentDays": OLD_VERSIONS_DAYS},
-                "abortIncompleteMultipartUpload": {"daysAfterInitiation": 1},
-            },
-            *(
-                {"id": f"old-{part}", "status": "Enabled", "prefix": f"{part}/", "expirationInDays": most}
-                for part, most in days.items()
-                if most is not None
-            ),
-        ]
 
     def _policy(self, bucket: aws_s3.CfnBucket) -> None:
         """Nobody reads or writes in the clear."""
@@ -105,6 +89,21 @@ class ArchiveStack(ServiceStack):
         )
         if self.blueprint.rollout.keep_logs_days < 365:
             excuse(group, "rollout.keep_logs_days says so", checkov=("CKV_AWS_338",))
+
+
+def _lifecycle_rule(expiry: ExpirySpec) -> dict[str, Any]:
+    old, uploads = expiry.old_versions_days, expiry.uploads_days
+    days = {
+        "expirationInDays": expiry.objects_days,
+        "noncurrentVersionExpiration": old and {"noncurrentDays": old},
+        "abortIncompleteMultipartUpload": uploads and {"daysAfterInitiation": uploads},
+    }
+    return {
+        "id": expiry.name,
+        "status": "Enabled",
+        **({"prefix": expiry.prefix} if expiry.prefix else {}),
+        **{name: value for name, value in days.items() if value is not None},
+    }
 
 
 def _goes_with_the_stack(resource: aws_s3.CfnBucket | aws_logs.CfnLogGroup) -> None:

@@ -13,8 +13,6 @@ from infra.stack import ServiceStack, compact, excuse
 from infra.stacks.functions import LIVE
 from infra.stacks.network import Place
 from infra.user_data import SCRATCH
-from mark.aws.names import template_name
-from mark.domain.fleet import Role
 
 STOP_S = 60
 """Longer than a controller needs to end its term."""
@@ -111,11 +109,8 @@ class ControlStack(ServiceStack):
         """Environment that mark/live/processes/cloud.py reads."""
         blueprint, warm = self.blueprint, self.blueprint.rollout.functions.provisioned
         templates = {
-            f"{role.value}/{machine.name}": template_name(
-                blueprint.service, role, "" if machine == blueprint.first_machine else machine.name
-            )
-            for role in Role
-            for machine in blueprint.rollout.machines
+            f"{role.value}/{machine}": template.name
+            for (role, machine), template in blueprint.resources.templates.items()
         }
         subnets = (
             "["

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from aws_cdk import aws_lambda
 from constructs import Construct
 
-from infra.blueprint import Blueprint, InferSpec
+from infra.blueprint import Blueprint
 from infra.roles import allow, make_role, names_of, of_function_image, of_roles
 from infra.stack import ServiceStack, compact, excuse, words
 from infra.stacks.network import Place
-from mark.aws.functions.management import RUNTIME
 from mark.aws.permissions.policies import NO_RESOURCE, Statement
-from mark.aws.provision import HANDLER_TIMEOUT_S, WARM_TIMEOUT_S
-from mark.aws.schedules import REPORT_MEMORY_MIB, REPORT_TIMEOUT_S
+from mark.aws.resources import RUNTIME, Deferred, LambdaSpec
 
-HANDLER_MEMORY_MIB = 256
 NETWORK_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",
     "ec2:CreateNetworkInterface",
@@ -28,9 +24,6 @@ NETWORK_ACTIONS = (
     "ec2:UnassignPrivateIpAddresses",
 )
 NETWORK_WHY = f"Lambda joins the function to the network with them (Lambda developer guide): {NO_RESOURCE}"
-BATCH = 10
-CALLER = "AWS_SDK_UA_APP_ID"
-"""Tells AWS which role calls, as `mark.aws.provision` does: the trail then says who called what."""
 LIVE = "live"
 """The alias that keeps environments provisioned."""
 
@@ -40,31 +33,25 @@ class FunctionsStack(ServiceStack):
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "functions", blueprint=blueprint, about="its Lambda functions")
-        for infer in blueprint.infer:
-            self._infer(f"Infer{words(infer.model)}", infer)
-        self._interruption()
-        self._function("Warm", "warm", self._code("warm"), timeout_s=WARM_TIMEOUT_S, memory_mib=HANDLER_MEMORY_MIB)
-        if blueprint.mails:
-            self._report()
+        for function in blueprint.resources.functions:
+            match function.role:
+                case "infer":
+                    self._infer(f"Infer{words(function.model)}", function)
+                case "interruption":
+                    self._interruption(function)
+                case "report":
+                    self._report(function)
+                case other:
+                    self._function(words(other), function, self._code(function))
 
-    def _infer(self, id_: str, spec: InferSpec) -> None:
+    def _infer(self, id_: str, spec: LambdaSpec) -> None:
         image = self.blueprint.rollout.functions.infer_image
-        code = (
-            {"packageType": "Image", "code": {"imageUri": image}} if image else self._code("infer", spec.handler)
-        )
-        function = self._function(
-            id_,
-            "infer",
-            code,
-            name=spec.name,
-            timeout_s=spec.timeout_s,
-            memory_mib=spec.memory_mib,
-            environment=spec.environment,
-            more=(of_function_image(names_of(self), image),) if image else (),
-        )
+        code = {"packageType": "Image", "code": {"imageUri": image}} if image else self._code(spec)
+        more = (of_function_image(names_of(self), image),) if image else ()
+        function = self._function(id_, spec, code, more=more)
         warm = self.blueprint.rollout.functions.provisioned
         if warm:
-            identity = compact([image or self.blueprint.bundles["infer"], asdict(spec)])
+            identity = compact([image or self.blueprint.bundles["infer"], _identity(spec)])
             state = hashlib.sha256(identity.encode()).hexdigest()[:8]
             # a version is a copy of what the function was: one with another name has to be made when that changes
             version = aws_lambda.CfnVersion(self, f"{id_}Version{state}", function_name=function.ref)
@@ -77,88 +64,72 @@ class FunctionsStack(ServiceStack):
                 provisioned_concurrency_config={"provisionedConcurrentExecutions": warm},
             )
 
-    def _interruption(self) -> None:
-        function = self._function(
-            "Interruption",
-            "interruption",
-            self._code("interruption"),
-            timeout_s=HANDLER_TIMEOUT_S,
-            memory_mib=HANDLER_MEMORY_MIB,
-            environment={"EVENTS_QUEUE_URL": self.imported("events-url")},
-        )
+    def _interruption(self, spec: LambdaSpec) -> None:
+        function, reader = self._function("Interruption", spec, self._code(spec)), self.blueprint.resources.reader
         aws_lambda.CfnEventSourceMapping(
             self,
             "InterruptionReads",
             event_source_arn=self.imported("raw-arn"),
             function_name=function.ref,
-            batch_size=BATCH,
-            function_response_types=["ReportBatchItemFailures"],
+            batch_size=reader.batch,
+            function_response_types=list(reader.answers),
         )
 
-    def _report(self) -> None:
+    def _report(self, spec: LambdaSpec) -> None:
         """It reads the store, so it stands in the network."""
-        mails, place = self.blueprint.rollout.report, Place(self)
-        function = self._function(
-            "Report",
-            "report",
-            self._code("report"),
-            timeout_s=REPORT_TIMEOUT_S,
-            memory_mib=REPORT_MEMORY_MIB,
-            environment={
-                "MARK_SERVICE": self.blueprint.service,
-                "MARK_STORE_SECRET": self.imported("store-secret"),
-                "MARK_REPORT_FROM": mails.sender or "",
-                "MARK_REPORT_TO": ",".join(mails.to),
-                **({"MARK_REPORT_RECONCILE": "1"} if mails.reconcile else {}),
-                "MARK_REPORT_BUCKET": self.imported("bucket"),
-            },
-            more=(allow("Network", NETWORK_ACTIONS, ("*",), why=NETWORK_WHY),),
-        )
+        place = Place(self)
+        reach = allow("Network", NETWORK_ACTIONS, ("*",), why=NETWORK_WHY)
+        function = self._function("Report", spec, self._code(spec), more=(reach,))
         function.vpc_config = aws_lambda.CfnFunction.VpcConfigProperty(
             subnet_ids=place.subnets, security_group_ids=[self.imported("reports-group")]
         )
         self.publish("report-arn", function.attr_arn)
 
-    def _code(self, handler: str, where: str = "") -> dict[str, Any]:
+    def _code(self, spec: LambdaSpec) -> dict[str, Any]:
         return {
-            "code": {"s3Bucket": self.imported("bucket"), "s3Key": self.blueprint.bundles[handler]},
-            "handler": where or f"lambda_handlers.{handler}.handler",
+            "code": {"s3Bucket": self.imported("bucket"), "s3Key": self.blueprint.bundles[spec.role]},
+            "handler": spec.handler,
             "runtime": RUNTIME,
         }
 
     def _function(
-        self,
-        id_: str,
-        role: str,
-        code: Mapping[str, Any],
-        *,
-        timeout_s: int,
-        memory_mib: int,
-        name: str = "",
-        environment: Mapping[str, str] | None = None,
-        more: tuple[Statement, ...] = (),
+        self, id_: str, spec: LambdaSpec, code: Mapping[str, Any], *, more: tuple[Statement, ...] = ()
     ) -> aws_lambda.CfnFunction:
-        own = (
-            {"secret": self.imported("store-secret"), "bucket": self.imported("bucket")}
-            if role == "report"
-            else {}
-        )
-        may = of_roles(names_of(self, **own), role)
+        known = {
+            Deferred.BUCKET: self.imported("bucket"),
+            Deferred.EVENTS_URL: self.imported("events-url"),
+            Deferred.STORE: self.imported("store-secret"),
+        }
+        own = {"secret": known[Deferred.STORE], "bucket": known[Deferred.BUCKET]} if spec.role == "report" else {}
+        may = of_roles(names_of(self, **own), spec.role)
         taken = make_role(self, f"{id_}Role", service="lambda", may=(*may, *more))
         keys = {"packageType": "package_type", "code": "code", "handler": "handler", "runtime": "runtime"}
+        most = self.blueprint.rollout.functions.reserved if spec.role == "infer" else None
         function = aws_lambda.CfnFunction(
             self,
             id_,
-            function_name=name or self.blueprint.name(role),
+            function_name=spec.name,
             role=taken.attr_arn,
-            timeout=timeout_s,
-            memory_size=memory_mib,
-            environment={"variables": {CALLER: f"mark-{role}", **(environment or {})}},
-            reserved_concurrent_executions=self.blueprint.rollout.functions.reserved if role == "infer" else None,
+            timeout=spec.timeout_s,
+            memory_size=spec.memory_mib,
+            environment={"variables": spec.variables(known)},
+            reserved_concurrent_executions=most,
             **{keys[key]: value for key, value in code.items()},
         )
-        _excuse(function, role)
+        _excuse(function, spec.role)
         return function
+
+
+def _identity(spec: LambdaSpec) -> dict[str, Any]:
+    """All of a function that a version of it is a copy of."""
+    return {
+        "model": spec.model,
+        "name": spec.name,
+        "handler": spec.handler,
+        "memory_mib": spec.memory_mib,
+        "timeout_s": spec.timeout_s,
+        "environment": spec.environment,
+    }
 
 
 ERROR_HANDLING = {

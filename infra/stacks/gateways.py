@@ -19,6 +19,7 @@ from infra.stacks.launch import GATEWAY_PORT, HTTPS
 from infra.stacks.network import Place
 from infra.templates import image_of, make_profile, make_template
 from infra.user_data import Start
+from mark.aws.resources import TemplateSpec
 
 GRACE_S = 180
 """A new gateway's boot."""
@@ -98,13 +99,15 @@ class GatewaysStack(ServiceStack):
         )
         return make_template(
             self,
-            blueprint.name("gateway"),
-            machine=blueprint.first_machine,
+            TemplateSpec(
+                name=blueprint.name("gateway"),
+                disk_gib=blueprint.first_machine.disk_gib,
+                tagged=("instance", "volume", "network-interface"),
+            ),
             image=image_of(self, blueprint.first_machine),
             profile=make_profile(self, "gateway"),
             group=self.imported("gateways-group"),
             start=start,
-            tagged=("instance", "volume", "network-interface"),
             more={"instanceType": blueprint.rollout.gateway.instance_type},
         )
 

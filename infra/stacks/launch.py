@@ -17,7 +17,7 @@ from infra.stack import ServiceStack, excuse
 from infra.stacks.network import Place
 from infra.templates import image_of, make_profile, make_template
 from infra.user_data import Start
-from mark.aws.names import template_name
+from mark.aws.resources import TemplateSpec
 from mark.config.rollout import MachineSettings
 from mark.domain.fleet import Role
 
@@ -33,10 +33,11 @@ class LaunchStack(ServiceStack):
         self._place = Place(self)
         self._groups()
         profile = make_profile(self, "agent")
+        templates = blueprint.resources.templates
         for machine in blueprint.rollout.machines:
             image = image_of(self, machine)
             for role in Role:
-                self._template(machine, role, image, profile)
+                self._template(templates[role, machine.name], machine, image, profile)
 
     # Groups.
 
@@ -95,9 +96,9 @@ class LaunchStack(ServiceStack):
     # Templates.
 
     def _template(
-        self, machine: MachineSettings, role: Role, image: str, profile: aws_iam.CfnInstanceProfile
+        self, template: TemplateSpec, machine: MachineSettings, image: str, profile: aws_iam.CfnInstanceProfile
     ) -> None:
-        rollout, first = self.blueprint.rollout, machine == self.blueprint.first_machine
+        rollout = self.blueprint.rollout
         start = Start(
             process="agent",
             image=self.blueprint.image,
@@ -110,17 +111,7 @@ class LaunchStack(ServiceStack):
             bundle=f"s3://{self.imported('bucket')}/{rollout.bundle}" if rollout.bundle else "",
             powers_off=True,
         )
-        make_template(
-            self,
-            template_name(self.blueprint.service, role, "" if first else machine.name),
-            machine=machine,
-            image=image,
-            profile=profile,
-            group=self._agents.attr_group_id,
-            start=start,
-            tagged=("volume",),
-            more={"instanceInitiatedShutdownBehavior": "stop" if role is Role.STANDBY else "terminate"},
-        )
+        make_template(self, template, image=image, profile=profile, group=self._agents.attr_group_id, start=start)
 
 
 def _rule(protocol: str, port: int, *, why: str, cidr: str = "", group: str = "") -> dict[str, Any]:

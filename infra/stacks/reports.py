@@ -8,7 +8,6 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.roles import allow, make_role
 from infra.stack import ServiceStack
-from mark.aws.schedules import RETRIES, RETRY_S, WINDOW_MIN
 
 
 class ReportsStack(ServiceStack):
@@ -16,20 +15,25 @@ class ReportsStack(ServiceStack):
 
     def __init__(self, scope: Construct, *, blueprint: Blueprint) -> None:
         super().__init__(scope, "reports", blueprint=blueprint, about="its report by mail")
+        schedule = blueprint.resources.schedule
+        assert schedule is not None
         function = self.imported("report-arn")
         calls = allow("Report", ("lambda:InvokeFunction",), (function,), why="the report's function")
         role = make_role(self, "ScheduleRole", service="scheduler", may=[calls])
         aws_scheduler.CfnSchedule(
             self,
             "Schedule",
-            name=blueprint.name("report"),
-            description=f"MArk {blueprint.service}: the report",
-            schedule_expression=blueprint.rollout.report.schedule,
-            schedule_expression_timezone=blueprint.rollout.report.timezone,
-            flexible_time_window={"mode": "FLEXIBLE", "maximumWindowInMinutes": WINDOW_MIN},
+            name=schedule.name,
+            description=schedule.about,
+            schedule_expression=schedule.expression,
+            schedule_expression_timezone=schedule.timezone,
+            flexible_time_window={"mode": "FLEXIBLE", "maximumWindowInMinutes": schedule.window_min},
             target={
                 "arn": function,
                 "roleArn": role.attr_arn,
-                "retryPolicy": {"maximumRetryAttempts": RETRIES, "maximumEventAgeInSeconds": RETRY_S},
+                "retryPolicy": {
+                    "maximumRetryAttempts": schedule.retries,
+                    "maximumEventAgeInSeconds": schedule.retry_s,
+                },
             },
         )

@@ -15,11 +15,11 @@ from constructs import Construct
 from infra.blueprint import Blueprint
 from infra.stack import ServiceStack, compact, document, excuse
 from infra.stacks.state import store_id
+from mark.aws.resources import MINUTE_S, AlarmSpec, alarm_about
 from mark.live.background.cloudwatch import ACTING, BURN, NAMESPACE, OVERFLOW, SPEND
 
 FAST_BURN = 14.4
 """2 % of a month's budget in an hour (Google's SRE workbook, chapter 5)."""
-MINUTE_S = 60
 SILENT_MIN, BURN_MIN, SPEND_MIN, OVERFLOW_MIN, FULL_MIN = 3, 5, 5, 10, 5
 FULL_PERCENT = 80
 """Of the store's memory; copies hold the same, so its first node speaks for all."""
@@ -50,7 +50,7 @@ class WatchStack(ServiceStack):
         if blueprint.mails:
             self._failed_report()
         self._full_store()
-        self._dead_letters()
+        self._make("DeadLetters", blueprint.resources.alarm)
         aws_cloudwatch.CfnDashboard(
             self, "Dashboard", dashboard_name=blueprint.name("service"), dashboard_body=self._dashboard()
         )
@@ -97,10 +97,8 @@ class WatchStack(ServiceStack):
             f"{model} {what}",
             self._metric(metric, model),
             statistic="Average",
-            comparison="GreaterThanThreshold",
             threshold=above,
             minutes=minutes,
-            missing="notBreaching",
         )
 
     def _too_dear(self, above: float) -> None:
@@ -110,10 +108,8 @@ class WatchStack(ServiceStack):
             "it spends too much",
             (NAMESPACE, SPEND, {"service": self.blueprint.service}),
             statistic="Average",
-            comparison="GreaterThanThreshold",
             threshold=above,
             minutes=SPEND_MIN,
-            missing="notBreaching",
         )
 
     def _full_store(self) -> None:
@@ -126,22 +122,8 @@ class WatchStack(ServiceStack):
                 {"CacheClusterId": f"{store_id(self.blueprint)}-001"},
             ),
             statistic="Maximum",
-            comparison="GreaterThanThreshold",
             threshold=FULL_PERCENT,
             minutes=FULL_MIN,
-            missing="notBreaching",
-        )
-
-    def _dead_letters(self) -> None:
-        self._alarm(
-            "DeadLetters",
-            "messages about instances that nobody could read",
-            ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": self.blueprint.name("raw-dead")}),
-            statistic="Maximum",
-            comparison="GreaterThanThreshold",
-            threshold=0,
-            minutes=1,
-            missing="notBreaching",
         )
 
     def _failed_report(self) -> None:
@@ -151,10 +133,8 @@ class WatchStack(ServiceStack):
             "a report was not mailed",
             ("AWS/Lambda", "Errors", {"FunctionName": self.blueprint.name("report")}),
             statistic="Sum",
-            comparison="GreaterThanThreshold",
             threshold=0,
             minutes=1,
-            missing="notBreaching",
         )
 
     def _alarm(
@@ -164,26 +144,41 @@ class WatchStack(ServiceStack):
         metric: tuple[str, str, dict[str, str]],
         *,
         statistic: str,
-        comparison: str,
         threshold: float,
         minutes: int,
-        missing: str,
+        **more: str,
     ) -> None:
-        namespace, name, dimensions = metric
+        """An alarm that the emulated AWS does not have: nobody keeps its metric there."""
+        service, (namespace, name, dimensions) = self.blueprint.service, metric
+        alarm = AlarmSpec(
+            name=self.blueprint.name(id_.lower()),
+            about=alarm_about(service, what),
+            namespace=namespace,
+            metric=name,
+            dimensions=dimensions,
+            statistic=statistic,
+            threshold=threshold,
+            minutes=minutes,
+            **more,
+        )
+        self._make(id_, alarm)
+
+    def _make(self, id_: str, alarm: AlarmSpec) -> None:
+        """The alarm, which tells by mail that it rings, and that it does no more."""
         aws_cloudwatch.CfnAlarm(
             self,
             id_,
-            alarm_name=f"{self.blueprint.name(id_.lower())}",
-            alarm_description=f"MArk {self.blueprint.service}: {what}. docs/rollout.md says what to do.",
-            namespace=namespace,
-            metric_name=name,
-            dimensions=[{"name": key, "value": value} for key, value in dimensions.items()],
-            statistic=statistic,
+            alarm_name=alarm.name,
+            alarm_description=alarm.about,
+            namespace=alarm.namespace,
+            metric_name=alarm.metric,
+            dimensions=[{"name": key, "value": value} for key, value in alarm.dimensions.items()],
+            statistic=alarm.statistic,
             period=MINUTE_S,
-            evaluation_periods=minutes,
-            comparison_operator=comparison,
-            threshold=threshold,
-            treat_missing_data=missing,
+            evaluation_periods=alarm.minutes,
+            comparison_operator=alarm.comparison,
+            threshold=alarm.threshold,
+            treat_missing_data=alarm.missing,
             alarm_actions=[self._topic.ref],
             ok_actions=[self._topic.ref],
         )

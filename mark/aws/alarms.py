@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.errors import translated
-from mark.aws.names import name_of
+from mark.aws.names import DEAD_LETTER_ALARM, DEAD_LETTERS, name_of
+from mark.aws.resources import MINUTE_S, AlarmSpec, tag_list
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
-
-DEAD_LETTERS = "raw-dead"
-MINUTE_S = 60
-DEAD_LETTER_ALARM: dict[str, Any] = {
-    "Namespace": "AWS/SQS",
-    "MetricName": "ApproximateNumberOfMessagesVisible",
-    "Statistic": "Maximum",
-    "ComparisonOperator": "GreaterThanThreshold",
-    "Threshold": 0.0,
-    "Period": MINUTE_S,
-    "EvaluationPeriods": 1,
-    "TreatMissingData": "notBreaching",
-}
-"""As the rollout's stack `watch` has it, which sends a mail too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -46,21 +32,29 @@ class Alerts:
     unknown: str = ""
 
 
-def make_alarm(aws: Aws, service: str, *, owner: str) -> None:
-    """The alarm on dead letters; asking again changes nothing."""
+def make_alarm(aws: Aws, alarm: AlarmSpec, tags: Mapping[str, str]) -> None:
+    """The alarm, which tells nobody: a stack's sends a mail too. Asking again changes nothing."""
     with translated():
         aws.alarms.put_metric_alarm(
-            AlarmName=_alarm_name(service),
-            Dimensions=[{"Name": "QueueName", "Value": name_of(service, DEAD_LETTERS)}],
-            Tags=[{"Key": SERVICE, "Value": service}, {"Key": OWNER, "Value": owner}],
-            **DEAD_LETTER_ALARM,
+            AlarmName=alarm.name,
+            AlarmDescription=alarm.about,
+            Namespace=alarm.namespace,
+            MetricName=alarm.metric,
+            Dimensions=[{"Name": key, "Value": value} for key, value in alarm.dimensions.items()],
+            Statistic=alarm.statistic,
+            ComparisonOperator=alarm.comparison,
+            Threshold=alarm.threshold,
+            Period=MINUTE_S,
+            EvaluationPeriods=alarm.minutes,
+            TreatMissingData=alarm.missing,
+            Tags=tag_list(tags),
         )
 
 
 def remove_alarm(aws: Aws, service: str) -> None:
     """Remove it; CloudWatch does not object where there is none."""
     with translated():
-        aws.alarms.delete_alarms(AlarmNames=[_alarm_name(service)])
+        aws.alarms.delete_alarms(AlarmNames=[name_of(service, DEAD_LETTER_ALARM)])
 
 
 def read_alerts(aws: Aws, service: str) -> Alerts:
@@ -93,7 +87,3 @@ def _ringing(aws: Aws, service: str) -> tuple[Ringing, ...]:
         )
         found = [alarm for page in pages for alarm in page["MetricAlarms"] if alarm["StateValue"] == "ALARM"]
     return tuple(sorted(Ringing(name=one["AlarmName"], reason=one.get("StateReason", "")) for one in found))
-
-
-def _alarm_name(service: str) -> str:
-    return name_of(service, "deadletters")

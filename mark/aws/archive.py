@@ -5,41 +5,30 @@ journal/SERVICE/MODEL/DAY/figures.json.gz              what a report needs besid
 reports/SERVICE/DAY.html                               a report as it was mailed, with its plots inside
 
 Days and times are of UTC, of the service's clock. The same thing always has the same name: writing it again
-changes nothing. The rollout's stack `archive` describes the same bucket.
+changes nothing. In an account the rollout's stack `archive` makes the bucket.
 """
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mark.aws.ec2.launch import OWNER, SERVICE
 from mark.aws.errors import translated
-from mark.aws.names import name_of
+from mark.aws.names import JOURNAL, REPORTS, name_of
+from mark.aws.resources import ExpirySpec, tag_list
 from mark.aws.session import PRICES_REGION, Aws
 from mark.domain.errors import AlreadyDone
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-JOURNAL, REPORTS = "journal", "reports"
-OLD_VERSIONS_DAYS = 30
 RUN_LETTERS = 8
 """Of a run's name: they tell two lives of a service apart that began in the same second."""
 UNNAMED_REGION = PRICES_REGION
 """S3's first region takes no name for itself as a bucket's place (API reference, CreateBucket)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
-    """For how many days journals and reports are kept; None: for ever."""
-
-    journals_days: int | None = None
-    reports_days: int | None = None
 
 
 def bucket_name(service: str, account: str) -> str:
@@ -75,38 +64,34 @@ def put_object(objects: S3Client, bucket: str, key: str, body: bytes, *, content
         objects.put_object(Bucket=bucket, Key=key, Body=body, ContentType=content_type)
 
 
-def make_bucket(aws: Aws, bucket: str, *, service: str, owner: str, keeping: Keeping) -> None:
-    """Make it where it is missing, and have it keep what it is to keep; asking again changes nothing."""
+def make_bucket(aws: Aws, bucket: str, expiries: Sequence[ExpirySpec], tags: Mapping[str, str]) -> None:
+    """Make it where it is missing, and have it forget what it is to forget; asking again changes nothing."""
     region, place = aws.settings.region, {}
     if region != UNNAMED_REGION:
         place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     with suppress(AlreadyDone), translated():
         aws.objects.create_bucket(Bucket=bucket, **place)  # type: ignore[arg-type]
-    tags = [{"Key": SERVICE, "Value": service}, {"Key": OWNER, "Value": owner}]
     with translated():
-        aws.objects.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tags})  # type: ignore[typeddict-item]
+        aws.objects.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tag_list(tags)})  # type: ignore[typeddict-item]
         aws.objects.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
         aws.objects.put_bucket_lifecycle_configuration(
-            Bucket=bucket, LifecycleConfiguration={"Rules": lifecycle_rules(keeping)}
+            Bucket=bucket, LifecycleConfiguration={"Rules": [_lifecycle_rule(expiry) for expiry in expiries]}
         )
 
 
-def lifecycle_rules(keeping: Keeping) -> Any:
-    """The bucket's rules of expiry, as S3 has them."""
-    rules: list[dict[str, Any]] = [
-        {
-            "ID": "old-versions",
-            "Status": "Enabled",
-            "Filter": {"Prefix": ""},
-            "NoncurrentVersionExpiration": {"NoncurrentDays": OLD_VERSIONS_DAYS},
-            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
-        }
-    ]
-    for prefix, days in ((JOURNAL, keeping.journals_days), (REPORTS, keeping.reports_days)):
-        if days is not None:
-            expires = {"Filter": {"Prefix": f"{prefix}/"}, "Expiration": {"Days": days}}
-            rules.append({"ID": f"old-{prefix}", "Status": "Enabled", **expires})
-    return rules
+def _lifecycle_rule(expiry: ExpirySpec) -> Any:
+    """A rule of expiry as S3 has it."""
+    days = {
+        "Expiration": ("Days", expiry.objects_days),
+        "NoncurrentVersionExpiration": ("NoncurrentDays", expiry.old_versions_days),
+        "AbortIncompleteMultipartUpload": ("DaysAfterInitiation", expiry.uploads_days),
+    }
+    return {
+        "ID": expiry.name,
+        "Status": "Enabled",
+        "Filter": {"Prefix": expiry.prefix},
+        **{name: {unit: most} for name, (unit, most) in days.items() if most is not None},
+    }
 
 
 def _of_day(service: str, model: str, at: float) -> str:

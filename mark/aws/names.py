@@ -8,6 +8,15 @@ from mark.domain.fleet import Role
 LONGEST = 64
 """Lambda, IAM and EventBridge take names of up to 64 characters."""
 RULES = ("spot-interruption", "rebalance", "state-change")
+RAW, DEAD_LETTERS, EVENTS = "raw", "raw-dead", "events"
+QUEUES = (EVENTS, RAW, DEAD_LETTERS)
+DEAD_LETTER_ALARM = "deadletters"
+HANDLERS = ("interruption", "report", "warm")
+"""Functions that are no model's."""
+REPORT = "report"
+"""The schedule that mails it, and the function that it calls."""
+JOURNAL, REPORTS = "journal", "reports"
+"""Folders of the bucket."""
 
 
 def name_of(service: str, part: str) -> str:
@@ -21,11 +30,6 @@ def name_of(service: str, part: str) -> str:
 def template_name(service: str, role: Role, machine: str = "") -> str:
     """The launch template of a role; `machine` is part of the names of further kinds of machines."""
     return name_of(service, f"{role.value}-{machine}" if machine else role.value)
-
-
-def function_name(service: str, model: str) -> str:
-    """The function that answers for a model."""
-    return name_of(service, f"infer-{model}")
 
 
 def repository_of(image: str, partition: str) -> str:

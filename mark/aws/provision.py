@@ -1,72 +1,47 @@
 """Provisioning of a service's resources on AWS: made where missing, tagged with the service; and removal.
 
-EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
-launch templates: `serving` ends, `standby` stops, when an instance powers itself off
-functions: one `infer` a model, `interruption`, `warm`, and `report` where one is mailed, on a schedule; one role
-a bucket for what outlives the service, which stays; an alarm on dead letters
+`resources.py` describes them. All functions run as one role; the bucket stays when the rest is removed.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mark.aws.alarms import DEAD_LETTERS, make_alarm, remove_alarm
-from mark.aws.archive import Keeping, bucket_name, make_bucket
+from mark.aws.alarms import make_alarm, remove_alarm
+from mark.aws.archive import bucket_name, make_bucket
 from mark.aws.ec2.launch import LIVE, OWNER, SERVICE
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
-from mark.aws.functions.management import (
-    FunctionSetup,
-    feed,
-    make_function,
-    make_role,
-    remove_functions,
-    remove_roles,
-)
-from mark.aws.names import RULES, name_of, template_name
+from mark.aws.functions.management import feed, make_function, make_role, remove_functions, remove_roles
+from mark.aws.names import QUEUES, RULES, name_of
 from mark.aws.permissions.policies import Names
-from mark.aws.schedules import ReportSetup, make_schedule, remove_schedule, report_function
+from mark.aws.resources import Deferred, QueueSpec, Resources, RuleSpec, TemplateSpec, queue_policy, tag_list
+from mark.aws.schedules import make_schedule, remove_schedule
 from mark.aws.session import Aws
 from mark.domain.errors import MarkError
 from mark.domain.fleet import Role
-from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import TagSpecificationTypeDef
 
-HANDLER_TIMEOUT_S = 10
-WARM_TIMEOUT_S = 60
-RAW_ATTEMPTS = 5
-"""After so many failures a message of `raw` is a dead letter."""
-KEEP_S = 24 * 3600
-"""Events of yesterday are of no use."""
 AT_ONCE = 500
 """Instances that are ended in one call; EC2 allows 1,000."""
-DETAIL_TYPES = dict(zip(RULES, (SPOT, REBALANCE, STATE), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSetup:
-    """A service. `store_url` goes into the instances' user data; `infer` are its models' functions.
+    """A service: its resources, and what is in them.
 
-    `code` is the zip of the interruption, warm and report handlers, `handler_memory_mib` the first two's memory.
-    `report`: the one that is mailed, if any. `keeping`: what the bucket forgets.
+    `store_url` goes into the instances' user data and is told to the report. `code` is the functions' zip.
     """
 
-    service: str
+    resources: Resources
     store_url: str
     image_id: str
-    infer: Sequence[FunctionSetup]
     code: bytes
-    instance_profile: str = ""
-    security_groups: tuple[str, ...] = ()
-    handler_memory_mib: int = 256
-    owner: str = "mark"
-    report: ReportSetup | None = None
-    keeping: Keeping = field(default_factory=Keeping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,51 +57,49 @@ class ServiceResources:
 
 def set_up(aws: Aws, setup: ServiceSetup) -> ServiceResources:
     """Make what is missing, bring up to date what is there; asking again changes nothing."""
-    service = setup.service
-    templates = {role: _make_template(aws, setup, role) for role in Role}
-    _, dead_arn = _make_queue(aws, service, DEAD_LETTERS, {})
-    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": RAW_ATTEMPTS})
-    raw = {"VisibilityTimeout": str(6 * HANDLER_TIMEOUT_S), "RedrivePolicy": redrive}  # 6 times: Lambda's guide
-    raw_url, raw_arn = _make_queue(aws, service, "raw", raw)
-    events_url, _ = _make_queue(aws, service, "events", {})
-    rules = [_make_rule(aws, service, rule, raw_arn) for rule in RULES]
-    with translated():
-        aws.sqs.set_queue_attributes(QueueUrl=raw_url, Attributes={"Policy": _queue_policy(raw_arn, rules)})
-    make_alarm(aws, service, owner=setup.owner)
-    names = _names(setup, raw_arn)
-    make_bucket(aws, names.bucket, service=service, owner=setup.owner, keeping=setup.keeping)
+    wanted = setup.resources
+    for template in wanted.templates.values():
+        _make_template(aws, setup, template)
+    dead = _make_queue(aws, wanted, wanted.dead_letters)
+    raw = _make_queue(aws, wanted, wanted.raw, dead_letters_arn=dead.arn)
+    events = _make_queue(aws, wanted, wanted.events)
+    rules = [_make_rule(aws, wanted, rule, raw.arn) for rule in wanted.rules]
+    for queue, senders in ((dead, ()), (raw, rules), (events, ())):
+        policy = json.dumps(queue_policy(queue.arn, senders))
+        with translated():
+            aws.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"Policy": policy})
+    make_alarm(aws, wanted.alarm, wanted.tags)
+    names = _names(wanted, raw.arn)
+    make_bucket(aws, names.bucket, wanted.expiries, wanted.tags)
+    known = {Deferred.BUCKET: names.bucket, Deferred.EVENTS_URL: events.url, Deferred.STORE: setup.store_url}
+    _make_functions(aws, setup, names, known, raw_arn=raw.arn)
     return ServiceResources(
-        raw_url=raw_url,
-        events_url=events_url,
+        raw_url=raw.url,
+        events_url=events.url,
         bucket=names.bucket,
-        templates=templates,
-        functions=_make_functions(aws, setup, names, events_url=events_url, raw_arn=raw_arn),
+        templates={role: wanted.first_template(role).name for role in Role},
+        functions=tuple(function.name for function in wanted.functions),
     )
 
 
 def _make_functions(
-    aws: Aws, setup: ServiceSetup, names: Names, *, events_url: str, raw_arn: str
-) -> tuple[str, ...]:
-    """The functions, their role, and what calls them; their names."""
-    service, report = setup.service, setup.report
-    role_arn = make_role(aws, names, mails=report is not None)
-    made: list[str] = []
-
-    def make(function: FunctionSetup) -> str:
-        made.append(function.name)
-        return make_function(aws, function, service=service, owner=setup.owner, role_arn=role_arn)
-
-    handlers = _handlers(setup, events_url)
-    for function in (*setup.infer, *handlers):
-        make(function)
-    feed(aws, handlers[0].name, raw_arn)
-    if report is None:
-        remove_schedule(aws, service)
+    aws: Aws, setup: ServiceSetup, names: Names, known: Mapping[Deferred, str], *, raw_arn: str
+) -> None:
+    """The functions, their role, and what calls them."""
+    wanted = setup.resources
+    role_arn = make_role(aws, names, sorted({one.role for one in wanted.functions}), wanted.tags)
+    arns = {
+        function.name: make_function(
+            aws, function, function.variables(known), code=setup.code, role_arn=role_arn, tags=wanted.tags
+        )
+        for function in wanted.functions
+    }
+    feed(aws, wanted.reader, raw_arn)
+    if wanted.schedule is None:
+        remove_schedule(aws, wanted.service)
     else:
-        told = {"MARK_STORE_URL": setup.store_url, "MARK_REPORT_BUCKET": names.bucket, **_said("report")}
-        arn = make(report_function(report, told, service=service, code=setup.code))
-        make_schedule(aws, report, service=service, owner=setup.owner, function_arn=arn)
-    return tuple(made)
+        arn = arns[wanted.schedule.function]
+        make_schedule(aws, wanted.schedule, service=wanted.service, tags=wanted.tags, function_arn=arn)
 
 
 def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
@@ -145,7 +118,7 @@ def tear_down(aws: Aws, service: str) -> tuple[str, ...]:
     remove_functions(aws, service)
     remove_roles(aws, service)
     remove_alarm(aws, service)
-    for queue in ("raw", DEAD_LETTERS, "events"):
+    for queue in QUEUES:
         with absent_is_done():
             url = aws.sqs.get_queue_url(QueueName=name_of(service, queue))["QueueUrl"]
             aws.sqs.delete_queue(QueueUrl=url)
@@ -184,141 +157,103 @@ def end_instances(aws: Aws, service: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _handlers(setup: ServiceSetup, events_url: str) -> tuple[FunctionSetup, FunctionSetup]:
-    interruption = FunctionSetup(
-        name=name_of(setup.service, "interruption"),
-        handler="lambda_handlers.interruption.handler",
-        code=setup.code,
-        memory_mib=setup.handler_memory_mib,
-        timeout_s=HANDLER_TIMEOUT_S,
-        environment={"EVENTS_QUEUE_URL": events_url, **_said("interruption")},
-    )
-    warm = FunctionSetup(
-        name=name_of(setup.service, "warm"),
-        handler="lambda_handlers.warm.handler",
-        code=setup.code,
-        memory_mib=setup.handler_memory_mib,
-        timeout_s=WARM_TIMEOUT_S,
-        environment=_said("warm"),
-    )
-    return interruption, warm
-
-
-def _said(role: str) -> dict[str, str]:
-    """Environment that has the SDK name its caller, as `session.py` does."""
-    return {"AWS_SDK_UA_APP_ID": f"mark-{role}"}
-
-
-def _make_template(aws: Aws, setup: ServiceSetup, role: Role) -> str:
-    """The launch template of a role; a new default version where its content has changed."""
-    name, data = template_name(setup.service, role), _template_data(setup, role)
+def _make_template(aws: Aws, setup: ServiceSetup, template: TemplateSpec) -> None:
+    """The launch template; a new default version where its content has changed."""
+    tags, name, data = setup.resources.tags, template.name, _template_data(setup, template)
     try:
         with translated():
             versions = aws.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Default"])
     except MarkError as error:
         if code_of(error) not in NOT_THERE:
             raise
-        tags: TagSpecificationTypeDef = {
-            "ResourceType": "launch-template",
-            "Tags": [{"Key": SERVICE, "Value": setup.service}, {"Key": OWNER, "Value": setup.owner}],
-        }
+        own: TagSpecificationTypeDef = {"ResourceType": "launch-template", "Tags": tag_list(tags)}  # type: ignore[typeddict-item]
         with translated():
             aws.ec2.create_launch_template(
                 LaunchTemplateName=name,
                 LaunchTemplateData=data,  # type: ignore[arg-type]
-                TagSpecifications=[tags],
+                TagSpecifications=[own],
             )
-        return name
+        return
     if not _holds(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"], data):
         with translated():
             made = aws.ec2.create_launch_template_version(LaunchTemplateName=name, LaunchTemplateData=data)  # type: ignore[arg-type]
             number = made["LaunchTemplateVersion"]["VersionNumber"]
             aws.ec2.modify_launch_template(LaunchTemplateName=name, DefaultVersion=str(number))
-    return name
 
 
-def _template_data(setup: ServiceSetup, role: Role) -> dict[str, Any]:
-    user_data = json.dumps({"service": setup.service, "store_url": setup.store_url})
-    data: dict[str, Any] = {
+def _template_data(setup: ServiceSetup, template: TemplateSpec) -> dict[str, Any]:
+    user_data = json.dumps({"service": setup.resources.service, "store_url": setup.store_url})
+    return {
         "ImageId": setup.image_id,
         "UserData": base64.b64encode(user_data.encode()).decode(),
-        "InstanceInitiatedShutdownBehavior": "stop" if role is Role.STANDBY else "terminate",
-        "MetadataOptions": {
-            "HttpEndpoint": "enabled",
-            "HttpTokens": "required",
-            "HttpPutResponseHopLimit": 1,
-            "InstanceMetadataTags": "enabled",
-        },
+        **template.data(setup.resources.tags),
     }
-    if setup.instance_profile:
-        data["IamInstanceProfile"] = {"Name": setup.instance_profile}
-    if setup.security_groups:
-        data["SecurityGroupIds"] = list(setup.security_groups)
-    return data
 
 
 def _holds(have: object, wanted: object) -> bool:
     """True where all that is wanted is there; AWS adds what it defaults to."""
     if isinstance(wanted, Mapping):
         return isinstance(have, Mapping) and all(_holds(have.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(have, list) and all(any(_holds(there, one) for there in have) for one in wanted)
     return have == wanted
 
 
-def _make_queue(aws: Aws, service: str, part: str, attributes: Mapping[str, str]) -> tuple[str, str]:
-    """The queue's URL and ARN."""
-    name, wanted = name_of(service, part), {"MessageRetentionPeriod": str(KEEP_S), **attributes}
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """A queue that is there."""
+
+    url: str
+    arn: str
+
+
+def _make_queue(aws: Aws, wanted: Resources, queue: QueueSpec, *, dead_letters_arn: str = "") -> _Queue:
+    attributes = {
+        "MessageRetentionPeriod": str(queue.keep_s),
+        "SqsManagedSseEnabled": str(queue.encrypted).lower(),
+        **({"VisibilityTimeout": str(queue.visibility_s)} if queue.visibility_s is not None else {}),
+        **({"RedrivePolicy": json.dumps(queue.redrive(dead_letters_arn))} if queue.dead_letters else {}),
+    }
     try:
         with translated():
-            url = aws.sqs.get_queue_url(QueueName=name)["QueueUrl"]
-            aws.sqs.set_queue_attributes(QueueUrl=url, Attributes=wanted)  # type: ignore[arg-type]
+            url = aws.sqs.get_queue_url(QueueName=queue.name)["QueueUrl"]
+            aws.sqs.set_queue_attributes(QueueUrl=url, Attributes=attributes)  # type: ignore[arg-type]
     except MarkError as error:
         if code_of(error) not in NOT_THERE:
             raise
         with translated():
-            made = aws.sqs.create_queue(QueueName=name, Attributes=wanted, tags={SERVICE: service})  # type: ignore[arg-type]
+            made = aws.sqs.create_queue(QueueName=queue.name, Attributes=attributes, tags=wanted.tags)  # type: ignore[arg-type]
         url = made["QueueUrl"]
     with translated():
         read = aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-    return url, read["Attributes"]["QueueArn"]
+    return _Queue(url, read["Attributes"]["QueueArn"])
 
 
-def _make_rule(aws: Aws, service: str, rule: str, raw_arn: str) -> str:
+def _make_rule(aws: Aws, wanted: Resources, rule: RuleSpec, raw_arn: str) -> str:
     """A rule that sends EC2's events into the raw queue; its ARN."""
-    name = name_of(service, rule)
-    pattern = {"source": [SOURCE], "detail-type": [DETAIL_TYPES[rule]]}
     with translated():
         made = aws.events.put_rule(
-            Name=name,
-            EventPattern=json.dumps(pattern),
+            Name=rule.name,
+            Description=rule.about,
+            EventPattern=json.dumps(rule.pattern),
             State="ENABLED",
-            Tags=[{"Key": SERVICE, "Value": service}],
+            Tags=tag_list(wanted.tags),  # type: ignore[arg-type]
         )
-        answer = aws.events.put_targets(Rule=name, Targets=[{"Id": "raw", "Arn": raw_arn}])
+        answer = aws.events.put_targets(Rule=rule.name, Targets=[{"Id": rule.target, "Arn": raw_arn}])
     if answer["FailedEntryCount"]:
-        raise MarkError(f"rule {name} has no target: {answer['FailedEntries']}")
+        raise MarkError(f"rule {rule.name} has no target: {answer['FailedEntries']}")
     return made["RuleArn"]
 
 
-def _queue_policy(raw_arn: str, rules: Sequence[str]) -> str:
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": "events.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Resource": raw_arn,
-        "Condition": {"ArnEquals": {"aws:SourceArn": list(rules)}},
-    }
-    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-
-
-def _names(setup: ServiceSetup, raw_arn: str) -> Names:
+def _names(wanted: Resources, raw_arn: str) -> Names:
     """The service as its permissions name it."""
     _, partition, _, region, account, _ = raw_arn.split(":")
     return Names(
-        service=setup.service,
-        owner=setup.owner,
+        service=wanted.service,
+        owner=wanted.tags[OWNER],
         region=region,
         account=account,
         partition=partition,
-        bucket=bucket_name(setup.service, account),
-        sender=setup.report.sender if setup.report else "",
+        bucket=bucket_name(wanted.service, account),
+        sender=wanted.sender,
     )

@@ -7,15 +7,12 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mark.aws.archive import Keeping
-from mark.aws.functions.management import FunctionSetup
 from mark.aws.provision import ServiceResources, ServiceSetup, set_up, tear_down
-from mark.aws.schedules import ReportSetup
+from mark.aws.resources import INFER_TIMEOUT_S, LambdaSpec, describe
 from mark.aws.session import Aws, AwsSettings, Credentials
-from mark.config.rollout import ReportMailSettings, RolloutSettings
+from mark.config.rollout import RolloutSettings
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
-from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.domain.tensor import TensorSpec
 from mark.live.local.run_dir import Running
@@ -24,11 +21,9 @@ from mark.service_spec import ServedModel
 
 MODEL_FOLDER = "MARK_BACKEND_FOLDER"
 """Where a function finds a user's modules on this machine; in an account they are in its zip or image."""
-INFER_HANDLER = "lambda_handlers.infer.handler"
 IMAGE = "ami-0123456789abcdef0"
 """Any image will do where instances are processes."""
 ANYBODY = Credentials(access_key_id="mark", secret_access_key="mark")  # noqa: S106 - the emulated AWS checks none
-FUNCTION_TIMEOUT_S = 60
 OWNED_BY = "mark"
 """Who owns what stands on this machine."""
 RESOURCES = "resources"
@@ -46,26 +41,20 @@ def make_resources(
     aws: Aws, running: Running, models: Sequence[LiveModel], rollout: RolloutSettings
 ) -> ServiceResources:
     """Make what the service needs, as its rollout's stacks do."""
-    archive = rollout.archive
-    setup = ServiceSetup(
-        service=running.name,
-        store_url=running.store,
-        image_id=IMAGE,
-        infer=tuple(function_of(model.served) for model in models if model.served.overflow is not None),
-        code=_stub(),
-        report=_report_of(rollout.report),
-        keeping=Keeping(journals_days=archive.journals_days, reports_days=archive.reports_days),
-    )
-    return set_up(aws, setup)
+    infer = [function_of(model.served) for model in models if model.served.overflow is not None]
+    wanted = describe(running.name, on_this_machine(rollout), infer, store="MARK_STORE_URL")
+    return set_up(aws, ServiceSetup(resources=wanted, store_url=running.store, image_id=IMAGE, code=_stub()))
 
 
-def _report_of(mails: ReportMailSettings) -> ReportSetup | None:
-    """The report that is mailed, if one is. Misconfigured where nobody is to get it."""
-    if mails.sender is None:
-        return None
-    if not mails.to:
-        raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
-    return ReportSetup(sender=mails.sender, to=mails.to, schedule=mails.schedule, timezone=mails.timezone)
+def on_this_machine(rollout: RolloutSettings) -> RolloutSettings:
+    """The settings of a rollout as far as they are true here.
+
+    Nobody but this machine owns what stands on it; instances of any kind are its processes, so one kind's
+    templates do; and there is no Cost Explorer to ask.
+    """
+    report = rollout.report.model_copy(update={"reconcile": False})
+    here = {"owner": OWNED_BY, "machines": rollout.machines[:1], "report": report}
+    return rollout.model_copy(update=here)
 
 
 def remove_resources(aws: Aws, service: str) -> None:
@@ -93,16 +82,16 @@ def launches_of(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def function_of(served: ServedModel) -> FunctionSetup:
-    """The model as a function: the handler of a rollout, its backend told by its environment."""
+def function_of(served: ServedModel) -> LambdaSpec:
+    """The model as a function, its backend told by its environment."""
     overflow = served.overflow
     assert overflow is not None
-    return FunctionSetup(
+    return LambdaSpec(
+        role="infer",
+        model=served.name,
         name=served.function,
-        handler=INFER_HANDLER,
-        code=_stub(),
         memory_mib=round(overflow.memory_gib * 1024),
-        timeout_s=FUNCTION_TIMEOUT_S,
+        timeout_s=INFER_TIMEOUT_S,
         environment={
             "MARK_MODEL": served.name,
             "MARK_BACKEND_KIND": served.backend.kind,

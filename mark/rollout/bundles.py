@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mark
+from mark.aws.names import HANDLERS, REPORT
+from mark.aws.resources import mails
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
 from mark.live.models import LiveModel
 
-HANDLERS = ("interruption", "warm")
 BUILDER = "scripts.handlers.build"
 DOCKERFILE = "infra/image/infer.Dockerfile"
 CLONE = Path(mark.__file__).parents[1]
@@ -38,9 +39,10 @@ def overflowing(models: Sequence[LiveModel]) -> list[LiveModel]:
 
 def find_bundles(settings: Settings, models: Sequence[LiveModel]) -> tuple[Bundle, ...]:
     """The bundles of a service. Misconfigured, with the command that makes them, where they are not right."""
-    functions, mails = settings.rollout.functions, settings.rollout.report.sender is not None
+    functions, mailed = settings.rollout.functions, mails(settings.rollout.report)
     in_zip = overflowing(models) if functions.infer_image is None else []
-    names = (*(("infer",) if in_zip else ()), *HANDLERS, *(("report",) if mails else ()))
+    handlers = (name for name in HANDLERS if name != REPORT or mailed)
+    names = (*(("infer",) if in_zip else ()), *handlers)
     return tuple(_found(functions.bundles, name, in_zip) for name in names)
 
 

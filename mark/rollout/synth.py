@@ -10,10 +10,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mark.aws.resources import LambdaSpec, mails
 from mark.config.settings import Settings
 from mark.domain.documents import json_text
 from mark.domain.errors import Misconfigured
@@ -76,8 +77,7 @@ def _check(settings: Settings) -> None:
                 f"rollout.{name} is missing: write it into a mark.yaml (`mark init` writes one, docs/rollout.md "
                 "says what it is for) and give the file by --config"
             )
-    if rollout.report.sender is not None and not rollout.report.to:
-        raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
+    mails(rollout.report)
     region = settings.service.aws.region
     if rollout.report.reconcile and rollout.network.vpc is None and region != COSTS_REGION:
         raise Misconfigured(
@@ -91,7 +91,7 @@ def _check(settings: Settings) -> None:
 def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[Bundle, ...]) -> dict[str, Any]:
     """infra/blueprint.py says what it holds."""
     service, region = settings.service, settings.service.aws.region
-    infer = [(model.name, function_of(model.served)) for model in overflowing(models)]
+    infer = [function_of(model.served) for model in overflowing(models)]
     return {
         "service": service.name,
         "region": region,
@@ -100,20 +100,16 @@ def _blueprint(settings: Settings, models: Sequence[LiveModel], bundles: tuple[B
         "controllers": service.controllers,
         "rollout": settings.rollout.model_dump(mode="json"),
         "models": [model.name for model in models],
-        "infer": [
-            {
-                "model": name,
-                "name": setup.name,
-                "handler": setup.handler,
-                "memory_mib": setup.memory_mib,
-                "timeout_s": setup.timeout_s,
-                "environment": {key: value for key, value in setup.environment.items() if key != MODEL_FOLDER},
-            }
-            for name, setup in infer
-        ],
+        "infer": [asdict(_elsewhere(function)) for function in infer],
         "bundles": {bundle.handler: bundle.key for bundle in bundles},
         "processes": settings.model_dump_json(exclude_defaults=True, exclude=LEFT_OUT),
     }
+
+
+def _elsewhere(function: LambdaSpec) -> LambdaSpec:
+    """The function without folders of this machine."""
+    variables = {key: value for key, value in function.environment.items() if key != MODEL_FOLDER}
+    return replace(function, environment=variables)
 
 
 def _run_app(source: Path, target: Path) -> None:

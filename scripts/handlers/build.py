@@ -17,12 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mark.aws.functions.management import LONG_AGO, RUNTIME
+from mark.aws.functions.management import LONG_AGO
+from mark.aws.names import HANDLERS
+from mark.aws.resources import RUNTIME
 from mark.domain.errors import Misconfigured, unknown
 from scripts.handlers.code import code_of
 from scripts.handlers.libraries import HERE, RUNTIMES, BuildTarget, files_of, needed, size_of, target_of, versions
 
-NAMES = ("infer", "interruption", "report", "warm")
+NAMES = ("infer", *HANDLERS)
 MOST_ZIPPED, MOST_UNZIPPED = 50 * 1024 * 1024, 250 * 1024 * 1024
 """Lambda takes no larger zip by itself, and unpacks no more (Lambda's guide, "Lambda quotas")."""
 MEMBER_MODE = 0o100644 << 16

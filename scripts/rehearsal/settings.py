@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from mark.aws.functions.management import pack
+from scripts.handlers.build import NAMES
 from scripts.rehearsal import ministack
 
 HOUSE = Path(__file__).parents[2]
@@ -39,5 +40,5 @@ def lay_bundles(folder: Path) -> None:
     """Bundles with our own code: functions that are made, and never called."""
     folder.mkdir(parents=True)
     code = pack(HOUSE / "lambda_handlers")
-    for name in ("infer", "interruption", "report", "warm"):
+    for name in NAMES:
         (folder / f"{name}.zip").write_bytes(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs
@@ -17,11 +17,11 @@ from moto.core.models import botocore_stubber
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup
-from mark.aws.functions.management import FunctionSetup
 from mark.aws.inbox import EventInbox
 from mark.aws.provision import ServiceSetup, set_up
-from mark.aws.schedules import ReportSetup
+from mark.aws.resources import LambdaSpec, describe
 from mark.aws.session import Aws, AwsSettings, Credentials
+from mark.config.rollout import RolloutSettings
 from mark.domain.costs import Transition
 from mark.domain.fleet import Role
 from mark.domain.member import Member, MemberState
@@ -36,7 +36,7 @@ ON_DEMAND = offering("c5.large", usd_per_hour=0.085)
 SPOT = replace(ON_DEMAND, market=Market.SPOT, usd_per_hour=0.03)
 SLEEPER = offering("t3.large", usd_per_hour=0.0832)
 OFFERINGS = {item.name: item for item in (ON_DEMAND, SPOT, SLEEPER)}
-REPORT = ReportSetup(sender="mark@a.example", to=("team@b.example",), schedule="cron(0 7 * * ? *)", timezone="UTC")
+REPORT = {"sender": "mark@a.example", "to": ["team@b.example"]}
 KEYS = Credentials(access_key_id="testing", secret_access_key="testing")
 
 
@@ -44,10 +44,29 @@ def aws(**differs: Any) -> Aws:
     return Aws(AwsSettings(**{"region": "us-east-1", "credentials": KEYS, "max_attempts": 2} | differs))
 
 
-def service(name: str = "shop", **differs: Any) -> ServiceSetup:
-    infer = FunctionSetup(name=f"mark-{name}-infer-m", handler="m.handler", code=zipped(), environment={"A": "1"})
-    plain = ServiceSetup(service=name, store_url="redis://x", image_id=IMAGE, infer=(infer,), code=zipped())
+def service(
+    name: str = "shop",
+    *,
+    rollout: Mapping[str, Any] | None = None,
+    infer: LambdaSpec | None = None,
+    **differs: Any,
+) -> ServiceSetup:
+    """A service with one model; `rollout`: the settings of its resources."""
+    settings = RolloutSettings.model_validate(rollout or {})
+    wanted = describe(name, settings, [infer or infer_function(name)], store="MARK_STORE_URL")
+    plain = ServiceSetup(resources=wanted, store_url="redis://x", image_id=IMAGE, code=zipped())
     return replace(plain, **differs)
+
+
+def infer_function(service: str = "shop") -> LambdaSpec:
+    return LambdaSpec(
+        role="infer",
+        model="m",
+        name=f"mark-{service}-infer-m",
+        memory_mib=512,
+        timeout_s=60,
+        environment={"A": "1"},
+    )
 
 
 def zipped(text: str = "pass") -> bytes:

@@ -21,7 +21,7 @@ from mark.aws.quotas import read_quotas
 from mark.domain.fleet import Role
 from mark.domain.orders import SpotWarned, StartStandby, StopStandby, Terminate
 from mark.ports import InferRequest
-from tests.aws.builders import REPORT, SLEEPER, Scene, launch, scene, service, zipped
+from tests.aws.builders import REPORT, SLEEPER, Scene, infer_function, launch, scene, service, zipped
 from tests.aws.iam import NAMES
 from tests.aws.recording import Recorder
 from tests.lambda_handlers.records import CONTEXT, batch, spot_event
@@ -95,8 +95,9 @@ def test_each_role_calls_what_is_listed_for_it(called: Recorder, monkeypatch: py
         with called.acting("warm"):
             warm.handler({"function": "mark-shop-infer-m", "concurrency": 1}, CONTEXT)
         with called.acting("setup"):
-            changed = service(store_url="redis://y", code=zipped("pass  # better"), handler_memory_mib=512)
-            set_up(there.aws, replace(changed, report=REPORT))
+            changed = replace(infer_function(), memory_mib=1024)
+            better = {"store_url": "redis://y", "code": zipped("pass  # better")}
+            set_up(there.aws, service(infer=changed, rollout={"report": REPORT}, **better))
             tear_down(there.aws, "shop")
         there.close()
     for role in ("setup", "controller", "gateway", "interruption", "warm"):

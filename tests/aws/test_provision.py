@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from mark.aws.archive import Keeping, figures_key, journal_key, put_object, report_key
+from mark.aws.archive import figures_key, journal_key, put_object, report_key
 from mark.aws.functions.management import pack
-from mark.aws.names import function_name, name_of
+from mark.aws.names import name_of
 from mark.aws.provision import set_up, tear_down
 from mark.aws.session import Aws
 from mark.domain.errors import Misconfigured
 from mark.domain.fleet import Role
 from mark.protocols.events import REBALANCE, SPOT, STATE
-from tests.aws.builders import IMAGE, REPORT, aws, launch, scene, service, zipped
+from tests.aws.builders import IMAGE, REPORT, aws, infer_function, launch, scene, service, zipped
 from tests.aws.builders import SPOT as SPOT_OFFERING
 
 
@@ -72,26 +72,26 @@ def test_it_is_made_once_and_asking_again_changes_nothing(there: Aws) -> None:
 
 
 def test_a_report_is_mailed_on_its_schedule_as_long_as_one_is_asked_for(there: Aws) -> None:
-    with_report = service(report=REPORT)
+    with_report = service(rollout={"report": REPORT})
     made = set_up(there, with_report)
     assert set_up(there, with_report) == made
     assert left(there) == WITH_REPORT
     schedule = there.schedules.get_schedule(Name="mark-shop-report")
-    assert schedule["ScheduleExpression"] == REPORT.schedule
+    assert schedule["ScheduleExpression"] == "cron(0 7 * * ? *)"
     function = there.lambda_.get_function_configuration(FunctionName="mark-shop-report")
     assert schedule["Target"]["Arn"] == function["FunctionArn"]
     assert function["Environment"]["Variables"] == {
         "MARK_SERVICE": "shop",
         "MARK_STORE_URL": "redis://x",
-        "MARK_REPORT_FROM": REPORT.sender,
-        "MARK_REPORT_TO": ",".join(REPORT.to),
+        "MARK_REPORT_FROM": "mark@a.example",
+        "MARK_REPORT_TO": "team@b.example",
         "MARK_REPORT_BUCKET": made.bucket,
         "AWS_SDK_UA_APP_ID": "mark-report",
     }
     document = there.iam.get_role_policy(RoleName="mark-shop-functions", PolicyName="handlers")["PolicyDocument"]
     assert f"{made.bucket}/reports/*" in json.dumps(document)
 
-    set_up(there, replace(with_report, report=replace(REPORT, schedule="rate(1 day)")))
+    set_up(there, service(rollout={"report": REPORT | {"schedule": "rate(1 day)"}}))
     assert there.schedules.get_schedule(Name="mark-shop-report")["ScheduleExpression"] == "rate(1 day)"
     set_up(there, service())
     assert left(there)["schedules"] == 0
@@ -100,8 +100,8 @@ def test_a_report_is_mailed_on_its_schedule_as_long_as_one_is_asked_for(there: A
 
 
 def test_the_bucket_keeps_what_it_is_told_to_and_stays(there: Aws) -> None:
-    made = set_up(there, service(keeping=Keeping(journals_days=400)))
-    set_up(there, service(keeping=Keeping(journals_days=90)))
+    made = set_up(there, service(rollout={"archive": {"journals_days": 400}}))
+    set_up(there, service(rollout={"archive": {"journals_days": 90}}))
     rules = there.objects.get_bucket_lifecycle_configuration(Bucket=made.bucket)["Rules"]
     assert {rule["ID"]: rule.get("Expiration", {}).get("Days") for rule in rules} == {
         "old-versions": None,
@@ -167,18 +167,15 @@ def test_what_ec2_says_comes_to_the_interruption_function(there: Aws) -> None:
 
 
 def test_what_has_changed_is_brought_up_to_date(there: Aws) -> None:
-    before = service()
-    set_up(there, before)
-    infer = replace(before.infer[0], environment={"A": "2"}, code=zipped("pass  # better"), memory_mib=1024)
-    set_up(there, service(store_url="redis://y", infer=(infer,)))
+    set_up(there, service())
+    infer = replace(infer_function(), environment={"A": "2"}, memory_mib=1024)
+    before = there.lambda_.get_function_configuration(FunctionName=infer.name)
+    set_up(there, service(store_url="redis://y", infer=infer, code=zipped("pass  # better")))
 
     function = there.lambda_.get_function_configuration(FunctionName=infer.name)
-    assert function["Environment"]["Variables"] == {"A": "2"}
+    assert function["Environment"]["Variables"] == {"A": "2", "AWS_SDK_UA_APP_ID": "mark-infer"}
     assert function["MemorySize"] == 1024
-    assert (
-        function["CodeSha256"]
-        != there.lambda_.get_function_configuration(FunctionName="mark-shop-warm")["CodeSha256"]
-    )
+    assert function["CodeSha256"] != before["CodeSha256"]
     [template] = there.ec2.describe_launch_templates(LaunchTemplateNames=["mark-shop-serving"])["LaunchTemplates"]
     assert template["DefaultVersionNumber"] == template["LatestVersionNumber"] == 2
 
@@ -226,7 +223,7 @@ def test_half_of_it_is_completed_and_removed(there: Aws, lost: str) -> None:
 
 
 def test_names_that_aws_would_not_take_are_refused() -> None:
-    assert function_name("shop", "inception-v3") == "mark-shop-infer-inception-v3"
+    assert name_of("shop", "inception-v3") == "mark-shop-inception-v3"
     for bad in ("a b", "ä", "x" * 60, "a.b"):
         with pytest.raises(Misconfigured):
             name_of(bad, "raw-dead")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mark.aws.functions.management import RUNTIME
-from mark.live.aws_resources import INFER_HANDLER
+from mark.aws.resources import RUNTIME, handler_of
 from mark.live.processes import cloud
 from mark.rollout.images import FOLDER, FOR_FUNCTIONS, FOR_PROCESSES, LAMBDA_TAKES
 
@@ -25,8 +24,8 @@ def told(dockerfile: str, word: str) -> list[str]:
 
 
 def test_functions_have_the_handler_and_the_python_of_the_zips() -> None:
-    assert json.loads(told(FOR_FUNCTIONS, "CMD")[0]) == [INFER_HANDLER]
-    module, _, function = INFER_HANDLER.rpartition(".")
+    assert json.loads(told(FOR_FUNCTIONS, "CMD")[0]) == [handler_of("infer")]
+    module, _, function = handler_of("infer").rpartition(".")
     assert callable(getattr(importlib.import_module(module), function))
     assert told(FOR_FUNCTIONS, "FROM")[0].rpartition(":")[2] == RUNTIME.removeprefix("python")
 

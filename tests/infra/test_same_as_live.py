@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +13,19 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from mark.aws.archive import Keeping, lifecycle_rules
-from mark.aws.ec2.launch import FleetSetup, fleet_request, machine_of
-from mark.aws.names import template_name
-from mark.aws.provision import set_up
+from mark.aws.ec2.launch import OWNER, FleetSetup, fleet_request, machine_of
+from mark.aws.names import HANDLERS, template_name
 from mark.config.settings import load_settings
 from mark.domain.fleet import Role
 from mark.domain.offering import InstanceType
 from mark.domain.orders import Launch
+from mark.live.aws_resources import make_resources
+from mark.live.local.run_dir import Running
 from mark.live.models import make_live_models
 from mark.rollout.synth import _blueprint
-from tests.aws.builders import REPORT, aws, service
+from tests.aws.builders import aws
 from tests.emulator.conftest import TYPES, World, config_for
-from tests.infra.conftest import Template, of_type, plain
+from tests.infra.conftest import REGION, Template, of_type, plain, settings
 from tests.planner.builders import offering
 
 GRAVITON = InstanceType(
@@ -33,100 +34,206 @@ GRAVITON = InstanceType(
 EMULATED = {name: replace(kind, architecture="amd64") for name, kind in TYPES.items()} | {"c7g.large": GRAVITON}
 
 
-@pytest.fixture
-def made() -> Iterator[Any]:
-    """A client factory for the AWS in which `set_up` has made the service."""
+Facts = dict[str, dict[str, Any]]
+"""Name -> what is said of it."""
+LATER = "<known later>"
+"""What is an address in one world and a reference in the other, and never the same."""
+LEFT_TO_WHO_MAKES_IT = {"IamInstanceProfile", "ImageId", "SecurityGroupIds", "UserData"}
+"""Of a launch template: what runs is a process in one world and a container in the other."""
+TOLD_BY_MAIL = {"AlarmActions", "OKActions"}
+"""Of an alarm: no mail is sent from one machine."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client factory for the AWS in which the service of the templates was made without them."""
+    asked = settings(tmp_path_factory.mktemp("bundles"))
     with mock_aws(config={"lambda": {"use_docker": False}}):
         there = aws()
-        set_up(there, service(report=REPORT))
-        yield lambda name: boto3.client(
-            name, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
-        )
+        running = Running(name=asked.service.name, pid=0, store="redis://x")
+        make_resources(there, running, make_live_models(asked), asked.rollout)
+        yield lambda name: boto3.client(name, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
         there.close()
 
 
-def test_launch_templates_have_the_same_names_and_rules(templates: dict[str, Template], made: Any) -> None:
-    described = {
-        one["LaunchTemplateName"]: one["LaunchTemplateData"]
-        for one in of_type(templates["launch"], "AWS::EC2::LaunchTemplate").values()
+def tags(given: Any) -> dict[str, str]:
+    """Tags as one mapping. The owner is a setting in an account, and nobody but this machine on this machine."""
+    read = given if isinstance(given, dict) else {tag["Key"]: tag["Value"] for tag in given}
+    assert read.get(OWNER) in ("mark", "team@example.com")
+    return {key: value for key, value in read.items() if key != OWNER}
+
+
+def named(value: Any, names: dict[str, str]) -> Any:
+    """A value with ARNs, and references to resources of its template, as the name of what is meant."""
+    if isinstance(value, list):
+        return [named(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: named(item, names) for key, item in value.items()}
+    if isinstance(value, str) and value.startswith("arn:"):
+        return re.split("[:/]", value)[-1]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def described(template: Template, kind: str, key: str) -> Facts:
+    """The resources of a type, as a template has them."""
+    references = {
+        f"<{logical}.Arn>": str(resource["Properties"][name])
+        for logical, resource in template["Resources"].items()
+        for name in ("Name", "QueueName")
+        if name in resource.get("Properties", {})
     }
-    ec2 = made("ec2")
-    for role in Role:
-        name = template_name("shop", role)
-        [version] = ec2.describe_launch_template_versions(LaunchTemplateName=name)["LaunchTemplateVersions"]
-        live = version["LaunchTemplateData"]
-        assert described[name]["InstanceInitiatedShutdownBehavior"] == live["InstanceInitiatedShutdownBehavior"]
-        options = live["MetadataOptions"]
-        assert {key: options[key] for key in described[name]["MetadataOptions"]} == described[name][
-            "MetadataOptions"
-        ]
+    found = (named(plain(one), references) for one in of_type(template, kind).values())
+    return {one[key]: one for one in found}
 
 
 def test_queues_are_the_same(templates: dict[str, Template], made: Any) -> None:
-    sqs = made("sqs")
-    for queue in of_type(templates["events"], "AWS::SQS::Queue").values():
-        url = sqs.get_queue_url(QueueName=queue["QueueName"])["QueueUrl"]
-        live = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-        if queue["QueueName"] != "mark-shop-raw-dead":  # dead letters are kept longer where somebody reads them
-            assert queue["MessageRetentionPeriod"] == int(live["MessageRetentionPeriod"])
-        if "RedrivePolicy" in queue:
-            redrive = json.loads(live["RedrivePolicy"])
-            assert queue["RedrivePolicy"]["maxReceiveCount"] == int(redrive["maxReceiveCount"])
-            assert queue["VisibilityTimeout"] == int(live["VisibilityTimeout"])
-    urls = sqs.list_queues()["QueueUrls"]
-    assert len(urls) == len(of_type(templates["events"], "AWS::SQS::Queue"))
+    told = described(templates["events"], "AWS::SQS::Queue", "QueueName")
+    policies = of_type(templates["events"], "AWS::SQS::QueuePolicy").values()
+    logical = {name: one["QueueName"] for name, one in of_type(templates["events"], "AWS::SQS::Queue").items()}
+    arns = {f"<{name}.Arn>": queue for name, queue in logical.items()}
+    rules = of_type(templates["events"], "AWS::Events::Rule").items()
+    arns |= {f"<{name}.Arn>": one["Name"] for name, one in rules}
+    allowed = {logical[one["Queues"][0]["Ref"]]: named(plain(one["PolicyDocument"]), arns) for one in policies}
+    sqs, live = made("sqs"), {}
+    for url in sqs.list_queues()["QueueUrls"]:
+        read = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        live[url.rpartition("/")[2]] = read | {"Tags": tags(sqs.list_queue_tags(QueueUrl=url)["Tags"])}
+    assert live.keys() == told.keys() == allowed.keys()
+    for name, there in live.items():
+        queue = {"VisibilityTimeout": SQS_VISIBILITY_S, "RedrivePolicy": {}} | told[name]
+        assert int(there["MessageRetentionPeriod"]) == queue["MessageRetentionPeriod"]
+        assert int(there["VisibilityTimeout"]) == queue["VisibilityTimeout"]
+        assert json.loads(there["SqsManagedSseEnabled"]) == queue["SqsManagedSseEnabled"]
+        assert named(json.loads(there.get("RedrivePolicy", "{}")), {}) == queue["RedrivePolicy"]
+        assert _as_cdk(named(json.loads(there["Policy"]), {})) == _as_cdk(allowed[name])
+        assert there["Tags"] == tags(queue["Tags"])
+
+
+SQS_VISIBILITY_S = 30
+"""Where nothing is said (SQS developer guide)."""
+
+
+def _as_cdk(document: dict[str, Any]) -> dict[str, Any]:
+    """CDK writes a list of one as that one, and sorts statements' keys."""
+    return {**document, "Statement": sorted(document["Statement"], key=lambda one: str(one["Effect"]))}
 
 
 def test_rules_are_the_same(templates: dict[str, Template], made: Any) -> None:
-    live = {rule["Name"]: json.loads(rule["EventPattern"]) for rule in made("events").list_rules()["Rules"]}
-    described = of_type(templates["events"], "AWS::Events::Rule").values()
-    assert {rule["Name"]: rule["EventPattern"] for rule in described} == live
+    told = described(templates["events"], "AWS::Events::Rule", "Name")
+    events, live = made("events"), {}
+    for rule in events.list_rules()["Rules"]:
+        targets = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
+        live[rule["Name"]] = {
+            "Name": rule["Name"],
+            "Description": rule["Description"],
+            "EventPattern": json.loads(rule["EventPattern"]),
+            "State": rule["State"],
+            "Targets": named(targets, {}),
+            "Tags": tags(events.list_tags_for_resource(ResourceARN=rule["Arn"])["Tags"]),
+        }
+    assert live == {name: rule | {"Tags": tags(rule["Tags"])} for name, rule in told.items()}
 
 
-def test_handlers_are_the_same(templates: dict[str, Template], made: Any) -> None:
-    described = {
-        one["FunctionName"]: one for one in of_type(templates["functions"], "AWS::Lambda::Function").values()
-    }
+def test_functions_are_the_same(templates: dict[str, Template], made: Any) -> None:
+    told = described(templates["functions"], "AWS::Lambda::Function", "FunctionName")
     client = made("lambda")
-    for handler in ("interruption", "report", "warm"):
-        name = f"mark-shop-{handler}"
-        live, told = client.get_function_configuration(FunctionName=name), described[name]
-        assert [told[key] for key in ("Handler", "Runtime", "Timeout", "MemorySize")] == [
-            live[key] for key in ("Handler", "Runtime", "Timeout", "MemorySize")
-        ]
-        there = {name.replace("STORE_URL", "STORE_SECRET") for name in live["Environment"]["Variables"]}
-        assert told["Environment"]["Variables"].keys() == there  # a stack's store has a password
-    [live] = client.list_event_source_mappings()["EventSourceMappings"]
+    live = {one["FunctionName"]: one for one in client.list_functions()["Functions"]}
+    assert set(live) == set(told) == {f"mark-shop-{part}" for part in ("inception-v3", *HANDLERS)}
+    for name, there in live.items():
+        function = told[name]
+        for key in ("Handler", "MemorySize", "Runtime", "Timeout"):
+            assert there[key] == function[key], f"{name}: {key}"
+        assert _variables(there) == _variables(function), name
+        assert tags(client.list_tags(Resource=there["FunctionArn"])["Tags"]) == tags(function["Tags"])
+
+
+def _variables(function: Any) -> dict[str, str]:
+    """Its environment. Stacks import addresses, and their store has a password, so its URL is a secret."""
+    read = function["Environment"]["Variables"]
+    given = {name.replace("STORE_SECRET", "STORE_URL"): value for name, value in read.items()}
+    return given | {name: LATER for name in given if name in ADDRESSES}
+
+
+ADDRESSES = {"EVENTS_QUEUE_URL", "MARK_REPORT_BUCKET", "MARK_STORE_URL"}
+
+
+def test_the_raw_queue_is_read_the_same(templates: dict[str, Template], made: Any) -> None:
+    [live] = made("lambda").list_event_source_mappings()["EventSourceMappings"]
     [told] = of_type(templates["functions"], "AWS::Lambda::EventSourceMapping").values()
-    assert told["BatchSize"] == live["BatchSize"]
-    assert told["FunctionResponseTypes"] == live["FunctionResponseTypes"]
+    function = templates["functions"]["Resources"][told["FunctionName"]["Ref"]]["Properties"]
+    assert named(live["FunctionArn"], {}) == function["FunctionName"]
+    assert (named(live["EventSourceArn"], {}), plain(told["EventSourceArn"])) == (
+        "mark-shop-raw",
+        "<mark-shop-raw-arn>",
+    )
+    for key in ("BatchSize", "FunctionResponseTypes"):
+        assert live[key] == told[key]
+
+
+def test_launch_templates_are_the_same(templates: dict[str, Template], made: Any) -> None:
+    """On one machine those of the first kind of machine, from which all kinds are launched there."""
+    told = described(templates["launch"], "AWS::EC2::LaunchTemplate", "LaunchTemplateName")
+    ec2, live = made("ec2"), {}
+    for template in ec2.describe_launch_templates()["LaunchTemplates"]:
+        name = template["LaunchTemplateName"]
+        [version] = ec2.describe_launch_template_versions(LaunchTemplateName=name)["LaunchTemplateVersions"]
+        live[name] = _launches(version["LaunchTemplateData"]) | {"Own": tags(template["Tags"])}
+    assert live == {
+        name: _launches(told[name]["LaunchTemplateData"])
+        | {"Own": tags(told[name]["TagSpecifications"][0]["Tags"])}
+        for name in (template_name("shop", role) for role in Role)
+    }
+
+
+def _launches(data: dict[str, Any]) -> dict[str, Any]:
+    """What is launched, tagged with what; moto counts the template's own tags among those."""
+    launched = {one["ResourceType"]: tags(one["Tags"]) for one in data["TagSpecifications"]}
+    launched.pop("launch-template", None)
+    left = {key: value for key, value in data.items() if key not in LEFT_TO_WHO_MAKES_IT}
+    return left | {"TagSpecifications": launched}
 
 
 def test_the_report_s_schedule_is_the_same(templates: dict[str, Template], made: Any) -> None:
     [told] = of_type(templates["reports"], "AWS::Scheduler::Schedule").values()
     live = made("scheduler").get_schedule(Name=told["Name"])
-    for key in ("FlexibleTimeWindow", "ScheduleExpression", "ScheduleExpressionTimezone"):
-        assert told[key] == live[key]
-    assert told["Target"]["RetryPolicy"] == live["Target"]["RetryPolicy"]
+    for key in told.keys() - {"Target"}:
+        assert live[key] == told[key], key
+    assert live["Target"]["RetryPolicy"] == told["Target"]["RetryPolicy"]
+    assert live["Target"].keys() == told["Target"].keys()
 
 
 def test_the_alarm_on_dead_letters_is_the_same(templates: dict[str, Template], made: Any) -> None:
-    [live] = made("cloudwatch").describe_alarms()["MetricAlarms"]
-    described = {one["AlarmName"]: one for one in of_type(templates["watch"], "AWS::CloudWatch::Alarm").values()}
-    told = described[live["AlarmName"]]
-    for key in told.keys() - {"AlarmActions", "AlarmDescription", "OKActions", "Tags"}:
-        assert told[key] == live[key], key
+    """The others look at what only an account measures."""
+    cloudwatch = made("cloudwatch")
+    [live] = cloudwatch.describe_alarms()["MetricAlarms"]
+    told = described(templates["watch"], "AWS::CloudWatch::Alarm", "AlarmName")[live["AlarmName"]]
+    assert told["Namespace"] == "AWS/SQS"
+    for key in told.keys() - TOLD_BY_MAIL - {"Tags"}:
+        assert live[key] == told[key], key
+    given = cloudwatch.list_tags_for_resource(ResourceARN=live["AlarmArn"])["Tags"]
+    assert tags(given) == tags(told["Tags"])
 
 
-def test_the_bucket_forgets_the_same(templates: dict[str, Template], made: Any) -> None:
-    """The templates' settings: journals for 400 days, reports for ever."""
+def test_the_bucket_keeps_the_same(templates: dict[str, Template], made: Any) -> None:
     [told] = of_type(templates["archive"], "AWS::S3::Bucket").values()
-    described = {rule["Id"]: rule for rule in told["LifecycleConfiguration"]["Rules"]}
-    live = {rule["ID"]: rule for rule in lifecycle_rules(Keeping(journals_days=400))}
-    assert described.keys() == live.keys()
-    for name, rule in live.items():
-        assert described[name].get("Prefix", "") == rule["Filter"]["Prefix"]
-        assert described[name].get("ExpirationInDays") == rule.get("Expiration", {}).get("Days")
+    s3 = made("s3")
+    [bucket] = [one["Name"] for one in s3.list_buckets()["Buckets"]]
+    rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    assert [_as_stack_rule(rule) for rule in rules] == told["LifecycleConfiguration"]["Rules"]
+    assert len(rules) == 2
+    assert s3.get_bucket_versioning(Bucket=bucket)["Status"] == told["VersioningConfiguration"]["Status"]
+    assert tags(s3.get_bucket_tagging(Bucket=bucket)["TagSet"]) == tags(told["Tags"])
+
+
+def _as_stack_rule(rule: dict[str, Any]) -> dict[str, Any]:
+    """A rule of S3's as CloudFormation spells it."""
+    others = ("AbortIncompleteMultipartUpload", "NoncurrentVersionExpiration", "Status")
+    return {
+        "Id": rule["ID"],
+        **{key: rule[key] for key in others if key in rule},
+        **({"Prefix": rule["Filter"]["Prefix"]} if rule["Filter"]["Prefix"] else {}),
+        **({"ExpirationInDays": rule["Expiration"]["Days"]} if "Expiration" in rule else {}),
+    }
 
 
 @pytest.fixture

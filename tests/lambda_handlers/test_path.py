@@ -17,7 +17,8 @@ from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard, Guardrails
 from mark.aws.ec2.launch import FleetSetup
 from mark.aws.inbox import EventInbox
-from mark.aws.provision import RAW_ATTEMPTS, ServiceResources, set_up
+from mark.aws.provision import ServiceResources, set_up
+from mark.aws.resources import RAW_ATTEMPTS
 from mark.aws.session import Aws
 from mark.domain.clock import ClockAnchor
 from mark.domain.costs import FleetUsage

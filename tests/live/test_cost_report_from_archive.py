@@ -13,7 +13,8 @@ import pytest
 from moto import mock_aws
 
 from mark.accounting.hourly_totals import NAMES, HourlyMark, Totals, dump_marks, first_mark, marks_key
-from mark.aws.archive import Keeping, make_bucket
+from mark.aws.archive import make_bucket
+from mark.aws.resources import service_tags
 from mark.config.settings import load_settings
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.live.aws_resources import RESOURCES
@@ -61,7 +62,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         store.put_status(marks_key(MODEL), dump_marks([first_mark(BEGAN), last]))
         store.put_status(RESOURCES, {"bucket": BUCKET})
         account, clock = aws(max_attempts=1), HandClock(NOW - OPEN_EACH_S)
-        make_bucket(account, BUCKET, service=SERVICE, owner="mark", keeping=Keeping())
+        make_bucket(account, BUCKET, [], service_tags(SERVICE, "mark"))
         archivist = Archivist(store=store, aws=account, clock=clock)
         clock.at = NOW
         archivist.poll()

@@ -7,42 +7,23 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mark.aws.ec2.launch import OWNER, SERVICE
+from mark.aws.ec2.launch import SERVICE
 from mark.aws.errors import NOT_THERE, absent_is_done, code_of, translated
-from mark.aws.names import name_of
+from mark.aws.names import RAW, name_of
 from mark.aws.permissions.policies import Names, policy
+from mark.aws.resources import RUNTIME, LambdaSpec, ReaderSpec, tag_list
 from mark.aws.session import Aws
 from mark.domain.errors import AlreadyDone, MarkError
 
-if TYPE_CHECKING:
-    from mypy_boto3_lambda.type_defs import EnvironmentTypeDef
-
-RUNTIME = "python3.12"
-"""Of the tested one, 3.11, Lambda has a C library that is too old for numpy's wheels; the code runs on both."""
-HANDLERS = ("infer", "interruption", "warm")
-"""Roles of `aws/permissions/policies.py` that the one role of the functions stands for."""
 ROLES_MADE = ("functions", "schedule")
 """The functions', and the one that calls the report."""
 POLICY = "handlers"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """Time of every file in a zip: the same files give the same zip."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSetup:
-    """A function: its name, `module.attribute` of its handler, code (a zip), memory, time and environment."""
-
-    name: str
-    handler: str
-    code: bytes
-    memory_mib: int = 512
-    timeout_s: int = 60
-    environment: Mapping[str, str]
 
 
 def pack(*packages: Path) -> bytes:
@@ -56,15 +37,14 @@ def pack(*packages: Path) -> bytes:
     return buffer.getvalue()
 
 
-def make_role(aws: Aws, names: Names, *, mails: bool) -> str:
-    """The role that all functions of the service run as; its ARN. mails: whether one of them is `report`."""
-    may = policy(names, *HANDLERS, *(("report",) if mails else ()))
-    return role_of(aws, names.service, "functions", owner=names.owner, principal="lambda", may=may)
+def make_role(aws: Aws, names: Names, roles: Sequence[str], tags: Mapping[str, str]) -> str:
+    """The role that all functions of the service run as, which may do what each of `roles` may; its ARN."""
+    name = name_of(names.service, "functions")
+    return role_of(aws, name, principal="lambda", may=policy(names, *roles), tags=tags)
 
 
-def role_of(aws: Aws, service: str, part: str, *, owner: str, principal: str, may: Mapping[str, Any]) -> str:
+def role_of(aws: Aws, name: str, *, principal: str, may: Mapping[str, Any], tags: Mapping[str, str]) -> str:
     """A role that `principal` of AWS takes, with what it may do; its ARN."""
-    name = name_of(service, part)
     takes = {"Effect": "Allow", "Principal": {"Service": f"{principal}.amazonaws.com"}, "Action": "sts:AssumeRole"}
     try:
         with translated():
@@ -76,7 +56,7 @@ def role_of(aws: Aws, service: str, part: str, *, owner: str, principal: str, ma
             made = aws.iam.create_role(
                 RoleName=name,
                 AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [takes]}),
-                Tags=[{"Key": SERVICE, "Value": service}, {"Key": OWNER, "Value": owner}],
+                Tags=tag_list(tags),  # type: ignore[arg-type]
             )
         arn = made["Role"]["Arn"]
     with translated():
@@ -94,58 +74,62 @@ def remove_roles(aws: Aws, service: str) -> None:
             aws.iam.delete_role(RoleName=name)
 
 
-def make_function(aws: Aws, setup: FunctionSetup, *, service: str, owner: str, role_arn: str) -> str:
-    """The function, as its setup says; its ARN.
+def make_function(
+    aws: Aws,
+    function: LambdaSpec,
+    variables: Mapping[str, str],
+    *,
+    code: bytes,
+    role_arn: str,
+    tags: Mapping[str, str],
+) -> str:
+    """The function as it is described, with this environment; its ARN.
 
     AWS does not yet accept a role that was made seconds ago, and says Misconfigured: ask again.
     """
     wanted: dict[str, Any] = {
         "Role": role_arn,
-        "Handler": setup.handler,
+        "Handler": function.handler,
         "Runtime": RUNTIME,
-        "MemorySize": setup.memory_mib,
-        "Timeout": setup.timeout_s,
+        "MemorySize": function.memory_mib,
+        "Timeout": function.timeout_s,
+        "Environment": {"Variables": dict(variables)},
     }
-    environment: EnvironmentTypeDef = {"Variables": dict(setup.environment)}
     try:
         with translated():
-            have = aws.lambda_.get_function_configuration(FunctionName=setup.name)
+            have = aws.lambda_.get_function_configuration(FunctionName=function.name)
     except MarkError as error:
         if code_of(error) not in NOT_THERE:
             raise
         with translated():
             made = aws.lambda_.create_function(
-                FunctionName=setup.name,
-                Code={"ZipFile": setup.code},
-                Environment=environment,
-                Tags={SERVICE: service, OWNER: owner},
-                **wanted,
+                FunctionName=function.name, Code={"ZipFile": code}, Tags=tags, **wanted
             )
         return made["FunctionArn"]
-    if have["CodeSha256"] != base64.b64encode(hashlib.sha256(setup.code).digest()).decode():
+    if have["CodeSha256"] != base64.b64encode(hashlib.sha256(code).digest()).decode():
         with translated():
-            aws.lambda_.update_function_code(FunctionName=setup.name, ZipFile=setup.code)
-            aws.lambda_.get_waiter("function_updated_v2").wait(FunctionName=setup.name)
-    same = all(have.get(key) == value for key, value in wanted.items())
-    if not same or have.get("Environment", {}).get("Variables", {}) != dict(setup.environment):
+            aws.lambda_.update_function_code(FunctionName=function.name, ZipFile=code)
+            aws.lambda_.get_waiter("function_updated_v2").wait(FunctionName=function.name)
+    there = {**have, "Environment": {"Variables": have.get("Environment", {}).get("Variables", {})}}
+    if any(there.get(key) != value for key, value in wanted.items()):
         with translated():
-            aws.lambda_.update_function_configuration(FunctionName=setup.name, Environment=environment, **wanted)
+            aws.lambda_.update_function_configuration(FunctionName=function.name, **wanted)
     return have["FunctionArn"]
 
 
-def feed(aws: Aws, function: str, queue_arn: str) -> None:
-    """Have the function called with what comes into the queue; only messages that fail come again."""
+def feed(aws: Aws, reader: ReaderSpec, queue_arn: str) -> None:
+    """Have the function called with what comes into the queue."""
     with translated():
-        there = aws.lambda_.list_event_source_mappings(FunctionName=function, EventSourceArn=queue_arn)
+        there = aws.lambda_.list_event_source_mappings(FunctionName=reader.function, EventSourceArn=queue_arn)
         if there["EventSourceMappings"]:
             return
     try:
         with translated():
             aws.lambda_.create_event_source_mapping(
                 EventSourceArn=queue_arn,
-                FunctionName=function,
-                BatchSize=10,
-                FunctionResponseTypes=["ReportBatchItemFailures"],
+                FunctionName=reader.function,
+                BatchSize=reader.batch,
+                FunctionResponseTypes=list(reader.answers),  # type: ignore[arg-type]
             )
     except AlreadyDone:
         return
@@ -153,7 +137,7 @@ def feed(aws: Aws, function: str, queue_arn: str) -> None:
 
 def remove_functions(aws: Aws, service: str) -> None:
     """Remove what the raw queue calls, and all functions that bear the service's name and tag."""
-    source = f":{name_of(service, 'raw')}"
+    source = f":{name_of(service, RAW)}"
     with translated():
         pages = aws.lambda_.get_paginator("list_event_source_mappings").paginate()
         fed = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mark.aws.ec2.launch import OWNER, SERVICE
-from mark.aws.names import RULES, name_of
+from mark.aws.names import DEAD_LETTERS, EVENTS, JOURNAL, QUEUES, RAW, REPORT, REPORTS, RULES, name_of
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 """Operator -> condition key -> what it must be, as a policy document has it."""
@@ -141,9 +141,9 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "the service's bucket",
         ),
         "CostReads": (lambda n: ("*",) if n.costs else (), _always, NO_RESOURCE),
-        "DeadLetters": (_queues("raw-dead"), _always, "messages about instances that nobody could read"),
+        "DeadLetters": (_queues(DEAD_LETTERS), _always, "messages about instances that nobody could read"),
         "Ec2Reads": (_everything, _in_region, NO_RESOURCE),
-        "EventsQueue": (_queues("events"), _always, "what happens to the service's instances"),
+        "EventsQueue": (_queues(EVENTS), _always, "what happens to the service's instances"),
         "HandFunctionsRole": (
             lambda n: (n.role("functions"),),
             _passed_to("lambda"),
@@ -161,7 +161,7 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
         ),
         "ImageLogin": (lambda n: ("*",) if n.repository else (), _in_region, NO_RESOURCE),
         "InstanceRole": (lambda n: (n.role("agent"),), _passed_to("ec2"), "instances run as their role"),
-        "Journals": (_prefix("journal"), _always, "copies of the service's journals"),
+        "Journals": (_prefix(JOURNAL), _always, "copies of the service's journals"),
         "LambdaReads": (_everything, _in_region, NO_RESOURCE),
         "LaunchFrom": (_used_by_launches, _always, "images and networks that a launch uses are not made by it"),
         "LaunchTemplates": (lambda n: n.ec2("launch-template"), _owned, "instances start from own templates"),
@@ -200,17 +200,17 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
             "bundles and templates in the service's bucket",
         ),
         "PriceReads": (_everything, _always, NO_RESOURCE),
-        "Queues": (_queues("events", "raw", "raw-dead"), _always, "queues of the service"),
+        "Queues": (_queues(*QUEUES), _always, "queues of the service"),
         "QuotaReads": (_everything, _in_region, NO_RESOURCE),
-        "RawQueue": (_queues("raw"), _always, "Lambda reads it for the function"),
-        "Reports": (_prefix("reports"), _always, "reports as they were mailed"),
+        "RawQueue": (_queues(RAW), _always, "Lambda reads it for the function"),
+        "Reports": (_prefix(REPORTS), _always, "reports as they were mailed"),
         "Rules": (
             lambda n: tuple(n.arn("events", f"rule/{name_of(n.service, rule)}") for rule in RULES),
             _always,
             "rules of the service",
         ),
         "Schedule": (
-            lambda n: (n.arn("scheduler", f"schedule/default/{name_of(n.service, 'report')}"),),
+            lambda n: (n.arn("scheduler", f"schedule/default/{name_of(n.service, REPORT)}"),),
             _always,
             "the report's schedule",
         ),

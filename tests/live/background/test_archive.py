@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from mark.aws.archive import Keeping, make_bucket
+from mark.aws.archive import make_bucket
+from mark.aws.resources import service_tags
 from mark.aws.session import Aws
 from mark.controller.journal import Checkpoint, Header, header_line
 from mark.controller.state import Decision, Observation, State
@@ -108,7 +109,7 @@ def kept(redis: EmbeddedRedis) -> Iterator[Kept]:
     assert lease is not None
     with mock_aws():
         there, clock = aws(max_attempts=1), HandClock(BEGAN_AT)
-        make_bucket(there, BUCKET, service="shop", owner="mark", keeping=Keeping())
+        make_bucket(there, BUCKET, [], service_tags("shop", "mark"))
         journal = store.open_journal(MODEL, header_line(header()), lease)
         yield Kept(store, there, clock, Archivist(store=store, aws=there, clock=clock), journal)
         there.close()
@@ -163,7 +164,7 @@ def test_what_fails_is_told_tried_again_and_loses_nothing(kept: Kept) -> None:
     assert told is not None
     assert "NoSuchBucket" in str(told.failed)
     assert not may_drop(kept.store, MODEL, 1)
-    make_bucket(kept.aws, BUCKET, service="shop", owner="mark", keeping=Keeping())
+    make_bucket(kept.aws, BUCKET, [], service_tags("shop", "mark"))
     kept.clock.at += AGAIN_S - 1.0
     kept.archivist.poll()
     assert kept.objects() == {}

@@ -1,0 +1,396 @@
+"""Description of a service's resources on AWS, pure: what each is called and how it is set.
+
+Two make them: `provision.py` by API calls, on the emulated AWS, and `infra/` as CloudFormation, in an account.
+What both must say stands here and nowhere else; what only one of them has (networks, an alarm's mail) stands
+there.
+
+EventBridge rules -> queue `raw` (dead letters apart) -> function `interruption` -> queue `events`
+launch templates: `serving` ends, `standby` stops, when an instance powers itself off
+functions: one `infer` a model, `interruption`, `warm`, and `report` where one is mailed, on a schedule
+a bucket for what outlives the service; an alarm on dead letters
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal
+
+from mark.aws.ec2.launch import OWNER, SERVICE
+from mark.aws.names import (
+    DEAD_LETTER_ALARM,
+    DEAD_LETTERS,
+    EVENTS,
+    JOURNAL,
+    RAW,
+    REPORT,
+    REPORTS,
+    RULES,
+    name_of,
+    template_name,
+)
+from mark.domain.errors import Misconfigured
+from mark.domain.fleet import Role
+from mark.protocols.events import REBALANCE, SOURCE, SPOT, STATE
+
+if TYPE_CHECKING:
+    from mark.config.rollout import ArchiveSettings, ReportMailSettings, RolloutSettings
+
+RUNTIME = "python3.12"
+"""Of the tested one, 3.11, Lambda has a C library that is too old for numpy's wheels; the code runs on both."""
+CALLER = "AWS_SDK_UA_APP_ID"
+"""Has the SDK name who calls, as `session.py` does: the account's trail then says who called what."""
+INFER_TIMEOUT_S, INTERRUPTION_TIMEOUT_S, WARM_TIMEOUT_S, REPORT_TIMEOUT_S = 60, 10, 60, 120
+HANDLER_MEMORY_MIB, REPORT_MEMORY_MIB = 256, 1024
+"""The report draws plots."""
+KEEP_S = 24 * 3600
+"""Events of yesterday are of no use."""
+KEEP_DEAD_S = 14 * 24 * 3600
+"""Dead letters are kept as long as SQS keeps anything: somebody wants to read them."""
+RAW_VISIBILITY_S = 6 * INTERRUPTION_TIMEOUT_S
+"""Six times the function's limit: AWS Lambda's guide."""
+RAW_ATTEMPTS = 5
+"""After so many failures a message of `raw` is a dead letter."""
+BATCH = 10
+DETAIL_TYPES = dict(zip(RULES, (SPOT, REBALANCE, STATE), strict=True))
+WINDOW_MIN = 15
+RETRIES, RETRY_S = 3, 3600
+"""A report that cannot be made is tried again within the hour, no longer: tomorrow's comes anyway."""
+OLD_VERSIONS_DAYS = 30
+MINUTE_S = 60
+"""Period of every alarm."""
+METADATA = {
+    "HttpEndpoint": "enabled",
+    "HttpTokens": "required",
+    "HttpPutResponseHopLimit": 1,
+    "InstanceMetadataTags": "enabled",
+}
+"""Metadata by session alone, and an instance reads its own tags there."""
+
+StoreVariable = Literal["MARK_STORE_URL", "MARK_STORE_SECRET"]
+"""How the report is told where the store is: a stack's store has a password, so its URL is a secret."""
+
+
+class Deferred(Enum):
+    """A value of a function's environment that is known once something else is made."""
+
+    BUCKET = "bucket"
+    EVENTS_URL = "events-url"
+    STORE = "store"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSpec:
+    """A queue. What was received `attempts` times and not deleted goes to its `dead_letters`, if it has such."""
+
+    name: str
+    keep_s: int
+    #: Seconds; None: as SQS has it by itself.
+    visibility_s: int | None = None
+    #: The queue's name.
+    dead_letters: str = ""
+    attempts: int = 0
+    #: SQS's own key encrypts it; one of KMS is billed by the call.
+    encrypted: bool = True
+
+    def redrive(self, dead_letters_arn: str) -> dict[str, Any]:
+        """The redrive policy, as SQS has it."""
+        return {"deadLetterTargetArn": dead_letters_arn, "maxReceiveCount": self.attempts}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSpec:
+    """A rule that sends EC2's events of a type into a queue."""
+
+    name: str
+    about: str
+    detail_type: str
+    #: Name of its target, the queue `raw`.
+    target: str = RAW
+
+    @property
+    def pattern(self) -> dict[str, list[str]]:
+        """The events that it takes, as EventBridge has it."""
+        return {"source": [SOURCE], "detail-type": [self.detail_type]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaSpec:
+    """A function; `model`: the one that it answers for, if it does."""
+
+    #: Its permissions are that role's (`permissions/calls.py`).
+    role: str
+    name: str
+    memory_mib: int
+    timeout_s: int
+    model: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: Variables whose values are not known before something else is made.
+    deferred: Mapping[str, Deferred] = field(default_factory=dict)
+
+    @property
+    def handler(self) -> str:
+        """`module.attribute`, as Lambda has it."""
+        return handler_of(self.role)
+
+    def variables(self, known: Mapping[Deferred, str]) -> dict[str, str]:
+        """The whole environment; `known`: the values that were deferred."""
+        later = {name: known[value] for name, value in self.deferred.items()}
+        return {CALLER: f"mark-{self.role}", **self.environment, **later}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderSpec:
+    """A function that is called with what comes into a queue; only messages that fail come again."""
+
+    function: str
+    queue: str
+    batch: int = BATCH
+    answers: tuple[str, ...] = ("ReportBatchItemFailures",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateSpec:
+    """A launch template. Image, user data, profile and groups are what its maker adds."""
+
+    name: str
+    disk_gib: int
+    #: Kinds of resources that it tags when it launches.
+    tagged: tuple[str, ...] = ("volume",)
+    #: What a machine does that powers itself off; empty: as EC2 has it.
+    shutdown: Literal["", "stop", "terminate"] = ""
+
+    def data(self, tags: Mapping[str, str]) -> dict[str, Any]:
+        """Its content but for what its maker adds, as EC2 and CloudFormation have it."""
+        disk = {"VolumeSize": self.disk_gib, "VolumeType": "gp3", "Encrypted": True}
+        return {
+            "MetadataOptions": METADATA,
+            "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": disk}],
+            "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in self.tagged],
+            **({"InstanceInitiatedShutdownBehavior": self.shutdown} if self.shutdown else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmSpec:
+    """An alarm on a metric, one value a minute. `missing`: what minutes without a value count as."""
+
+    name: str
+    about: str
+    namespace: str
+    metric: str
+    dimensions: Mapping[str, str]
+    statistic: str
+    threshold: float
+    minutes: int
+    comparison: str = "GreaterThanThreshold"
+    missing: str = "notBreaching"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSpec:
+    """A schedule that calls the report, as EventBridge Scheduler has it."""
+
+    name: str
+    about: str
+    #: The function that it calls.
+    function: str
+    expression: str
+    timezone: str
+    window_min: int = WINDOW_MIN
+    retries: int = RETRIES
+    retry_s: int = RETRY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpirySpec:
+    """What the bucket forgets below a prefix, and after how many days; None: it does not."""
+
+    name: str
+    prefix: str = ""
+    objects_days: int | None = None
+    #: What was written over or removed.
+    old_versions_days: int | None = None
+    #: Uploads that were never ended.
+    uploads_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """All that both worlds have of a service. `sender`: from whom reports are mailed, empty where none is."""
+
+    service: str
+    tags: Mapping[str, str]
+    sender: str
+    dead_letters: QueueSpec
+    raw: QueueSpec
+    events: QueueSpec
+    rules: tuple[RuleSpec, ...]
+    functions: tuple[LambdaSpec, ...]
+    reader: ReaderSpec
+    #: By role and kind of machine, the first kind's first.
+    templates: Mapping[tuple[Role, str], TemplateSpec]
+    alarm: AlarmSpec
+    schedule: ScheduleSpec | None
+    expiries: tuple[ExpirySpec, ...]
+
+    def first_template(self, role: Role) -> TemplateSpec:
+        """The template of a role for the first kind of machine."""
+        return next(template for (whose, _), template in self.templates.items() if whose is role)
+
+
+def describe(
+    service: str, rollout: RolloutSettings, infer: Sequence[LambdaSpec], *, store: StoreVariable
+) -> Resources:
+    """The resources of a service. Misconfigured where a report is to be mailed to nobody."""
+    raw = QueueSpec(
+        name=name_of(service, RAW),
+        keep_s=KEEP_S,
+        visibility_s=RAW_VISIBILITY_S,
+        dead_letters=name_of(service, DEAD_LETTERS),
+        attempts=RAW_ATTEMPTS,
+    )
+    interruption, *others = _handlers(service, rollout.report, store)
+    return Resources(
+        service=service,
+        tags=service_tags(service, rollout.owner),
+        sender=rollout.report.sender or "",
+        dead_letters=QueueSpec(name=raw.dead_letters, keep_s=KEEP_DEAD_S),
+        raw=raw,
+        events=QueueSpec(name=name_of(service, EVENTS), keep_s=KEEP_S),
+        rules=tuple(
+            RuleSpec(name=name_of(service, rule), about=f"{kind} -> {raw.name}", detail_type=kind)
+            for rule, kind in DETAIL_TYPES.items()
+        ),
+        functions=(*infer, interruption, *others),
+        reader=ReaderSpec(function=interruption.name, queue=raw.name),
+        templates=_templates(service, rollout),
+        alarm=_dead_letter_alarm(service, raw.dead_letters),
+        schedule=_schedule(service, rollout.report) if mails(rollout.report) else None,
+        expiries=_expiries(rollout.archive),
+    )
+
+
+def service_tags(service: str, owner: str) -> dict[str, str]:
+    """The tags of everything that a service has."""
+    return {OWNER: owner, SERVICE: service}
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags as most of AWS has them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def handler_of(role: str) -> str:
+    """The entry of a function, as Lambda has it: `module.attribute`."""
+    return f"lambda_handlers.{role}.handler"
+
+
+def alarm_about(service: str, what: str) -> str:
+    """Description of an alarm."""
+    return f"MArk {service}: {what}. docs/rollout.md says what to do."
+
+
+def mails(report: ReportMailSettings) -> bool:
+    """True where a report is mailed. Misconfigured where nobody is to get it."""
+    if report.sender is not None and not report.to:
+        raise Misconfigured("rollout.report.to is missing: to whom is the report mailed?")
+    return report.sender is not None
+
+
+def queue_policy(queue_arn: str, senders: Sequence[str] = ()) -> dict[str, Any]:
+    """Policy of a queue: nothing in the clear, and these rules (ARNs) of EventBridge may send to it."""
+    encrypted = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "sqs:*",
+        "Resource": queue_arn,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    sends = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue_arn,
+        "Condition": {"ArnEquals": {"aws:SourceArn": list(senders)}},
+    }
+    return {"Version": "2012-10-17", "Statement": [encrypted, *([sends] if senders else [])]}
+
+
+def _handlers(service: str, report: ReportMailSettings, store: StoreVariable) -> tuple[LambdaSpec, ...]:
+    """The functions that are no model's; `interruption` first."""
+    interruption = LambdaSpec(
+        role="interruption",
+        name=name_of(service, "interruption"),
+        memory_mib=HANDLER_MEMORY_MIB,
+        timeout_s=INTERRUPTION_TIMEOUT_S,
+        deferred={"EVENTS_QUEUE_URL": Deferred.EVENTS_URL},
+    )
+    warm = LambdaSpec(
+        role="warm", name=name_of(service, "warm"), memory_mib=HANDLER_MEMORY_MIB, timeout_s=WARM_TIMEOUT_S
+    )
+    if not mails(report):
+        return interruption, warm
+    mailing = LambdaSpec(
+        role="report",
+        name=name_of(service, REPORT),
+        memory_mib=REPORT_MEMORY_MIB,
+        timeout_s=REPORT_TIMEOUT_S,
+        environment={
+            "MARK_SERVICE": service,
+            "MARK_REPORT_FROM": report.sender or "",
+            "MARK_REPORT_TO": ",".join(report.to),
+            **({"MARK_REPORT_RECONCILE": "1"} if report.reconcile else {}),
+        },
+        deferred={store: Deferred.STORE, "MARK_REPORT_BUCKET": Deferred.BUCKET},
+    )
+    return interruption, warm, mailing
+
+
+def _templates(service: str, rollout: RolloutSettings) -> dict[tuple[Role, str], TemplateSpec]:
+    """Launch templates of each role and kind of machine; the first kind's bear no kind in their names."""
+    first = rollout.machines[0]
+    return {
+        (role, machine.name): TemplateSpec(
+            name=template_name(service, role, "" if machine == first else machine.name),
+            disk_gib=machine.disk_gib,
+            shutdown="stop" if role is Role.STANDBY else "terminate",
+        )
+        for role in Role
+        for machine in rollout.machines
+    }
+
+
+def _dead_letter_alarm(service: str, queue: str) -> AlarmSpec:
+    return AlarmSpec(
+        name=name_of(service, DEAD_LETTER_ALARM),
+        about=alarm_about(service, "messages about instances that nobody could read"),
+        namespace="AWS/SQS",
+        metric="ApproximateNumberOfMessagesVisible",
+        dimensions={"QueueName": queue},
+        statistic="Maximum",
+        threshold=0.0,
+        minutes=1,
+    )
+
+
+def _schedule(service: str, report: ReportMailSettings) -> ScheduleSpec:
+    return ScheduleSpec(
+        name=name_of(service, REPORT),
+        about=f"MArk {service}: the report",
+        function=name_of(service, REPORT),
+        expression=report.schedule,
+        timezone=report.timezone,
+    )
+
+
+def _expiries(archive: ArchiveSettings) -> tuple[ExpirySpec, ...]:
+    """What the bucket forgets; journals and reports are kept for ever where the settings name no days."""
+    days = {JOURNAL: archive.journals_days, REPORTS: archive.reports_days}
+    kept = (
+        ExpirySpec(name=f"old-{part}", prefix=f"{part}/", objects_days=most)
+        for part, most in days.items()
+        if most is not None
+    )
+    return (ExpirySpec(name="old-versions", old_versions_days=OLD_VERSIONS_DAYS, uploads_days=1), *kept)
