@@ -18,8 +18,8 @@ from mark.ports import InferReply, InferRequest
 from mark.protocols.exchange import SAGEMAKER_PATHS
 from mark.protocols.oip import DTYPES, BadRequest, Tensors, compose_infer, parse_infer_reply
 from mark.serving.backends.answering import ModelFailed, answer_async
-from mark.serving.backends.http_client import HttpClient
 from mark.serving.backends.servers import READY_WITHIN_S, forward, header_length, post, wait_until_ready
+from mark.serving.http.client import HttpClient
 
 METADATA_WITHIN_S = 10.0
 BINARY = "binary_tensor_data"

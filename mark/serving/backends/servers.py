@@ -13,7 +13,7 @@ from mark.domain.errors import Misconfigured, RetryLater
 from mark.ports import InferReply, InferRequest
 from mark.protocols.oip import HEADER_LENGTH, JSON_TYPE, error_reply
 from mark.serving.backends.answering import ModelFailed
-from mark.serving.backends.http_client import HttpAnswer, HttpClient
+from mark.serving.http.client import HttpAnswer, HttpClient
 
 ANSWER_WITHIN_S = 60.0
 """The simulator's longest wait; a server that takes longer is taken for gone."""

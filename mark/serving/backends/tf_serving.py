@@ -15,8 +15,8 @@ from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
 from mark.protocols.oip import DTYPES, JSON_TYPE, Tensors
 from mark.serving.backends.answering import ModelFailed, answer_async
-from mark.serving.backends.http_client import HttpAnswer, HttpClient
 from mark.serving.backends.servers import READY_WITHIN_S, post, wait_until_ready
+from mark.serving.http.client import HttpAnswer, HttpClient
 
 NATURAL: dict[str, np.dtype[Any]] = {"f": np.dtype("<f4"), "i": np.dtype("<i8"), "b": np.dtype("?")}
 """Types of JSON's numbers where the service does not state an output's type."""

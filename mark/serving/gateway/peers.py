@@ -21,8 +21,8 @@ from hashlib import blake2b
 from mark.domain.errors import RetryLater
 from mark.domain.member import Peer
 from mark.ports import GatewayLink
-from mark.serving.backends.http_client import HttpAnswer, HttpClient
 from mark.serving.gateway.request import InferenceRequest
+from mark.serving.http.client import HttpAnswer, HttpClient
 from mark.serving.unexpected_errors import UnexpectedErrors
 
 log = logging.getLogger("mark.gateway")

@@ -50,7 +50,7 @@ LINGER_S = 2.0
 
 
 class State(Enum):
-    """What a connection does with the bytes that come."""
+    """Place in the stream of requests, and with it what becomes of the bytes that come."""
 
     IDLE = "between two requests"
     HEAD = "in a request's head"

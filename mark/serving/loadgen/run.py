@@ -16,7 +16,7 @@ from itertools import chain
 
 from mark.domain.errors import Misconfigured
 from mark.domain.traffic import is_rejection
-from mark.serving.loadgen.connection import Answer, Connection, Lost
+from mark.serving.http.client import ClientConnection, HttpAnswer, Lost
 
 GIVE_UP_S = 65.0
 """Longer than any service of ours keeps a request before it gives up itself."""
@@ -79,8 +79,8 @@ class Load:
         self.result = LoadResult(objective_s=objective_s)
         self._target = target
         self._run_id = run_id
-        self._idle: deque[Connection] = deque()
-        self._open: set[Connection] = set()
+        self._idle: deque[ClientConnection] = deque()
+        self._open: set[ClientConnection] = set()
         self._opening = 0
         self._waiting: deque[_Sent] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,9 +130,11 @@ class Load:
             raise Misconfigured(f"nobody listens at {target.host}:{target.port}; is the service up?") from error
         self._idle.append(connection)
 
-    async def _new_connection(self) -> Connection:
+    async def _new_connection(self) -> ClientConnection:
         target = self._target
-        _, connection = await self._loop.create_connection(Connection, target.host, target.port, ssl=target.tls)
+        _, connection = await self._loop.create_connection(
+            ClientConnection, target.host, target.port, ssl=target.tls
+        )
         self._open.add(connection)
         return connection
 
@@ -164,15 +166,16 @@ class Load:
         self._opening -= 1
         self._free(connection)
 
-    def _free(self, connection: Connection) -> None:
+    def _free(self, connection: ClientConnection) -> None:
         """The connection may carry what waits, or rests."""
         if self._waiting and connection.is_open:
             self._ask(connection, self._waiting.popleft())
         else:
             self._idle.append(connection)
 
-    def _ask(self, connection: Connection, sent: _Sent) -> None:
-        connection.ask(self._request(sent), partial(self._done, connection, sent), GIVE_UP_S)
+    def _ask(self, connection: ClientConnection, sent: _Sent) -> None:
+        timer = self._loop.call_later(GIVE_UP_S, connection.lose, "timeout")
+        connection.ask(self._request(sent), partial(self._done, connection, sent, timer))
 
     def _request(self, sent: _Sent) -> bytes:
         target = self._target
@@ -185,7 +188,10 @@ class Load:
             head += f"authorization: Bearer {target.token}\r\n"
         return head.encode("ascii") + b"\r\n" + target.body
 
-    def _done(self, connection: Connection, sent: _Sent, outcome: Answer | Lost) -> None:
+    def _done(
+        self, connection: ClientConnection, sent: _Sent, timer: asyncio.TimerHandle, outcome: HttpAnswer | Lost
+    ) -> None:
+        timer.cancel()
         if isinstance(outcome, Lost):
             self._open.discard(connection)
             self._lost(sent, outcome.why)
@@ -194,7 +200,7 @@ class Load:
         latency_s = self._loop.time() - sent.due_at
         if outcome.status == 200:
             self.result.latencies_s.append(latency_s)
-            self.result.by[outcome.served_by or "instance"] += 1
+            self.result.by[outcome.header(b"x-mark-served-by") or "instance"] += 1
             self.result.in_time += latency_s <= self.result.objective_s
         elif outcome.status == 503:
             self.result.by["shed"] += 1
@@ -224,5 +230,5 @@ class Load:
         for task in list(self._tasks):
             task.cancel()
         for connection in chain(list(self._open), list(self._idle)):
-            connection.close()
+            connection.lose("reset")
         await asyncio.sleep(0)

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mark.service_spec import ServedModel, ServiceSpec
-from mark.serving.backends.http_client import HttpClient
 from mark.serving.gateway.server import Gateway, GatewayConfig, serve_gateway
+from mark.serving.http.client import HttpClient
 from tests.serving.harness import BODY, Client, Live, Reply, live, run, served, until
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mark.domain.errors import Misconfigured, RetryLater
-from mark.serving.backends.http_client import HttpClient
+from mark.serving.http.client import HttpClient
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nX-Said: So\r\n\r\nhi"
 
@@ -143,7 +143,7 @@ def test_a_call_after_a_broken_one_gets_its_own_answer():
 
 
 def test_an_answer_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr("mark.serving.backends.http_client.MAX_ANSWER_BYTES", 1)
+    monkeypatch.setattr("mark.serving.http.client.MAX_ANSWER_BYTES", 1)
 
     async def scenario():
         async with serving(lambda _: [OK]) as (client, _):
