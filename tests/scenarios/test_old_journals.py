@@ -35,7 +35,7 @@ def old_lines(name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_folding_an_old_journal_gives_its_orders_and_its_plans(name: str) -> None:
+def test_replaying_an_old_journal_gives_its_orders_and_its_plans(name: str) -> None:
     assert list(mismatches(*read_journal(old_lines(name)))) == []
 
 
