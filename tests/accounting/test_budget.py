@@ -44,7 +44,7 @@ def monitored(extra: int) -> State:
 
 
 @given(budget=BUDGETS, day=USD, month=USD)
-def test_something_is_held_back_only_where_a_budget_is_reached(budget: Budget, day: float, month: float) -> None:
+def test_spending_is_limited_only_where_a_budget_is_reached(budget: Budget, day: float, month: float) -> None:
     verdict = judge(budget, day_usd=day, month_usd=month)
     reached = [
         limit is not None and spent >= limit
@@ -101,14 +101,14 @@ def test_a_floor_keeps_one_and_puts_standbys_to_sleep(count: int, extra: int) ->
     assert [type(order) for order in orders if not hasattr(order, "count")].count(StopStandby) == 1
 
 
-def test_when_nothing_is_held_back_any_more_the_fleet_comes_back() -> None:
+def test_when_the_limit_ends_the_fleet_comes_back() -> None:
     made = Stepped()
     made.see(replace(seen(0.0, instances(3), wanted=plan()), spending_limit=PAUSE))
     assert launched(made.see(seen(60.0, wanted=plan(small=3)))) == {SMALL.name: 3}
 
 
 @pytest.mark.parametrize(("spending_limit", "count"), [(FLOOR, 1), (PAUSE, 0)])
-def test_what_is_planned_while_something_is_held_back(spending_limit: SpendingLimit, count: int) -> None:
+def test_what_is_planned_under_a_spending_limit(spending_limit: SpendingLimit, count: int) -> None:
     history = Demand(end_at=0.0, mean_rps=(1.0,), max_rps=(1.0,))
     watched = replace(seen(0.0), spending_limit=spending_limit)
     request = plan_request(State(), watched, WATCHED, history=history, forecast=forecast(500.0))

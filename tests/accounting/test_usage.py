@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mark.accounting import usage as usage_book
+from mark.accounting import usage
 from mark.accounting.ledger import running_now, usage_before
 from mark.accounting.usage import IncrementalUsage
 from mark.catalog.billing import bill_disks, bill_instances
@@ -32,9 +32,9 @@ def transition(instance: int, state: Ec2State, at: float) -> Transition:
     )
 
 
-def bill(usage: FleetUsage) -> dict[tuple[str, str, str], float]:
-    lines = bill_instances(usage.usages, PRICES)
-    lines += bill_disks(asleep_s=usage.asleep_s, running_s=usage.running_s, gib=1e9)
+def bill(fleet: FleetUsage) -> dict[tuple[str, str, str], float]:
+    lines = bill_instances(fleet.usages, PRICES)
+    lines += bill_disks(asleep_s=fleet.asleep_s, running_s=fleet.running_s, gib=1e9)
     return {(line.component, line.item, what): value for line in lines for what, value in figures(line).items()}
 
 
@@ -54,9 +54,9 @@ def test_the_bill_is_that_of_counting_anew(told: list[Any], asked: list[tuple[in
     for count, at in sorted(asked):
         known = tuple(sorted((transition(*one) for one in told[:count]), key=lambda one: one.at))
         whole = usage_before(known, float(at))
-        for usage in (book.before(known, float(at)), book.before_past(known, float(at))):
-            assert bill(usage) == pytest.approx(bill(whole))
-            assert running_now(usage, float(at)) == running_now(whole, float(at))
+        for fleet in (book.before(known, float(at)), book.before_past(known, float(at))):
+            assert bill(fleet) == pytest.approx(bill(whole))
+            assert running_now(fleet, float(at)) == running_now(whole, float(at))
 
 
 def test_what_is_over_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_what_is_over_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
         counted.append(len(told))
         return usage_before(told, now + 1e-9)
 
-    monkeypatch.setattr(usage_book, "fleet_usage", counting)
+    monkeypatch.setattr(usage, "fleet_usage", counting)
     book = IncrementalUsage()
     over = tuple(transition(n, state, n + 0.1 * k) for n in range(50) for k, state in enumerate(STATES))
     there = (transition(60, "running", 60.0),)
@@ -80,9 +80,7 @@ def test_what_is_over_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_instant_of_the_past_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[float] = []
-    monkeypatch.setattr(
-        usage_book, "usage_before", lambda told, at: (counted.append(at), usage_before(told, at))[1]
-    )
+    monkeypatch.setattr(usage, "usage_before", lambda told, at: (counted.append(at), usage_before(told, at))[1])
     book = IncrementalUsage()
     known = (transition(1, "running", 1.0), transition(1, "terminated", 90.0))
     first = book.before_past(known, 10.0)
@@ -92,4 +90,4 @@ def test_an_instant_of_the_past_is_counted_once(monkeypatch: pytest.MonkeyPatch)
     assert bill(book.before_past(late, 10.0)) == bill(usage_before(late, 10.0))
     for at in range(100):
         book.before_past(known, float(at))
-    assert len(book._past) == usage_book.KEEP_PAST
+    assert len(book._past) == usage.KEEP_PAST

@@ -68,7 +68,7 @@ def test_a_state_change_wakes_nobody(there: Aws, queue: str) -> None:
     assert not woken.is_set()
 
 
-def test_only_what_is_done_is_deleted(there: Aws, queue: str) -> None:
+def test_only_what_is_acknowledged_is_deleted(there: Aws, queue: str) -> None:
     inbox = EventInbox(there.sqs, queue, visibility_s=0)
     send(there, queue, NOTICE, STATE)
     inbox.receive(0)
@@ -82,7 +82,7 @@ def test_only_what_is_done_is_deleted(there: Aws, queue: str) -> None:
     assert left(there, queue) == 1
 
 
-def test_what_was_put_back_is_handed_out_again(there: Aws, queue: str) -> None:
+def test_what_was_released_is_handed_out_again(there: Aws, queue: str) -> None:
     inbox = EventInbox(there.sqs, queue)
     send(there, queue, NOTICE)
     inbox.receive(0)
@@ -92,7 +92,7 @@ def test_what_was_put_back_is_handed_out_again(there: Aws, queue: str) -> None:
     assert inbox.claim(lambda _: True) == taken
 
 
-def test_the_next_one_gets_at_once_what_was_not_done(there: Aws, queue: str) -> None:
+def test_the_next_one_gets_at_once_what_was_not_acknowledged(there: Aws, queue: str) -> None:
     first, second = (EventInbox(there.sqs, queue, visibility_s=60) for _ in range(2))
     send(there, queue, NOTICE, STATE)
     while first.receive(0):
@@ -114,7 +114,7 @@ def test_nonsense_is_deleted_and_harms_nobody(there: Aws, queue: str) -> None:
     assert left(there, queue) == 1
 
 
-def test_what_nobody_takes_is_deleted_in_the_end(there: Aws, queue: str) -> None:
+def test_what_nobody_claims_is_deleted_in_the_end(there: Aws, queue: str) -> None:
     inbox = EventInbox(there.sqs, queue, poll_s=1, keep_s=0.0)
     send(there, queue, STATE)
     inbox.start()
@@ -144,8 +144,8 @@ def test_a_queue_that_is_away_does_not_end_the_poller(
         inbox.close()
 
 
-def test_no_failure_ends_the_polling_and_each_is_told(there: Aws, queue: str) -> None:
-    """An answer that is no answer, a defect of ours, and AWS away; then a notice."""
+def test_no_failure_ends_the_polling_and_each_is_reported(there: Aws, queue: str) -> None:
+    """An invalid answer, an unexpected error of ours, and AWS unreachable; then a notice."""
     failures: list[Exception] = [ResponseParserError("<html>"), KeyError("MessageId"), RetryLater("throttled")]
     asked = there.sqs.receive_message
     told: list[str | None] = []

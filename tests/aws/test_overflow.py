@@ -274,6 +274,6 @@ def test_payloads_come_back_as_they_went(body: bytes, length: int) -> None:
 
 
 @given(st.text())
-def test_no_log_breaks_the_reckoning(text: str) -> None:
+def test_no_log_breaks_the_estimate(text: str) -> None:
     assert parse_report(text) is None
     assert parse_report(log(text)["x-amz-log-result"]) is None

@@ -1,4 +1,4 @@
-"""What may be launched now is asked of one place by the plan, the SLO monitor and the pool of standbys."""
+"""The plan, the SLO monitor and the standby set share one set of launch limits."""
 
 from __future__ import annotations
 

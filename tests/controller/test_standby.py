@@ -48,14 +48,14 @@ def bridging(asleep: int = 10, lost: int = 2, serving: int = 4) -> tuple[Stepped
     return made, leaving
 
 
-def test_the_pool_is_sized_to_its_share_of_the_planned_capacity() -> None:
+def test_the_standby_set_is_sized_to_its_share_of_the_planned_capacity() -> None:
     made = Stepped(WITH_STANDBY)
     orders = made.see(seen(0.0, instances(5), wanted=plan(small=5)))
     assert launched(orders, Role.STANDBY) == {SLEEPER.name: 5}  # half of 50 requests/s at 5 each
     assert made.see(seen(60.0, instances(5), wanted=plan(small=5))) == ()
 
 
-def test_the_pool_has_a_largest_size() -> None:
+def test_the_standby_set_has_a_largest_size() -> None:
     standby = StandbyPolicy(offering=SLEEPER, cover_share=1.0, max_count=3)
     made = Stepped(replace(WITH_STANDBY, standby=standby))
     assert launched(made.see(seen(0.0, instances(5), wanted=plan(small=5))), Role.STANDBY) == {SLEEPER.name: 3}
@@ -88,7 +88,7 @@ def test_a_warning_wakes_as_many_as_the_gap_needs_fullest_first() -> None:
 
 
 def test_without_a_warning_a_gap_wakes_nobody() -> None:
-    """A fleet that is still growing is short too; standbys bridge interruptions only."""
+    """A fleet that is still growing is short too; standbys cover interruptions only."""
     made = Stepped(WITH_STANDBY)
     orders = made.see(seen(0.0, (*instances(1), *pool(10)), wanted=plan(small=4)))
     assert not [order for order in orders if isinstance(order, StartStandby)]
@@ -127,7 +127,7 @@ def test_a_wake_that_a_guardrail_refused_is_noted_and_asked_for_again_after_a_pe
     assert wake.instances == ("s-0001", "s-0002")
 
 
-def test_they_bridge_until_what_was_planned_is_ready() -> None:
+def test_they_serve_until_what_was_planned_is_ready() -> None:
     made, leaving = bridging()
     awake = (*pool(4, READY), *pool(6, first=5))
     token = made.state.requested[0].token
@@ -151,7 +151,7 @@ def test_a_lost_stop_is_ordered_again() -> None:
     assert isinstance(order, StopStandby)
 
 
-def test_a_second_loss_while_bridging_wakes_the_rest() -> None:
+def test_a_second_loss_while_some_are_awake_wakes_the_rest() -> None:
     made, leaving = bridging(asleep=8, lost=2)
     worse, facts = warned(leaving, 4, 60.0)
     orders = made.see(seen(60.0, (*worse, *pool(4, PENDING), *pool(4, first=5)), facts=facts))
@@ -159,7 +159,7 @@ def test_a_second_loss_while_bridging_wakes_the_rest() -> None:
     assert wake.instances == ("s-0005", "s-0006", "s-0007", "s-0008")
 
 
-def test_the_pool_shrinks_when_all_plans_of_the_cool_down_agree() -> None:
+def test_the_standby_set_shrinks_when_all_plans_of_the_cool_down_agree() -> None:
     made = Stepped(WITH_STANDBY)
     made.see(seen(0.0, (*instances(6), *pool(6)), wanted=plan(small=6), load=60.0))
     for now in range(60, 360, 60):

@@ -1,4 +1,4 @@
-"""Standbys that bridge surges: woken by the load of the last windows or by the plan, asleep again when it is
+"""Standbys that cover surges: woken by the load of the last windows or by the plan, asleep again when it is
 over."""
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_one_that_still_sleeps_a_period_after_it_was_woken_is_woken_again() -> N
     assert named(stepped.see(watched(90.0, fleet, 26.0, 26.0)), StartStandby) == first
 
 
-def test_the_pool_is_as_large_as_the_plan_says_and_shrinks_late() -> None:
+def test_the_standby_set_is_as_large_as_the_plan_says_and_shrinks_late() -> None:
     stepped = Stepped(SURGES)
     orders = stepped.see(watched(0.0, instances(2), 20.0, planned=True))
     assert [(order.offering, order.count, order.role) for order in orders if isinstance(order, Launch)] == [

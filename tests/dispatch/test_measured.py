@@ -38,7 +38,7 @@ def test_the_profile_counts_before_anything_is_seen(profile: list[float]) -> Non
 
 
 @given(profiles, st.floats(0.2, 5.0))
-def test_a_steady_pace_is_learnt(profile: list[float], pace: float) -> None:
+def test_a_steady_service_time_ratio_is_learnt(profile: list[float], pace: float) -> None:
     measured = MeasuredTimes(profile)
     for _ in range(60):
         for size, took_s in enumerate(profile, 1):

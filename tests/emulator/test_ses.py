@@ -42,7 +42,7 @@ def test_a_mail_arrives_where_sender_and_recipient_are_verified(world: World) ->
     assert (told["ProductionAccessEnabled"], told["SendQuota"]["SentLast24Hours"]) == (True, 1.0)
 
 
-def test_a_destination_is_heeded_before_the_message_s_own(world: World) -> None:
+def test_a_destination_takes_precedence_over_the_message_s_own(world: World) -> None:
     world.mark("POST", "mail", {"verify": ["a.example", "c.example"]})
     world.client("sesv2").send_email(
         FromEmailAddress="x@a.example",

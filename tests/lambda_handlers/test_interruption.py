@@ -1,4 +1,4 @@
-"""EventBridge's messages in, the controller's words out; what fails, fails alone."""
+"""EventBridge's messages in, the controller's messages out; what fails, fails alone."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_the_card_is_written(ramp, name):
         assert "| by: a/b | 1.5 |" in text
 
 
-def test_without_a_card_it_speaks_of_none(ramp):
+def test_without_a_card_it_mentions_none(ramp):
     answer = ramp("forecast", "train", "--trace", "ramp.csv.gz", "--predictor", "last-value")
 
     assert "card" not in answer.out

@@ -217,7 +217,7 @@ def test_a_policy_that_fails_in_the_middle_loses_nothing_before_it(mark):
     assert "late.py:Late" in answer.err
 
 
-def test_a_defect_in_the_middle_is_raised_after_what_is_finished_was_printed(mark, monkeypatch, capsys):
+def test_an_unexpected_error_in_the_middle_is_raised_after_what_is_finished_was_printed(mark, monkeypatch, capsys):
     whole = Experiment.run
 
     def broken(self, policy, **given):

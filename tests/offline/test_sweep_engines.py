@@ -14,8 +14,7 @@ import pytest
 from rich.console import Console
 
 from mark.domain.errors import Misconfigured
-from mark.offline.sweep import job as sweeping_job
-from mark.offline.sweep import progress
+from mark.offline.sweep import job, progress
 from mark.offline.sweep.cells import SweepLayout, lay_out
 from mark.offline.sweep.engines import Processes, SweepEngine, make_engine
 from mark.offline.sweep.grid import Axis, combinations, parse_axis, setting_names
@@ -100,7 +99,7 @@ def layout(mark) -> SweepLayout:
 @pytest.fixture(params=["local", "fake ray", "ray"])
 def engine(request, monkeypatch) -> Iterator[SweepEngine]:
     """Every engine; the real Ray where it is installed."""
-    sweeping_job._own_code.cache_clear()  # the sources may have changed since this process began
+    job._own_code.cache_clear()  # the sources may have changed since this process began
     if request.param == "local":
         yield Processes(2)
         return

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mark.config.settings import Settings
-from mark.offline.sweep import keys as sweeping_keys
+from mark.offline.sweep import keys
 from mark.offline.sweep.grid import setting_names
 from mark.offline.sweep.keys import (
     COMPUTES_WITH,
@@ -53,14 +53,14 @@ def test_every_setting_of_a_replay_counts(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["models", "prices", "profiles"])
 def test_a_file_counts_by_its_content(name: str, tmp_path: Path) -> None:
-    keys = []
+    made = []
     for place, text in (("a", "one"), ("b", "one"), ("b", "two")):
         path = tmp_path / place / "file.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        keys.append(key({**portable(Settings()), name: [str(path)] if name == "profiles" else str(path)}))
-    assert keys[0] == keys[1] != keys[2]
-    assert keys[0] != key(portable(Settings()))
+        made.append(key({**portable(Settings()), name: [str(path)] if name == "profiles" else str(path)}))
+    assert made[0] == made[1] != made[2]
+    assert made[0] != key(portable(Settings()))
 
 
 def test_trace_code_and_forecaster_count() -> None:
@@ -89,8 +89,8 @@ def test_all_of_a_trace_counts(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", COMPUTES_WITH)
 def test_versions_of_what_it_computes_with_count(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, known = code_digest(), sweeping_keys.version
-    monkeypatch.setattr(sweeping_keys, "version", lambda asked: "0.0" if asked == name else known(asked))
+    before, known = code_digest(), keys.version
+    monkeypatch.setattr(keys, "version", lambda asked: "0.0" if asked == name else known(asked))
     assert code_digest() != before
 
 

@@ -237,7 +237,7 @@ def test_backup_capacity_costs_lambda_at_first_and_the_standby_later() -> None:
     assert alone.usd(20e-6).tolist() == (alone.served * 20e-6).tolist()
 
 
-def test_the_pool_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
+def test_the_standby_set_is_as_large_as_the_surges_that_were_seen_pay_for() -> None:
     def history(surge: float, each: int) -> Demand:
         rates = tuple(([10.0] * (each - 10) + [surge] * 10) * (2880 // each))
         return Demand(end_at=0.0, mean_rps=rates, max_rps=rates)

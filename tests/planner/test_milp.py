@@ -111,7 +111,7 @@ def test_a_hand_computed_plan() -> None:
     assert planned([70.0] * 62, running={S: 8}) == {L: (1, 0)}
 
 
-def test_a_valley_is_bridged_where_that_is_cheaper() -> None:
+def test_instances_are_kept_through_a_valley_where_that_is_cheaper() -> None:
     # A small one rents for 0.006 a minute and starts for 0.015: two minutes are bridged, three are not.
     def counts_over_time(valley: int) -> list[int]:
         found = cheapest_schedule(request([10.0] + [0.0] * valley + [10.0], (SMALL,), lead_units=0))

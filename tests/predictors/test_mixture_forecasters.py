@@ -74,7 +74,7 @@ def test_names_lead_to_them():
     assert load_forecaster("mixture") is build
 
 
-def test_they_say_who_speaks(mixture, lstm):
+def test_the_source_names_the_experts_in_use(mixture, lstm):
     assert mixture.forecast(HISTORY, 60).label == "mixture"
     assert lstm.forecast(HISTORY, 60).label == "lstm"
 
@@ -96,7 +96,7 @@ def test_their_cards_say_what_they_were_trained_on(forecaster):
     assert (card["kind"], card["units"], card["trained_until"]) == ("max", len(HISTORY), HISTORY.end_at)
 
 
-def test_under_a_day_simple_rules_speak_and_the_source_says_so():
+def test_under_a_day_simple_rules_predict_and_the_source_says_so():
     history = first_units(DAYS, 600)
 
     for forecaster, why in (

@@ -13,11 +13,10 @@ import pytest
 
 from mark.domain.tensor import TensorSpec
 from mark.ports import InferReply, InferRequest
-from mark.protocols import exchange as exchanges
-from mark.protocols import sagemaker
+from mark.protocols import exchange, sagemaker
 from mark.protocols.exchange import Exchange, read_exchange, read_exchanges
 from mark.protocols.oip import BadRequest, InferCall, Tensors
-from mark.serving.backends import answering as backend
+from mark.serving.backends import answering
 
 MEGABYTE = 1_000_000
 SPEC = (TensorSpec(name="x", datatype="FP32", shape=(-1, 2)),)
@@ -109,7 +108,7 @@ def test_a_request_that_asks_for_too_much_memory_is_refused_alone(monkeypatch: p
     def parse_invocation(*_: object) -> InferCall:
         raise MemoryError
 
-    monkeypatch.setattr(exchanges, "parse_invocation", parse_invocation)
+    monkeypatch.setattr(exchange, "parse_invocation", parse_invocation)
     found = read_exchanges([good, greedy, without_memory, good], "m", SPEC)
 
     assert [getattr(one, "status", 200) for one in found] == [200, 400, 413, 200]
@@ -124,12 +123,12 @@ def test_requests_that_memory_does_not_suffice_for_together_are_answered_one_by_
     def write_replies(parts: list[Exchange], outputs: Tensors) -> list[InferReply]:
         if len(parts) > 1 or parts[0].inputs["x"][0, 0] == 13:
             raise MemoryError
-        return exchanges.write_replies(parts, outputs)
+        return exchange.write_replies(parts, outputs)
 
-    monkeypatch.setattr(backend, "write_replies", write_replies)
+    monkeypatch.setattr(answering, "write_replies", write_replies)
     good = InferRequest("/v2/models/m/infer", "", oip_body("[1,2]", "FP32", "[1,2]"))
     large = good._replace(body=oip_body("[13,2]", "FP32", "[1,2]"))
-    replies = backend.answer(backend.answering([good, large, good], "m", SPEC), dict)
+    replies = answering.answer(answering.answering([good, large, good], "m", SPEC), dict)
 
     assert [reply.status for reply in replies] == [200, 413, 200]
 

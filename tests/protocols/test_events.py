@@ -1,4 +1,4 @@
-"""EventBridge's events and the words of the events queue."""
+"""EventBridge's events and the messages of the events queue."""
 
 from __future__ import annotations
 

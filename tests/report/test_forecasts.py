@@ -231,7 +231,7 @@ def test_bands_below_the_median_are_named_only_where_they_were_given() -> None:
     assert "10 to 90 %" not in text
 
 
-def test_point_forecasts_alone_have_no_figure_of_honesty() -> None:
+def test_point_forecasts_alone_have_no_figure_of_calibration() -> None:
     text = render_backtest((POINT,), ASKED, command="c")
 
     assert "Do the quantiles keep their word?" not in text

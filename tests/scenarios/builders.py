@@ -24,7 +24,7 @@ from mark.domain.times import CloudTimes, LognormalTime
 from mark.plugins.load import build_forecaster
 from mark.policies.assemble import Overrides
 from mark.ports import Forecaster, ForecasterSetup
-from mark.simulator import replay as replay_module
+from mark.simulator import replay
 from mark.simulator.cloud import SimulatedCloud
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.engine.data_plane import Engine
@@ -182,7 +182,7 @@ def checked() -> Iterator[Checks]:
             checks.clouds.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay_module, "SimulatedCloud", Counted)
+        patch.setattr(replay, "SimulatedCloud", Counted)
         yield checks
     assert checks.events > 0
 

@@ -12,7 +12,7 @@ from mark.cloudmodel.lifecycle import Life
 from mark.domain.costs import InstanceUsage, Transition
 from mark.domain.fleet import Role
 from mark.domain.offering import Market
-from mark.simulator import replay as replay_module
+from mark.simulator import replay
 from mark.simulator.cloud import SimulatedCloud, _Machine
 from mark.simulator.engine.compiled import Kernel
 from mark.simulator.faults import FaultScript, Interrupt
@@ -55,7 +55,7 @@ def simulated(kernel: Kernel) -> Telling:
             super().__init__(**given_)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay_module, "SimulatedCloud", Kept)
+        patch.setattr(replay, "SimulatedCloud", Kept)
         faults = FaultScript(interrupts=(Interrupt(at_s=425.0, share=0.5), Interrupt(at_s=1200.0, share=0.4)))
         run(experiment(kernel, Market.SPOT, trace=up_and_down(), faults=faults), "greedy-oracle")
     (cloud,) = made

@@ -36,7 +36,7 @@ def old_lines(name: str, version: int = 2) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("name", "version"), [*((name, 2) for name in FACTS), ("service-1", 3), ("service-2", 3)])
-def test_folding_an_old_journal_gives_its_orders_and_its_plans(name: str, version: int) -> None:
+def test_replaying_an_old_journal_gives_its_orders_and_its_plans(name: str, version: int) -> None:
     assert list(mismatches(*read_journal(old_lines(name, version)))) == []
 
 
@@ -55,7 +55,7 @@ def test_the_shortfall_of_an_old_plan_is_read() -> None:
     assert {plan.shortfall_rps for plan in plans} == {7.5}
 
 
-def test_a_journal_of_the_first_version_which_had_no_checkpoints_is_folded() -> None:
+def test_a_journal_of_the_first_version_which_had_no_checkpoints_is_replayed() -> None:
     first, *lines = old_lines("replay")
     header = {key: value for key, value in json.loads(first).items() if key != "checkpoint"} | {"version": 1}
     assert list(mismatches(*read_journal([json.dumps(header).encode(), *lines]))) == []

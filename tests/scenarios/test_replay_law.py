@@ -1,4 +1,4 @@
-"""The replay law: folding `step` over a journal, and planning again, gives every order and every plan it holds."""
+"""The replay law: replaying a journal through `step`, and planning again, gives all its orders and plans."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def told(lines: list[bytes]) -> list[Mismatch]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_folding_a_journal_gives_its_orders_and_its_plans(kernel: Kernel, policy: str) -> None:
+def test_replaying_a_journal_gives_its_orders_and_its_plans(kernel: Kernel, policy: str) -> None:
     journal = journal_of(kernel, policy)
     assert len(journal.lines) > 25
     assert told(journal.lines) == []

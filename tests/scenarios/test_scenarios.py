@@ -70,7 +70,7 @@ def test_losing_spot_instances_loses_no_request_and_wakes_standbys(
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.8, 1.0])
-def test_hedged_bridges_what_it_loses_with_lambda_and_launches_again(kernel: Kernel, share: float) -> None:
+def test_lambda_covers_what_hedged_loses_and_it_launches_again(kernel: Kernel, share: float) -> None:
     """Its standbys are there for surges, few where the load is steady: Lambda carries what they do not."""
     script = FaultScript(stress=0.0, interrupts=(Interrupt(at_s=430.0, share=share),))
     given = experiment(kernel, trace=STEADY, faults=script, types=MANY)
@@ -86,7 +86,7 @@ def test_hedged_bridges_what_it_loses_with_lambda_and_launches_again(kernel: Ker
     assert gap > before
 
 
-def test_standbys_and_lambda_bridge_what_was_lost(kernel: Kernel) -> None:
+def test_standbys_and_lambda_cover_lost_capacity(kernel: Kernel) -> None:
     """Without either, the same loss misses the objective: that is what they are for."""
     script = FaultScript(
         stress=0.0,

@@ -166,7 +166,7 @@ def test_a_cancelled_request_is_not_run() -> None:
 @pytest.mark.parametrize(
     "data", [b"GET / HTTP/1.1\r\n\r\n" * 4, b"\xff" * 40, encode(Hello(99))], ids=["HTTP", "noise", "version 99"]
 )
-def test_who_speaks_no_frames_is_cut_off_and_harms_nobody(data: bytes) -> None:
+def test_a_client_with_malformed_frames_is_cut_off_and_harms_nobody(data: bytes) -> None:
     async def test() -> None:
         async with live() as running:
             member = running.store.listed["i-0"]

@@ -1,4 +1,4 @@
-"""An exception that nobody foresaw costs one request a 500, at once, and nobody else anything."""
+"""An unexpected exception costs one request a 500, at once, and nobody else anything."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_wherever_it_raises_the_client_is_told_at_once(
     run(test())
 
 
-def test_a_defect_is_counted_and_its_log_line_names_the_request(
+def test_an_unexpected_error_is_counted_and_its_log_line_names_the_request(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -128,7 +128,7 @@ def test_another_place_gives_its_traceback_too(caplog: pytest.LogCaptureFixture)
     assert [bool(record.exc_info) for record in caplog.records] == [True, True, False, True]
 
 
-def test_answers_behind_a_defect_in_one_chunk_go_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_behind_an_unexpected_error_in_one_chunk_go_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live() as running:
             clients = [await held_up(running) for _ in range(4)]
@@ -157,7 +157,7 @@ async def held_up(running: Live) -> Client:
     return client
 
 
-def test_a_defect_with_one_lost_request_leaves_the_others_their_way(
+def test_an_unexpected_error_with_one_lost_request_leaves_the_others_their_way(
     gateways: list[Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
@@ -175,7 +175,7 @@ def test_a_defect_with_one_lost_request_leaves_the_others_their_way(
     run(test())
 
 
-def test_a_defect_in_the_list_of_agents_leaves_what_was_lost_its_way(
+def test_an_unexpected_error_in_the_list_of_agents_leaves_what_was_lost_its_way(
     gateways: list[Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
@@ -213,7 +213,7 @@ def lose_agent(gateways: list[Gateway]) -> None:
     connection.abort()
 
 
-def test_a_defect_in_giving_up_leaves_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_in_giving_up_leaves_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
             clients = [await held_up(running) for _ in range(3)]
@@ -229,7 +229,7 @@ def test_a_defect_in_giving_up_leaves_no_other_waiting(monkeypatch: pytest.Monke
     run(test())
 
 
-def test_a_defect_in_one_sweep_is_not_the_last_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_in_one_sweep_is_not_the_last_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live(served(dispatch=DispatchPolicy(give_up_s=0.2))) as running:
             client = await held_up(running)
@@ -289,7 +289,7 @@ def test_a_repetition_that_cannot_be_answered_harms_no_other(monkeypatch: pytest
     run(test())
 
 
-def test_frames_behind_a_defect_in_an_agent_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_behind_an_unexpected_error_in_an_agent_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with live() as running:
             gateway = await frames_to(running)
@@ -390,7 +390,7 @@ def test_an_answer_that_an_agents_own_port_cannot_write_is_a_500(monkeypatch: py
     run(test())
 
 
-def test_a_defect_while_a_request_is_read_is_not_the_clients_fault(
+def test_an_unexpected_error_while_a_request_is_read_is_not_the_clients_fault(
     gateways: list[Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:

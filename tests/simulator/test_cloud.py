@@ -337,7 +337,7 @@ def test_late_boots_are_late_by_their_factor(kernel: Kernel) -> None:
     assert world.cloud.ready() == {SERVING.name: 1}
 
 
-def test_warm_lambda_reaches_the_pool(world: World) -> None:
+def test_a_warm_up_adds_warm_environments(world: World) -> None:
     world.cloud.submit(WarmLambda(token="t1-1", reason="test", concurrency=4))
     assert world.engine.lambda_warm() == 4
 

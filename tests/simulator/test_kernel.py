@@ -229,7 +229,9 @@ class NaivePool:
     [{}, {"burst": 3}, {"concurrency": 3}, {"idle_min_s": 1.0, "idle_max_s": 30.0}, {"burst_window_s": 0.1}],
     ids=str,
 )
-def test_the_lambda_pool_agrees_with_a_naive_one(kernel: Kernel, seed: int, limits: dict[str, float]) -> None:
+def test_the_warm_environments_agree_with_a_naive_count(
+    kernel: Kernel, seed: int, limits: dict[str, float]
+) -> None:
     gaps = [0.0, 3.0, 9.0, 21.0, 30.0]
     arrivals = np.sort(np.concatenate([at + poisson(12.0, 3.0, seed + int(at)) for at in gaps]))
     pool = lambda_offering(**limits)

@@ -14,8 +14,7 @@ from mark.domain.errors import Misconfigured
 from mark.domain.objective import ModelSpec, Slo
 from mark.domain.traffic import GatewayReport, ModelTraffic
 from mark.service_spec import BackendSpec, ServedModel, ServiceSpec
-from mark.store import ledger as stored
-from mark.store import traffic
+from mark.store import ledger, traffic
 from mark.store.codec import TRANSITION
 from mark.store.connect import Link, connect_async
 from mark.store.data_plane import AgentStore, GatewayStore
@@ -262,13 +261,13 @@ def test_a_ledger_that_somebody_wrote_to_meanwhile_is_compacted_another_time(
 ) -> None:
     for transition in a_life("i-1", 60.0):
         store.note(transition)
-    real = stored.compacted
+    real = ledger.compacted
 
     def meanwhile(record: LedgerRecord, end: float) -> LedgerRecord:
         store.note(a_transition("i-2", at=5000.0))
         return real(record, end)
 
-    monkeypatch.setattr(stored, "compacted", meanwhile)
+    monkeypatch.setattr(ledger, "compacted", meanwhile)
     assert store.compact_ledger("digits", 3600.0, least=1) == 0
     assert len(store.transitions("digits")) == 5
     monkeypatch.undo()

@@ -278,7 +278,7 @@ def test_an_agent_that_does_not_end_is_ended(there: Scene) -> None:
     assert there.states() == {name: "terminated"}
 
 
-def test_an_instance_that_never_speaks_is_ended(there: Scene) -> None:
+def test_an_instance_whose_agent_never_reports_is_ended(there: Scene) -> None:
     there.cloud.submit(launch())
     [name] = there.ids()
     there.clock.at += 1801.0

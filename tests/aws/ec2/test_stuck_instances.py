@@ -19,7 +19,7 @@ def names(
     return stuck.names(view, rows, now, {"i-1"} if heard else ())
 
 
-def test_an_agent_that_was_heard_and_falls_silent_is_given_five_minutes() -> None:
+def test_an_agent_that_reported_and_falls_silent_is_given_five_minutes() -> None:
     stuck = StuckInstances(**LIMITS)
     assert names(stuck, InstanceState.READY, 0.0, heard=True) == []
     assert names(stuck, InstanceState.PENDING, 60.0, heard=False) == []
@@ -36,14 +36,14 @@ def test_one_that_comes_back_is_let_be() -> None:
     assert names(stuck, InstanceState.READY, 2001.0, heard=True) == []
 
 
-def test_one_that_was_never_heard_is_given_half_an_hour() -> None:
+def test_one_that_never_reported_is_given_half_an_hour() -> None:
     stuck = StuckInstances(**LIMITS)
     assert names(stuck, InstanceState.PENDING, 0.0, heard=False) == []
     assert names(stuck, InstanceState.PENDING, 1800.0, heard=False) == []
     assert names(stuck, InstanceState.PENDING, 1801.0, heard=False) == ["i-1"]
 
 
-def test_a_standby_that_slept_in_between_was_never_heard_in_this_life() -> None:
+def test_a_standby_that_was_stopped_in_between_has_not_reported_in_this_life() -> None:
     stuck = StuckInstances(**LIMITS)
     names(stuck, InstanceState.READY, 0.0, heard=True)
     names(stuck, InstanceState.STOPPED, 100.0, heard=False, ec2="stopped")

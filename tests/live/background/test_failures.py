@@ -116,7 +116,7 @@ def test_pauses_grow_while_it_fails(failures: BackgroundFailures) -> None:
 def test_the_background_worker_outlives_a_failure_and_a_store_that_is_away(
     told: Told, failures: BackgroundFailures
 ) -> None:
-    """The first clients cannot be made, then the store is away, then a duty has a defect: the other is done."""
+    """The first clients cannot be made, then the store is unreachable, then a duty raises: the other is done."""
     stop, done = threading.Event(), threading.Event()
     held = iter(("me", RetryLater("away"), "other", "me", "me"))
     clients = iter((Misconfigured("no region"), SimpleNamespace(close=lambda: None)))

@@ -127,7 +127,7 @@ class World:
         eventually(lambda: self.retraining.keep_up(self.store))
 
     def speaks_of(self) -> float:
-        """The end of the history that the forecaster which speaks learned from."""
+        """The end of the history that the forecaster in use learned from."""
         return 1e6 * self.retraining.forecast(self.history, 60).max_rps[0][0]
 
     @property
@@ -192,7 +192,7 @@ def training_note(text: str) -> Note:
     return Note(kind=NoteKind.TRAINING, text=f"forecaster: {text}")
 
 
-def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_speaks(world: World) -> None:
+def test_after_a_day_it_is_trained_in_a_process_of_low_priority_and_then_used(world: World) -> None:
     assert (world.told.why, world.told.until, world.told.training) == ("first", BEGAN_AT, None)
     world.tick(23.9)
     assert world.told.training is None
@@ -343,7 +343,7 @@ def test_one_at_a_time_is_trained(folder: Path) -> None:
     assert not slot.locked()
 
 
-def test_who_takes_over_or_starts_again_speaks_with_what_was_trained_last(world: World) -> None:
+def test_a_controller_that_takes_over_or_restarts_uses_what_was_trained_last(world: World) -> None:
     waiting = World(world.folder, world.store)
     assert waiting.retraining.keep_up(waiting.store)
     world.tick(24.5)

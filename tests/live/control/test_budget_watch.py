@@ -94,7 +94,7 @@ def test_two_hours_cost_what_the_bill_says(store: ServiceStore, served: ServedMo
     assert (told.limited_by, told.reasons) == (SpendingLimit.NONE, ())
 
 
-def test_a_type_that_was_taken_away_stops_no_reckoning(
+def test_a_type_that_was_removed_stops_no_computing_of_the_spending(
     store: ServiceStore, served: ServedModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Spot was sold before; then on-demand of another type is, and one type nobody has a price of."""
@@ -217,7 +217,7 @@ def paused(tmp_path: Path, *flags: str) -> int:
 
 
 def last_word(store: ServiceStore, *, on: bool) -> None:
-    """What a controller that heard of a pause, or of its end, says of it."""
+    """The document of a controller that confirms a pause, or its end."""
     limited_by = SpendingLimit.PAUSE if on else SpendingLimit.NONE
     cause = LimitCause.PAUSE if on else LimitCause.NONE
     BUDGET.write(store, BudgetStatus(limited_by=limited_by, limit_cause=cause, reasons=("any sentence",)))
@@ -238,7 +238,7 @@ def test_a_pause_says_how_this_very_service_goes_on(
 
 @pytest.mark.parametrize("flags", [(), ("--off",), ("--json",), ("--off", "--json")])
 @pytest.mark.parametrize("says", ["nothing", "the last word of one that has gone", "another thing"])
-def test_a_pause_that_no_controller_heard_fails(
+def test_a_pause_that_no_controller_confirms_fails(
     flags: tuple[str, ...],
     says: str,
     other: ServiceStore,

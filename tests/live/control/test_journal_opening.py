@@ -20,7 +20,7 @@ from mark.domain.demand import DemandUnit
 from mark.domain.fleet import InstanceState
 from mark.domain.orders import Launch
 from mark.live.aws_resources import RESOURCES
-from mark.live.commands import explain as live_explaining
+from mark.live.commands import explain
 from mark.live.control.budget_watch import BudgetWatch
 from mark.live.control.journal_opening import OpenedJournal, open_journal
 from mark.live.control.observe_mode import ShadowCloud
@@ -142,7 +142,7 @@ def controller_of(model: LiveModel, opened: OpenedJournal, plane: Plane, store: 
 
 
 def deviating(store: ServiceStore, model: str = "inception-v3") -> list[object]:
-    """Where folding any kept segment gives something else than it holds."""
+    """Differences between any kept segment and its replay."""
     numbers = store.journal_segments(model)
     return [one for number in numbers for one in mismatches(*read_journal(store.journal_lines(model, number)))]
 
@@ -319,23 +319,23 @@ def test_explain_says_that_lines_are_missing(
 ) -> None:
     begin(store, NOON).run(10)
     running = SimpleNamespace(store=redis.url, models=[{"name": "inception-v3"}], step="")
-    monkeypatch.setattr(live_explaining, "find_known", lambda _: running)
-    monkeypatch.setattr(live_explaining, "chosen", lambda *_: {"name": "inception-v3"})
+    monkeypatch.setattr(explain, "find_known", lambda _: running)
+    monkeypatch.setattr(explain, "chosen", lambda *_: {"name": "inception-v3"})
 
-    def explain(*, as_json: bool = False) -> str:
-        live_explaining.explain_live("shop", model=None, minute=None, as_json=as_json)
+    def explained(*, as_json: bool = False) -> str:
+        explain.explain_live("shop", model=None, minute=None, as_json=as_json)
         said = capsys.readouterr()
         return " ".join((said.out + said.err).split())
 
-    assert "missing:" not in explain()
+    assert "missing:" not in explained()
     connect(redis.url).call("XADD", Keys("shop").of("journal", "inception-v3", 1), "*", "line", b"{")
-    said = explain()
+    said = explained()
     assert "1 line is missing: line 12 of the journal cannot be read" in said
     assert "gives the same plans and orders at every tick" in said
-    assert json.loads(explain(as_json=True))["missing"][0]["line"] == 12
+    assert json.loads(explained(as_json=True))["missing"][0]["line"] == 12
 
     begin(store, NOON + 660.0).run(3)
-    assert "the journal begins anew with segment 2: segment 1 has lines that cannot be read" in explain()
+    assert "the journal begins anew with segment 2: segment 1 has lines that cannot be read" in explained()
 
 
 def test_a_journal_kept_as_a_file_is_explained_with_its_gaps(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mark.live.local import children as subject
-from mark.live.local.children import Children
+from mark.live.local.children import GAP_S, Children
 from tests.live.waiting import until
 
 CHILD = "tests.live.local.supervised"
@@ -46,7 +47,7 @@ def test_an_end_by_itself_is_counted_with_its_exit_status(children: Children) ->
 
 
 def test_a_stopped_child_is_replaced(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "HEARTBEAT_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("mark.live.local.children.HEARTBEAT_TIMEOUT_S", 3.0)
     children.start("one", CHILD, ["beat"])
     first = children.pids()["one"]
     until(lambda: children.watch() or children._all["one"].last_beat_at)  # it has beaten once
@@ -63,11 +64,11 @@ def test_a_supervisor_that_was_stopped_itself_holds_nobody_s_silence_against_the
     children.start("one", CHILD, ["beat"])
     until(lambda: children.watch() or children._all["one"].last_beat_at)
     os.kill(children.pids()["one"], signal.SIGSTOP)  # as the whole machine was
-    now = subject.time.monotonic()
-    monkeypatch.setattr(subject.time, "monotonic", lambda: now + 3600.0)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3600.0)
     assert children.watch() == ()
     assert children.down() == ()
-    monkeypatch.setattr(subject.time, "monotonic", lambda: now + 3600.0 + subject.GAP_S - 1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3600.0 + GAP_S - 1.0)
     assert children.watch() == ()
     assert children.down() == ()
     monkeypatch.undo()
@@ -96,7 +97,7 @@ def test_a_child_that_the_kernel_gives_no_process_is_started_later(
         raise OSError(11, "Resource temporarily unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(subject.subprocess, "Popen", refuse)
+        patch.setattr(subprocess, "Popen", refuse)
         until(lambda: children.watch() or refused)
     until(lambda: "one" in children.watch())
     assert children.restarts()["one"].count == 1

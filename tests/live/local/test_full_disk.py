@@ -13,7 +13,7 @@ import pytest
 
 from mark.config.settings import Settings
 from mark.domain.errors import Misconfigured
-from mark.live.local import supervisor as subject
+from mark.live.local import supervisor
 from mark.live.local.run_dir import DOCUMENT, RunFolder
 from mark.live.local.supervisor import Supervisor
 from tests.live.waiting import until
@@ -76,7 +76,7 @@ def test_a_start_that_fails_on_a_full_disk_ends_with_its_own_error(
 
     monkeypatch.setattr(Supervisor, "_bring_up", bring_up)
     fill(monkeypatch)
-    monkeypatch.setattr(subject.signal, "signal", lambda *_: None)
-    assert subject.supervise(folder.path, hold=False) == 2
+    monkeypatch.setattr(supervisor.signal, "signal", lambda *_: None)
+    assert supervisor.supervise(folder.path, hold=False) == 2
     assert folder.failure() == ()
     assert "no such model" in caplog.text

@@ -10,7 +10,7 @@ import pytest
 from mark.aws.ec2.imds import instance_type_here
 from mark.catalog.schema import parse_profiles
 from mark.domain.profile import Evidence
-from mark.offline.own_model import profile as profiling
+from mark.offline.own_model import profile
 
 MODEL = """
 import numpy as np
@@ -41,7 +41,7 @@ MEASURE = (
 def folder(mark, monkeypatch) -> None:
     Path("doubler.py").write_text(MODEL)
     Path("model.json").write_text(json.dumps({"format": "mark-models/1", "models": [SPEC]}))
-    monkeypatch.setattr(profiling, "instance_type_here", lambda: None)
+    monkeypatch.setattr(profile, "instance_type_here", lambda: None)
 
 
 def written():
@@ -52,9 +52,9 @@ def test_what_another_machine_measured_is_a_stand_in_and_every_report_says_so(ma
     answer = mark(*MEASURE, "--as", "c5.large")
     assert answer.status == 0, answer.err
     assert "a stand-in for c5.large" in answer.err
-    (profile,) = written()
-    assert profile.provenance.evidence is Evidence.STAND_IN
-    assert profile.provenance.machine
+    (made,) = written()
+    assert made.provenance.evidence is Evidence.STAND_IN
+    assert made.provenance.machine
 
     mark("trace", "generate", "constant", "--rps", "5", "--duration-s", "300", "--out", "load.csv.gz")
     given = ("--models", "model.json", "--profiles", "p.json", "--model", "doubler")
@@ -71,7 +71,7 @@ def test_what_another_machine_measured_is_a_stand_in_and_every_report_says_so(ma
         "run",
     )
     said = mark(*replay).out
-    stand_in = f"doubler on c5.large: measured on {profile.provenance.machine}"
+    stand_in = f"doubler on c5.large: measured on {made.provenance.machine}"
     assert stand_in in " ".join(said.split())
     assert "No assumed profiles" not in said
     assert stand_in in Path("run/report.html").read_text()
@@ -81,7 +81,7 @@ def test_what_another_machine_measured_is_a_stand_in_and_every_report_says_so(ma
 
 
 def test_only_an_instance_of_the_type_measures_the_type(mark, folder, monkeypatch):
-    monkeypatch.setattr(profiling, "instance_type_here", lambda: "c5.large")
+    monkeypatch.setattr(profile, "instance_type_here", lambda: "c5.large")
 
     document = json.loads(mark(*MEASURE, "--json").out)
     assert (document["instance_type"], document["evidence"]) == ("c5.large", "measured")

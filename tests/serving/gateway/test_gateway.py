@@ -390,7 +390,7 @@ def test_a_request_shed_because_lambda_is_cold_has_one_environment_warmed(refuse
     run(test())
 
 
-def test_a_defect_in_the_adapter_to_lambda_leaves_no_request_unanswered() -> None:
+def test_an_unexpected_error_in_the_adapter_to_lambda_leaves_no_request_unanswered() -> None:
     async def test() -> None:
         overflow = FakeLambda()
         overflow.fails = True

@@ -184,7 +184,7 @@ def test_where_the_store_is_away_ids_still_run_once(monkeypatch: pytest.MonkeyPa
     run(test())
 
 
-def test_a_defect_on_the_way_to_the_owner_is_a_500(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_on_the_way_to_the_owner_is_a_500(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with pair(monkeypatch) as two:
             theirs = two.id_of(1)
