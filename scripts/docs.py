@@ -59,7 +59,7 @@ CLI_INTRO = """
 Tables and documents go to stdout, progress, notes and errors to stderr. `--json` prints one document and nothing
 else on stdout; docs/json.md has its fields.
 
-Exit status: 0 done; 1 done with a finding (replays of a sweep failed, `mark doctor` found what must be mended,
+Exit status: 0 done; 1 done with a finding (replays of a sweep failed, `mark doctor` found what must be fixed,
 `mark diff` found a difference, a model answered `mark predict` other than it declares); 2 something is wrong with
 the input (one line says what); 130 after Ctrl-C (what is finished is printed).
 """
