@@ -105,7 +105,7 @@ class EventInbox:
             self._waiting |= {item.id: (item, time.monotonic()) for item in arrived}
 
     def ack(self, arrived: Iterable[Arrived]) -> None:
-        """Delete what the journal has. RetryLater where the queue is away: call again later."""
+        """Delete what the journal has. RetryLater where the queue is unreachable: call again later."""
         self._delete([item.id for item in arrived])
 
     def receive(self, wait_s: int) -> int:

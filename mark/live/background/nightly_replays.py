@@ -93,7 +93,7 @@ class NightlyReplays:
             over.wait(POLL_EACH_S)
 
     def poll(self, over: threading.Event) -> None:
-        """Replay one day, where one is missing and it is time. RetryLater where the store is away."""
+        """Replay one day, where one is missing and it is time. RetryLater where the store is unreachable."""
         if time.monotonic() < self._rest_until:
             return
         found = self._next_day()

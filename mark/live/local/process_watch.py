@@ -118,7 +118,7 @@ class ProcessStatus:
         upkeep: AccountUpkeep,
         wall_jump_s: float,
     ) -> None:
-        """Write what has changed; a store that is away is told later."""
+        """Write what has changed; a store that is unreachable is told later."""
         now = time.monotonic()
         since = upkeep.missing_since
         seen = ProcessesStatus(  # instants of the monotonic clock: the service's moves against it

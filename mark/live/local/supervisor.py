@@ -4,7 +4,7 @@ Order up: store, emulated AWS (its clock stands still, what is launched is there
 had the service been running before), the account's resources, gateways, controllers, status page. When the first
 fleet of every model is ready the clock starts. Order down: the other way round.
 
-While it is up no failure of its own notes (a full disk, a store that is away) ends it: they are made later.
+While it is up no failure of its own notes (a full disk, a store that is unreachable) ends it: they are made later.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Supervisor:
         return controls
 
     def _set_up_account(self) -> None:
-        """Have the emulated AWS hold what the service needs, then answer everybody. RetryLater: one is away."""
+        """Set up the emulated AWS, then have it answer everybody. RetryLater where it or the store is unreachable."""
         assert self._store is not None
         assert self._aws is not None
         assert self._controls is not None
