@@ -197,7 +197,7 @@ class Supervisor:
         return controls
 
     def _set_up_account(self) -> None:
-        """Set up the emulated AWS, then have it answer everybody. RetryLater where it or the store is unreachable."""
+        """Set up the emulated AWS, then have it answer everybody. RetryLater: it or the store is unreachable."""
         assert self._store is not None
         assert self._aws is not None
         assert self._controls is not None

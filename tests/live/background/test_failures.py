@@ -70,7 +70,7 @@ def turns(stop: threading.Event, *failures: Exception | None) -> Callable[[], No
 def test_turns_go_on_whatever_fails_and_the_last_word_is_told(told: Told, failures: BackgroundFailures) -> None:
     stop = threading.Event()
     turn = turns(
-        stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("unreachable"), ValueError("x")
+        stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("no store"), ValueError("x")
     )
     failures.run_periodically("work", turn, each_s=0.001, stop=stop)
 
@@ -118,7 +118,7 @@ def test_pauses_grow_while_it_fails(failures: BackgroundFailures) -> None:
 def test_the_background_worker_outlives_a_failure_and_an_unreachable_store(
     told: Told, failures: BackgroundFailures
 ) -> None:
-    """The first clients cannot be made, then the store is not there, then a duty has a defect: the other is done."""
+    """The first clients cannot be made, then the store is not there, then a duty has a bug: the other is done."""
     stop, done = threading.Event(), threading.Event()
     held = iter(("me", RetryLater("unreachable"), "other", "me", "me"))
     clients = iter((Misconfigured("no region"), SimpleNamespace(close=lambda: None)))
