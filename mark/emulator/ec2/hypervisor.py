@@ -75,7 +75,7 @@ class Hypervisor:
             # On the loop's own thread: the kernel kills the fork server when the thread that made it ends.
             self._server = subprocess.Popen(  # noqa: S603
                 [
-                    *(sys.executable, "-P", "-m", "mark.emulator.ec2.zygote"),
+                    *(sys.executable, "-P", "-m", "mark.emulator.ec2.fork_server"),
                     *(str(theirs.fileno()), str(os.getpid()), self._agent, *self._python_path),
                 ],
                 pass_fds=[theirs.fileno()],

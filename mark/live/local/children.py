@@ -1,6 +1,6 @@
 """Child processes of a service and their liveness check: restarted after a crash or silence, ended together.
 
-Each child sends heartbeats (`mark.live.processes.heartbeat`). One that has sent some and then none for
+Each child sends heartbeats (`mark.live.local.heartbeat`). One that has sent some and then none for
 HEARTBEAT_TIMEOUT_S, because it was stopped or hangs, is killed and started again as if it had crashed.
 """
 

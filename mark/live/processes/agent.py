@@ -19,7 +19,7 @@ from mark.aws.ec2.launch import MODEL, OFFERING, PROFILE_OF, ROLE
 from mark.domain.clock import ClockAnchor
 from mark.domain.errors import RetryLater
 from mark.domain.fleet import Role
-from mark.live.processes.lone import LoneLink, is_alone, lone_model, lone_offering
+from mark.live.standalone_agent import LoneLink, is_alone, lone_model, lone_offering
 from mark.plugins.load import load_model
 from mark.ports import Backend
 from mark.serving.agent.process import AgentConfig, serve_agent

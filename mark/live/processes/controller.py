@@ -10,10 +10,10 @@ from pathlib import Path
 from mark.live.background.failures import BackgroundFailures
 from mark.live.clock import adopt_wall
 from mark.live.control.leader_election import Leader
+from mark.live.local.heartbeat import beat_on_thread
+from mark.live.local.process_start import begin
 from mark.live.local.run_dir import RunFolder, holder_of
 from mark.live.models import make_live_models
-from mark.live.processes.heartbeat import beat_on_thread
-from mark.live.processes.lifeline import begin
 from mark.store.connect import connect
 from mark.store.service import ServiceStore
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from mark.domain.errors import MarkError
 from mark.live.background.nightly_replays import TASK
 from mark.live.cost_report.replays import replay_days
-from mark.live.processes.lifeline import begin
+from mark.live.local.process_start import begin
 from mark.report.cost.read import Period
 from mark.store.connect import connect
 from mark.store.service import ServiceStore

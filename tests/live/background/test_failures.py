@@ -69,9 +69,7 @@ def turns(stop: threading.Event, *failures: Exception | None) -> Callable[[], No
 
 def test_turns_go_on_whatever_fails_and_the_last_word_is_told(told: Told, failures: BackgroundFailures) -> None:
     stop = threading.Event()
-    turn = turns(
-        stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("no store"), ValueError("x")
-    )
+    turn = turns(stop, KeyError("no"), None, Misconfigured("set a role"), RetryLater("no store"), ValueError("x"))
     failures.run_periodically("work", turn, each_s=0.001, stop=stop)
 
     found = BACKGROUND.read(told, "me")

@@ -1,6 +1,6 @@
 """The fork server: imports the agent once and forks it for each instance, in milliseconds.
 
-    python -m mark.emulator.ec2.zygote CONTROL_FD PARENT_PID MODULE:FUNCTION [PATH ...]
+    python -m mark.emulator.ec2.fork_server CONTROL_FD PARENT_PID MODULE:FUNCTION [PATH ...]
 
 Lines of JSON come in on the control socket, {"do": "spawn", "name", "environment", "log"} and
 {"do": "signal", "name", "signal"}, and go out, {"is": "ready"}, {"is": "started", "name", "pid"} and
