@@ -27,7 +27,7 @@ from mark.emulator.child import die_with_parent, load
 Agent = Callable[[Mapping[str, str]], int | None]
 
 
-class Zygote:
+class ForkServer:
     """Forks, signals and reaps instances' processes."""
 
     def __init__(self, control: socket.socket, agent: Agent) -> None:
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> None:
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=int(control_fd)) as control:
-        Zygote(control, loaded).serve()
+        ForkServer(control, loaded).serve()
 
 
 if __name__ == "__main__":
