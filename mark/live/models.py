@@ -92,6 +92,11 @@ def make_live_models(settings: Settings) -> tuple[LiveModel, ...]:
     return found
 
 
+def model_names(settings: Settings) -> tuple[str, ...]:
+    """Names of the models that the settings name, in their order."""
+    return tuple(one.model for _, one in _each(settings))
+
+
 def settings_of_model(settings: Settings, name: str) -> Settings:
     """Settings of one model of a service: its own, and the service's where it says nothing."""
     found = {one.model: merged for merged, one in _each(settings)}
