@@ -137,18 +137,18 @@ class Hypervisor:
         process = self._processes[name]
         process.forking = True
         environment = dict(process.environment)
-        self._say({"do": "spawn", "name": name, "environment": environment, "log": log})
+        self._send({"order": "spawn", "name": name, "environment": environment, "log": log})
 
     def _signal(self, name: str, number: signal.Signals) -> None:
-        self._say({"do": "signal", "name": name, "signal": int(number)})
+        self._send({"order": "signal", "name": name, "signal": int(number)})
 
-    def _say(self, order: dict[str, Any]) -> None:
+    def _send(self, order: dict[str, Any]) -> None:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(json.dumps(order).encode() + b"\n")
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
-            self._hear(json.loads(line))
+            self._on_message(json.loads(line))
         if not self._stopping:
             LOG.error("the fork server ended; every instance's process with it")
             self._rebuilding = asyncio.create_task(self._rebuild())
@@ -169,11 +169,11 @@ class Hypervisor:
             else:
                 self._spawn(name)
 
-    def _hear(self, line: dict[str, Any]) -> None:
+    def _on_message(self, line: dict[str, Any]) -> None:
         process = self._processes.get(line["name"])
         if process is None:
             return
-        if line["is"] == "started":
+        if line["event"] == "started":
             process.pid, process.forking = line["pid"], False
             if process.going:
                 self._signal(line["name"], signal.SIGTERM)

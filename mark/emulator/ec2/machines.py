@@ -217,7 +217,7 @@ class Machines:
         """Tell of a new instance, and what becomes of it by itself."""
         if notice_s is not None:
             self._clock.at(now + notice_s, lambda at: self._strike(machine, at))
-        self._say(machine, now)
+        self._publish_state(machine, now)
         if not self.prewarm:
             self._clock.at(machine.life.runs_at, lambda at: self._run(machine, at))
         elif machine.tags.get("mark:role") == "standby":
@@ -230,7 +230,7 @@ class Machines:
         machine.life = wake(machine.life, now, wake_s)
         machine.reason_code = machine.reason = ""
         machine.ended_at = None
-        self._say(machine, now)
+        self._publish_state(machine, now)
         self._clock.at(now, lambda at: self._run(machine, at))
 
     def _run(self, machine: Machine, now: float) -> None:
@@ -283,10 +283,10 @@ class Machines:
             machine.life = step(machine.life, event, now)
         if machine.life is before:
             return False
-        self._say(machine, now)
+        self._publish_state(machine, now)
         return True
 
-    def _say(self, machine: Machine, now: float) -> None:
+    def _publish_state(self, machine: Machine, now: float) -> None:
         machine.xml = None
         self._watcher.state_changed(machine, now)
 
