@@ -524,10 +524,16 @@ def led(monkeypatch: pytest.MonkeyPatch, looks: int, *, free: bool) -> list[str]
     store: Any = SimpleNamespace(leases=leases)
     anything: Any = None
     monkeypatch.setattr(leader_election, "aws_of", lambda *_: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(leader_election, "_forecasters", lambda *_: {"served": (Kept(said, looks), None)})
     monkeypatch.setattr(leader_election, "TRY_EACH_S", 0.001)
+    kept: Any = (Kept(said, looks), None)
     leader_election.Leader(
-        anything, anything, (), store=store, holder="test", failures=BackgroundFailures(store, "test")
+        anything,
+        anything,
+        (),
+        store=store,
+        holder="test",
+        failures=BackgroundFailures(store, "test"),
+        forecasters=leader_election.Forecasters(by_model={"served": kept}),
     ).run(over)
     return said
 
