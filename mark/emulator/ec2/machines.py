@@ -216,7 +216,7 @@ class Machines:
     def _begin(self, machine: Machine, notice_s: float | None, now: float) -> None:
         """Tell of a new instance, and what becomes of it by itself."""
         if notice_s is not None:
-            self._clock.at(now + notice_s, lambda at: self._strike(machine, at))
+            self._clock.at(now + notice_s, lambda at: self._interrupt(machine, at))
         self._publish_state(machine, now)
         if not self.prewarm:
             self._clock.at(machine.life.runs_at, lambda at: self._run(machine, at))
@@ -237,7 +237,7 @@ class Machines:
         if self._enter(machine, now, Event.RUN):
             self._power.power_on(machine.id, self._environment(machine))
 
-    def _strike(self, machine: Machine, now: float) -> None:
+    def _interrupt(self, machine: Machine, now: float) -> None:
         self._warn(machine, now)
 
     def _warn(self, machine: Machine, now: float) -> bool:

@@ -19,7 +19,7 @@ from mark.store.service import ServiceStore
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-AWAY_S = 5.0
+RETRY_AFTER_S = 5.0
 """How long a store that did not answer is left alone: asking it takes time in which nobody is watched."""
 LONGEST_PAUSE_S = 10.0
 JUMP_S = 5.0
@@ -137,7 +137,7 @@ class ProcessStatus:
         try:
             PROCESSES.write(store, _on_clock(seen, store.clock().service_time(steady_time()) - now))
         except RetryLater:
-            self._again_at = now + AWAY_S
+            self._again_at = now + RETRY_AFTER_S
             return
         self._published = seen
 
