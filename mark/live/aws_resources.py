@@ -23,14 +23,14 @@ from mark.live.models import LiveModel
 from mark.service_spec import ServedModel
 
 MODEL_FOLDER = "MARK_BACKEND_FOLDER"
-"""Where a function finds a user's modules on this machine; in an account they are in its zip or image."""
+"""Path of a user's modules for a function on this machine; in an account they are in its zip or image."""
 INFER_HANDLER = "lambda_handlers.infer.handler"
 IMAGE = "ami-0123456789abcdef0"
 """Any image will do where instances are processes."""
 ANYBODY = Credentials(access_key_id="mark", secret_access_key="mark")  # noqa: S106 - the emulated AWS checks none
 FUNCTION_TIMEOUT_S = 60
 OWNED_BY = "mark"
-"""Who owns what stands on this machine."""
+"""Owner of what stands on this machine."""
 RESOURCES = "resources"
 """The status document that says where queues and templates are."""
 

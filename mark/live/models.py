@@ -50,7 +50,7 @@ DEFAULT_SERVE = (
         expected_rps=5.0,
     ),
 )
-"""What is served where settings name no model."""
+"""Models that are served where settings name none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ HANDLERS = ("interruption", "warm")
 BUILDER = "scripts.handlers.build"
 DOCKERFILE = "infra/image/infer.Dockerfile"
 CLONE = Path(mark.__file__).parents[1]
-"""Where MArk's sources are, if it runs from them: bundles are built there."""
+"""Folder of MArk's sources, if it runs from them: bundles are built there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,11 +41,11 @@ from mark.serving.profiling import MeasuredPoint, measure, profile_of
 HTTP_PORT = 8000
 """The agent's."""
 READY_S, POLL_S = 900.0, 1.0
-"""How long an instance has to boot and to load the model."""
+"""Time that an instance has to boot and to load the model."""
 LONGEST_S = 3600.0
 """No instance is rented for longer, whatever the limit allows."""
 ANSWERS_S = 60.0
-"""How long the agent, which was ready, may take to say so again."""
+"""Time that the agent, which was ready, may take to say so again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from mark.ports import Ledger
 NOTIFIED_WITHIN_S = 120.0
 """The queue tells of a change within so long; after that the listing is believed."""
 KEEP_GONE_S = 3600.0
-"""How long an instance that is gone is remembered: EC2 lists it as long, and late messages may name it."""
+"""Time that an instance that is gone is remembered: EC2 lists it as long, and late messages may name it."""
 
 
 class Transitions:

@@ -23,7 +23,7 @@ START_WITHIN_S = 120.0
 
 @dataclass(slots=True)
 class _Process:
-    """What is known of one instance's process; `going`: it was told to end. `pid` 0 until it is forked.
+    """State of one instance's process; `going`: it was told to end. `pid` 0 until it is forked.
 
     `forking`: the fork server was asked for it and has not answered yet.
     """
@@ -106,11 +106,11 @@ class Hypervisor:
         return {name: process.pid for name, process in self._processes.items() if process.pid}
 
     def starts(self) -> dict[str, int]:
-        """How often the process of each instance was started since its power came on."""
+        """Starts of the process of each instance since its power came on."""
         return {name: process.starts for name, process in self._processes.items()}
 
     def runs(self, name: str) -> bool:
-        """Whether the instance has a process, or is about to."""
+        """True where the instance has a process, or is about to."""
         return name in self._processes
 
     def power_on(self, name: str, environment: Mapping[str, str]) -> None:

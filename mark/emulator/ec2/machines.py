@@ -41,7 +41,7 @@ SPOT_TERMINATION = ("Server.SpotInstanceTermination", "Spot instance termination
 
 
 class Power(Protocol):
-    """Whoever runs the instances' processes; it calls `Machines.powered_off` when one has ended."""
+    """Runner of the instances' processes; it calls `Machines.powered_off` when one has ended."""
 
     def power_on(self, name: str, environment: Mapping[str, str]) -> None:
         """Start the instance's process."""
@@ -50,17 +50,17 @@ class Power(Protocol):
         """End it."""
 
     def runs(self, name: str) -> bool:
-        """Whether it has one."""
+        """True where it has one."""
 
 
 class Watcher(Protocol):
-    """Whoever tells the world what happens to instances."""
+    """Observer of what happens to instances."""
 
     def state_changed(self, machine: Machine, at: float) -> None:
-        """It is in another state since `at`."""
+        """Note its other state since `at`."""
 
     def spot_warned(self, machine: Machine, at: float) -> None:
-        """It got its notice at `at`."""
+        """Note its spot notice at `at`."""
 
 
 class Machines:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 RETRY_AFTER_S = 5.0
-"""How long a store that did not answer is left alone: asking it takes time in which nobody is watched."""
+"""Time that a store that did not answer is left alone: asking it takes time in which nobody is watched."""
 LONGEST_PAUSE_S = 10.0
 JUMP_S = 5.0
 """A step of the system's clock that is worth a line; time servers move it by less."""

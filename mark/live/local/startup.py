@@ -24,7 +24,7 @@ from mark.store.service import ServiceStore
 MOST_STARTS = 3
 """An agent or another process that ended so often while a service starts will not come up."""
 TAIL_BYTES = 64 * 1024
-"""How much of a log's end is looked through."""
+"""Length of a log's end that is looked through."""
 MOST_LINES = 4
 LINE_LENGTH = 300
 

@@ -61,15 +61,15 @@ from mark.store.service import ServiceStore
 log = logging.getLogger(__name__)
 
 START_S = 90.0
-"""How long each part of a service may take to answer."""
+"""Time that each part of a service may take to answer."""
 FLEET_S = 300.0
-"""How long the first fleet may take: a controller first scores its forecaster, on a busy machine for minutes."""
+"""Time that the first fleet may take: a controller first scores its forecaster, on a busy machine for minutes."""
 WATCH_EACH_S = 0.1
 POLL_S = 0.05
 LOOK_EACH_S = 1.0
-"""How often a start is looked at whether it can still succeed."""
+"""Time between two checks whether a start can still succeed."""
 NOTE_EACH_S = 1.0
-"""How often a document that could not be written is tried again."""
+"""Time between two tries to write a document."""
 
 
 class Supervisor:

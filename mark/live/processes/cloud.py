@@ -42,7 +42,7 @@ from mark.telemetry.structured_logs import log_json
 log = logging.getLogger("mark.gateway")
 WRONG = 2
 EVERYWHERE, PORT = "0.0.0.0", 8080  # noqa: S104 - security groups say who reaches it
-"""Where gateways listen: the load balancer's target."""
+"""Port of gateways: the load balancer's target."""
 
 
 def main(process: str, environment: Mapping[str, str]) -> int:

@@ -18,7 +18,7 @@ from mark.store.service import ServiceStore
 NICE = 10
 """It yields to whatever serves requests or decides."""
 FIRST_TO_GO = "1000"
-"""Where memory ends the kernel takes this process, and not the controller beside it (proc(5), oom_score_adj)."""
+"""The kernel kills this process first when memory ends, not the controller beside it (proc(5), oom_score_adj)."""
 
 
 def main() -> int:
