@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from mark.aws.archive import Keeping
 from mark.aws.functions.management import FunctionSetup
@@ -82,8 +82,18 @@ def resources_document(resources: ServiceResources) -> dict[str, object]:
     }
 
 
-def launches_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Launch part of a FleetSetup: templates (also by machine), subnets, the owner."""
+class LaunchSetup(TypedDict):
+    """The part of a FleetSetup that all models of a service share."""
+
+    templates: Mapping[Role, str]
+    machines: Mapping[tuple[Role, str], str]
+    #: By zone.
+    subnets: tuple[tuple[str, str], ...]
+    owner: str
+
+
+def launches_of(document: Mapping[str, Any]) -> LaunchSetup:
+    """Read the launch setup from the document of the service's resources."""
     machines = {name.partition("/"): template for name, template in document.get("machines", {}).items()}
     return {
         "templates": {Role(role): name for role, name in document["templates"].items()},

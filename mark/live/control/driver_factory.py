@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mark.aws.ec2.fleet import Ec2Cloud
 from mark.aws.ec2.guard import Guard
@@ -18,6 +17,7 @@ from mark.config.settings import Settings
 from mark.controller.runner import Controller
 from mark.controller.service_time_ratios import measured_ratios
 from mark.controller.spending_limit import SpendingLimit
+from mark.live.aws_resources import LaunchSetup
 from mark.live.clock import ServiceClock
 from mark.live.control.data_plane import LiveDataPlane
 from mark.live.control.driver import ModelDriver
@@ -42,7 +42,7 @@ class Shared:
 
     inbox: EventInbox
     guard: Guard
-    launches: Mapping[str, Any]
+    launches: LaunchSetup
     spending_limit: Callable[[], SpendingLimit]
 
 
